@@ -3,13 +3,14 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Does what takes time in the check of blocks on several threads: checksum, unpacking, chain hash.
+/// Does the expensive checks of blocks on several threads: checksum, unpacking, chain hash.
 ///
-/// None of that needs the blocks before: the chain hash before a block stands in its header. Who takes the results, one
-/// after the other, compares it with what he knows. The threads are shared by all copies of the process and work for one
-/// at a time: where several trails come at once, each comes on a thread of its own.
+/// None of these needs the earlier blocks, because each header holds the chain hash before its block. The caller takes
+/// the results in order and compares that chain hash with the one it knows. All copies of the process share the
+/// threads, which work for one copy at a time. If several trails arrive at once, the other copies check their blocks on
+/// their own threads.
 final class BlockCrew: @unchecked Sendable {
-  /// A whole block as it came.
+  /// A whole block as received.
   struct Block {
     let header: BlockHeader
     let start: UnsafeRawBufferPointer
@@ -17,20 +18,20 @@ final class BlockCrew: @unchecked Sendable {
     var size: Int { start.count + stored.count }
   }
 
-  /// What became of a block. The content is valid during the call that brings it.
+  /// The result of checking a block. The content is valid only during the call that receives it.
   struct Opened {
     var checksum: UInt32
-    /// Nil where the checksum is wrong.
+    /// Nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// Behind the block, when what its header says of the chain before it is true.
+    /// The chain hash after the block, provided that its header states the right chain hash before it.
     var chain = ChainHash.zero
   }
 
-  /// One thread is enough for fewer blocks.
+  /// For fewer blocks, one thread is enough.
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 
-  /// Where one block is worked on.
+  /// The tools and the result for one block in work.
   private final class Bench {
     let opener = BlockOpener()
     let hasher: SHA256
@@ -42,15 +43,16 @@ final class BlockCrew: @unchecked Sendable {
 
   private let threads: Int
   private let condition = Condition()
-  // All below only under the lock, but the benches: each belongs to whoever has taken the block for it.
+  // The variables below are accessed only under the lock, except a bench: it belongs to the thread that has taken its
+  // block.
   private var isInUse = false
   private var isStarted = false
   private var benches: [Bench] = []
   private var blocks: [Block] = []
   private var segment: UInt64 = 0
-  /// The next block that nobody has taken.
+  /// The next block that no thread has taken.
   private var next = 0
-  /// How many have been handed on: their benches are free.
+  /// The number of blocks handed to the caller: their benches are free.
   private var handed = 0
   private var busy = 0
 
@@ -67,8 +69,8 @@ final class BlockCrew: @unchecked Sendable {
     return Opened(checksum: checksum, content: content, chain: chain)
   }
 
-  /// Hands `take` what became of each block, in order, on this thread; stops when it throws. False, and nothing is done,
-  /// when the crew is busy or there is none.
+  /// Checks blocks, and calls `take` with each result, in order, on this thread; stops if `take` throws. Returns false,
+  /// and does nothing, if the crew is busy or has no threads.
   func open(_ blocks: [Block], of segment: UInt64, _ take: (Block, Opened) throws -> Void) throws -> Bool {
     guard threads > 0 else { return false }
     condition.lock()
@@ -101,7 +103,7 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Takes a block, if there is one for which a bench is free. Under the lock, which is given up meanwhile.
+  /// Takes a block, if one is left and its bench is free. Called under the lock, which is released during the work.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

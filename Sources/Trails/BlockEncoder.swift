@@ -1,9 +1,9 @@
 import Changes
 import CodecKit
 
-/// Makes blocks of contents, with buffers and contexts that are used for every block of a writer.
+/// Makes blocks of contents, with buffers and contexts that all blocks of a writer share.
 final class BlockEncoder {
-  /// Below it, compression costs more than it saves.
+  /// The content size in bytes below which compression costs more than it saves.
   private static let compressedBytesMin = 1024
   private static let usualBytes = 1 << 20
 
@@ -17,7 +17,7 @@ final class BlockEncoder {
     hasher = try SHA256()
   }
 
-  /// A whole block as it stands in the file; valid until the next call.
+  /// Returns a whole block in its form in the file; valid until the next call.
   func block(
     _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
     chain: ChainHash

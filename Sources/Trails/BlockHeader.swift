@@ -5,7 +5,7 @@ import CodecKit
 struct BlockHeader {
   static let magic: UInt32 = 0x4b4c_4243  // CBLK
   static let size = 72
-  /// One record of 1 GiB, with its kind and length.
+  /// The largest content: one record of 1 GiB, with its kind and length.
   static let contentLengthMax: UInt32 = 1 << 30 + 16
 
   enum Codec {
@@ -30,13 +30,13 @@ struct BlockHeader {
   var contentOffset: UInt64
   /// The file offset up to which the segment had been synced when the block was written.
   var durable: UInt64
-  /// Of everything before the block.
+  /// The chain hash of everything before the block.
   var chain: ChainHash
   var checksum: UInt32 = 0
 }
 
 extension BlockHeader {
-  /// Writes the header, with its checksum, before `storedLength` bytes that stand in `buffer` already.
+  /// Writes the header, with its checksum, before `storedLength` bytes that are already in `buffer`.
   func encode(before buffer: UnsafeMutableRawBufferPointer) {
     func put<T: FixedWidthInteger>(_ value: T, _ offset: Int) {
       buffer.storeBytes(of: value.littleEndian, toByteOffset: offset, as: T.self)
@@ -55,7 +55,7 @@ extension BlockHeader {
     put(CRC32C.of(UnsafeRawBufferPointer(rebasing: buffer[Self.size...]), continuing: checksum), 68)
   }
 
-  /// Reads the fields of 72 bytes; nil when they do not begin with the magic. Nothing else is checked.
+  /// Reads the fields of 72 bytes; nil if they do not begin with the magic. Nothing else is checked.
   init?(_ bytes: UnsafeRawBufferPointer) {
     func get<T: FixedWidthInteger>(_ offset: Int) -> T {
       T(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: T.self))
@@ -66,7 +66,7 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// The checksum over the header's bytes, to be continued with the stored bytes.
+  /// Returns the checksum over the header's bytes, to be continued with the stored bytes.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

@@ -2,17 +2,17 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// The memory that blocks of unusual size take in this process: one budget for all trails, whoever brings or reads them.
+/// The memory that blocks of unusual size take in this process: one budget for all trails, for peers and readers.
 ///
-/// A block of more than ``usualBytes`` counts, with its stored bytes while they are gathered and its content while it is
-/// unpacked. Bytes that a peer sends wait for room, for a limited time, and are then refused with `busy`. A reader takes
-/// its memory without waiting: it holds one block at a time, and what came from a peer has passed ``blockBytesMax``.
-/// A reader that waited while another one holds memory could wait for ever.
+/// A block of more than ``usualBytes`` counts, with its stored bytes while they are gathered and its content while it
+/// is unpacked. Bytes that a peer sends wait for room, for a limited time, and are then refused with `busy`. A reader
+/// takes its memory without waiting: it holds one block at a time, and a block from a peer has passed
+/// ``blockBytesMax``. A reader that waited while another reader holds memory could wait for ever.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// Blocks up to this size use memory that each worker has anyway.
+  /// The size up to which a block uses memory that each worker has anyway.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -34,7 +34,7 @@ package final class BlockMemory: Sendable {
     set { state.withLock { $0.limit = newValue } }
   }
 
-  /// The largest block that is taken from a peer, stored and unpacked.
+  /// The largest block that is accepted from a peer, stored and unpacked, in bytes.
   package var blockBytesMax: Int {
     get { state.withLock { $0.blockBytesMax } }
     set { state.withLock { $0.blockBytesMax = newValue } }
@@ -45,7 +45,7 @@ package final class BlockMemory: Sendable {
   package var peak: Int { state.withLock { $0.peak } }
 
   /// Takes memory for a peer's block. A single block has room even if it is larger than the limit.
-  /// - Throws: `busy` if other blocks do not leave room within ten seconds.
+  /// - Throws: `busy` if other blocks leave no room in time: ten seconds by default.
   package func claim(_ bytes: Int) throws {
     guard bytes > 0 else { return }
     let deadline = Clock.monotonicMilliseconds + Int64(patienceMilliseconds)
@@ -68,10 +68,10 @@ package final class BlockMemory: Sendable {
     }
   }
 
-  /// Takes memory for a block of a trail that is here already.
+  /// Takes memory for a block of a trail that is already on this node. Never waits.
   package func take(_ bytes: Int) { state.withLock { $0.take(bytes) } }
 
-  /// Gives back what was claimed or taken.
+  /// Returns memory that was claimed or taken.
   package func free(_ bytes: Int) { state.withLock { $0.used -= bytes } }
 }
 

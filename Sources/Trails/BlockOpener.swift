@@ -2,18 +2,19 @@ import Changes
 import CodecKit
 import Synchronization
 
-/// Checks blocks and unpacks their contents, in memory that is used for block after block.
+/// Checks blocks and unpacks their contents, in memory that all its blocks share.
 final class BlockOpener {
-  /// Memory above it is kept only while a block needs it.
+  /// The size up to which memory is kept between blocks.
   static let usualBytes = BlockMemory.usualBytes
-  /// zstd makes at most 128 KiB of four stored bytes: a block that claims more is false, and costs no memory.
+  /// The largest ratio of content to stored bytes. zstd makes at most 128 KiB of four stored bytes: a block that claims
+  /// more is false, and costs no memory.
   private static let ratioMax = 1 << 15
 
   /// The source of a block.
   enum Origin {
-    /// A trail of this node or a copy that has passed: records of up to 1 GiB.
+    /// A trail of this node, or a copy that has been checked: records of up to 1 GiB.
     case trail
-    /// A peer sends it.
+    /// A peer sends the block.
     case peer
   }
 
@@ -27,8 +28,8 @@ final class BlockOpener {
 
   deinit { memory.free(claimed) }
 
-  /// The content of a block that should stand at a position; valid until the next call, and no longer than the stored
-  /// bytes. `checksum` is that of the header and the stored bytes as they were found.
+  /// Returns the content of a block that should be at a position; valid until the next call, and no longer than the
+  /// stored bytes. `checksum` is computed from the header and the stored bytes as read.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {
@@ -36,7 +37,7 @@ final class BlockOpener {
     return try unpack(block, stored, place)
   }
 
-  /// Throws when a block is not whole, or not one for a position and the chain hash before it.
+  /// Throws if a block is not whole, or does not fit the position and the chain hash before it.
   static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(
@@ -50,7 +51,7 @@ final class BlockOpener {
     }
   }
 
-  /// The content of a block whose checksum is right; valid until the next call, or ``release()``.
+  /// Returns the content of a block whose checksum is right; valid until the next call, or ``release()``.
   func unpack(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, _ place: Position
   ) throws -> UnsafeRawBufferPointer {
@@ -81,7 +82,7 @@ final class BlockOpener {
     }
   }
 
-  /// Gives the memory of a block of unusual size back; its content is not valid any more.
+  /// Releases the memory of a block of unusual size; its content is no longer valid.
   func release() {
     guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)
@@ -102,12 +103,12 @@ final class BlockOpener {
   }
 }
 
-/// Openers for bytes that peers send: a copy borrows one for each call, so that hundreds of open copies keep none.
+/// The openers for bytes from peers. A copy borrows one for each call, so hundreds of open copies keep none.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8
 
-  /// An unused opener, on its way from one thread to another.
+  /// An unused opener that passes from one thread to another.
   private struct Idle: @unchecked Sendable { let opener: BlockOpener }
 
   private let idle = Mutex<[Idle]>([])

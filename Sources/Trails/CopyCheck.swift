@@ -1,17 +1,17 @@
 import Changes
 import CodecKit
 
-/// Checks the blocks that come for a copy, one after the other, as its readers will.
+/// Checks the blocks that arrive for a copy, in order, by the same rules as its readers.
 struct CopyCheck {
-  /// Behind the last block that passed.
+  /// The place after the last block that passed.
   private(set) var place: LiveSegment.Place
-  /// Behind the last block that ended a transaction, and the number of that.
+  /// The place after the last block that ended a transaction, and the number of that transaction.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
   private(set) var isSealed = false
   let segment: UInt64
   private var scan: RecordScan
 
-  /// At the start of a segment.
+  /// Begins at the start of a segment.
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)
@@ -19,7 +19,7 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Behind what a recovery has found.
+  /// Continues after the end that a recovery has found.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place
@@ -30,8 +30,8 @@ struct CopyCheck {
 
   var lastNumber: UInt64 { scan.transactions.lastNumber }
 
-  /// Checks the whole blocks with which `bytes` begin, up to the seal, and adds their sizes to `taken`. When this throws,
-  /// it has come as far as the block that does not pass.
+  /// Checks the whole blocks at the start of `bytes`, up to the seal, and adds their sizes to `taken`. If it throws,
+  /// everything before the faulty block has been taken.
   mutating func follow(
     _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
   ) throws {
@@ -62,8 +62,8 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// The whole blocks with which `bytes` begin, up to the seal or to one of unusual size: of those the memory has room
-  /// for one only.
+  /// Returns the whole blocks at the start of `bytes`, up to the seal or to a block of unusual size: the memory has
+  /// room for only one of those.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),
@@ -76,7 +76,7 @@ struct CopyCheck {
     return blocks
   }
 
-  /// The block with which `bytes` begin; nil when it is not whole.
+  /// Returns the block at the start of `bytes`; nil if it is not whole.
   private func block(_ bytes: UnsafeRawBufferPointer) throws -> BlockCrew.Block? {
     guard let size = try Self.size(of: bytes, at: Position(segment: segment, offset: place.contentOffset)),
       bytes.count >= size, let header = BlockHeader(bytes)
@@ -86,13 +86,13 @@ struct CopyCheck {
       stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
-  /// The size of the block that begins with these bytes; nil when they are too few to tell. Throws before anything is
-  /// gathered or unpacked if the block is larger than a peer may send.
+  /// Returns the size of the block that begins with these bytes; nil if they do not have a whole block header. Throws
+  /// before anything is gathered or unpacked if the block is larger than a peer may send.
   static func size(of bytes: UnsafeRawBufferPointer, at place: Position) throws -> Int? {
     guard bytes.count >= BlockHeader.size else { return nil }
     guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "no block stands here") }
     let (length, most) = (Int(max(block.storedLength, block.contentLength)), BlockMemory.shared.blockBytesMax)
-    // The largest record that is allowed has a block with its kind and length.
+    // The block of the largest allowed record also holds its kind and length.
     guard length <= most + 16 else {
       throw CairnError(
         .usage, "a block at \(place) has \(length) bytes, \(most) are allowed",

@@ -1,20 +1,20 @@
 import Changes
 
-/// Takes the bytes of one segment for a copy as they come, in pieces of any size, and hands it whole blocks.
+/// Takes the bytes of one segment for a copy as they arrive, in pieces of any size, and adds whole blocks to the copy.
 ///
-/// Several feeds may bring the same bytes: the place of each decides, and the one that comes too late fails with
-/// `.trailElsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that is of unusual size.
+/// Several feeds may bring the same bytes: the first one to bring a block adds it, and a later one fails with
+/// `.trailElsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block is of unusual size.
 package final class CopyFeed {
   package let trail: TrailID
-  /// Where the next block belongs.
+  /// The place of the next block.
   package private(set) var place: TrailPlace
-  /// The end behind which the copy is to begin again with the first bytes.
+  /// The end of the copy after which it begins again with the first bytes; nil if it does not.
   private var restartsBehind: TrailPlace?
-  /// Of a header or block that is not whole yet.
+  /// The bytes of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
   private let memory = BlockMemory.shared
-  /// For the block in `rest`.
+  /// The memory claimed for the block in `rest`, in bytes.
   private var claimed = 0
   /// Whether a whole block has been taken.
   package private(set) var hasBlock = false
@@ -27,12 +27,12 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// The chain hash in the segment header with which `bytes` begin; nil when there is none.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if they are too few.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether nothing of a block is missing.
+  /// Whether no part of a block is pending.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
@@ -80,7 +80,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// How many bytes the header or block in `rest` needs to be whole, or to tell its size.
+  /// Returns the number of bytes that the header or block in `rest` still needs to be whole, or to show its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count
@@ -89,7 +89,7 @@ package final class CopyFeed {
     return size - rest.count
   }
 
-  /// Before the bytes of a block of unusual size are gathered.
+  /// Claims memory before the bytes of a block of unusual size are gathered.
   private func makeRoom(_ size: Int) throws {
     guard size > BlockMemory.usualBytes, claimed == 0 else { return }
     try memory.claim(size)

@@ -20,14 +20,15 @@ final class LiveSegment {
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// A copy is allocated ahead by as much as it has, so that a peer gets no room for nothing.
+  /// Whether the segment is part of a copy. A copy allocates at most its own size ahead, so a peer cannot reserve disk
+  /// space without sending data.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
-  /// What stands before this offset has been written once, if only with zeros.
+  /// The file offset before which all bytes have been written at least once, if only as zeros.
   private var written: UInt64
 
-  /// Creates the segment with its header and syncs it and its entry in the folder.
+  /// Creates the segment with its header, and syncs the segment and its entry in the folder.
   convenience init(_ folder: TrailFolder, _ header: SegmentHeader, allocateBytes: Int) throws {
     guard let bytes = header.encoded() else {
       throw folder.bug("the name \(header.name) is too long")
@@ -36,7 +37,7 @@ final class LiveSegment {
   }
 
   /// Creates the segment with the bytes of a header that another node has encoded. Without `isDurable` the header is
-  /// durable after the next ``sync()``, and its entry when the folder has been synced.
+  /// durable after the next ``sync()``, and the entry after a sync of the folder.
   init(
     _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, isCopy: Bool = false,
     allocateBytes: Int
@@ -56,7 +57,7 @@ final class LiveSegment {
     try Folder.sync(folder.path)
   }
 
-  /// Goes on behind a recovered end, which has been synced.
+  /// Continues after a recovered end, which has been synced.
   init(_ folder: TrailFolder, _ end: Recovery.End, isCopy: Bool = false, allocateBytes: Int) throws {
     number = end.segment
     self.isCopy = isCopy
@@ -69,10 +70,10 @@ final class LiveSegment {
   }
 
   var isSynced: Bool { durable == place.fileOffset }
-  /// False when its file is not in the folder any more.
+  /// Whether its file is still in the folder.
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
-  /// Adds a block. It is not synced.
+  /// Adds a block. The block is not synced.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
@@ -82,12 +83,12 @@ final class LiveSegment {
     try append(block, to: end)
   }
 
-  /// Adds blocks as they stand, which end at a place. They are not synced.
+  /// Adds encoded blocks that end at a place. They are not synced.
   func append(_ blocks: UnsafeRawBufferPointer, to end: Place) throws {
     try allocate(to: place.fileOffset + UInt64(blocks.count))
     try writeAhead(of: UInt64(blocks.count))
     try file.write(blocks, at: place.fileOffset)
-    // The disk begins with a large piece while the next one comes, so that the sync finds little to do.
+    // The disk begins with a large piece while the next one arrives, so the sync finds little to do.
     if UInt64(blocks.count) > Self.largeBytes { file.beginWriting(from: place.fileOffset, count: UInt64(blocks.count)) }
     place = end
   }
@@ -97,7 +98,7 @@ final class LiveSegment {
     durable = place.fileOffset
   }
 
-  /// Forgets the blocks behind an earlier place.
+  /// Removes the blocks after an earlier place.
   func cut(to place: Place) throws {
     try file.truncate(to: place.fileOffset)
     allocated = place.fileOffset
@@ -111,7 +112,7 @@ final class LiveSegment {
     try finish()
   }
 
-  /// Gives back what was allocated behind the seal, and syncs: the segment never changes again.
+  /// Releases the space allocated after the seal, and syncs: the segment never changes again.
   func finish() throws {
     try file.truncate(to: place.fileOffset)
     try file.sync()
@@ -120,8 +121,8 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Syncing a small block costs half as much where the file has been written before: the file system has nothing to
-  /// note then. So small blocks find zeros, which are synced with the first of them.
+  /// Writes zeros ahead of small blocks. Syncing a small block costs half as much if that part of the file has been
+  /// written before: the file system has no metadata to record then. The sync of the first block also syncs the zeros.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -134,7 +135,8 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// A large piece finds its own room: allocating before it would only make the file system do its work twice.
+  /// Allocates space ahead. A large piece gets its space when it is written: allocating first would make the file
+  /// system do its work twice.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {
@@ -149,7 +151,7 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// The next generation, at the end of a segment of which all has been synced.
+  /// Returns the mark of the next generation, at the end of a segment that is synced completely.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Follows the records of blocks as a cursor does, without looking into rows: a copy need not know what they say.
+/// Follows the records of blocks as a cursor does, without decoding rows: a copy need not know their values.
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
@@ -10,7 +10,7 @@ struct RecordScan {
     self.lastSchemaID = lastSchemaID
   }
 
-  /// The records of a block's whole content, which stands at a position.
+  /// Follows the records of a block's whole content, which begins at a position.
   mutating func follow(
     _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
   ) throws {

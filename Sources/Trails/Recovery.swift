@@ -2,19 +2,19 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer: checks what stands before the durable mark, keeps the whole transactions
-/// behind it, cuts the rest off (`docs/trail-format.md`, Recovery). The caller has the lock.
+/// Finds the end of a trail for its writer. It checks everything before the durable mark, keeps the whole transactions
+/// after it, and cuts off the rest (`docs/trail-format.md`, Recovery). The caller has the lock.
 struct Recovery {
-  /// What of that stands behind the durable mark is kept.
+  /// The part after the durable mark that is kept.
   enum Kept {
-    /// Up to the last border: the writer begins its open transaction anew.
+    /// Everything up to the last border: the writer begins its open transaction again.
     case transactions
-    /// All whole blocks, as in a copy, which goes on inside of a transaction. What its blocks say of syncs was true at
-    /// the origin only, so nothing behind the mark proves damage.
+    /// All whole blocks, as in a copy, which may continue inside a transaction. The sync marks in its blocks were true
+    /// at the origin only, so nothing after the mark proves damage.
     case blocks
   }
 
-  /// A place between two blocks: where the writer goes on.
+  /// A place between two blocks where the writer continues.
   struct End {
     var segment: UInt64
     var place: LiveSegment.Place
@@ -30,7 +30,7 @@ struct Recovery {
   let name: TrailName
   let keeps: Kept
   private(set) var cut: TrailRecovery?
-  /// The last border up to the end, before a seal: where the mark may stand.
+  /// The last border up to the end, before a seal: a place where the mark may be.
   private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
   init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
@@ -40,7 +40,7 @@ struct Recovery {
     self.keeps = keeps
   }
 
-  /// Everything up to the end is synced afterwards; the mark is not moved.
+  /// Recovers the trail and returns its end. Everything up to the end is synced afterwards; the mark is not moved.
   mutating func run() throws -> End {
     let segments = try folder.segments()
     var cursor = try open(mark.segment, lastHeader: nil)
@@ -95,7 +95,7 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks behind the cursor's place and cuts the segment behind the last border.
+  /// Reads the whole blocks after the cursor's place and cuts the segment after the last border.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
@@ -112,7 +112,7 @@ struct Recovery {
       if cursor.isAtBorder, !end.isSealed { border = (end.segment, end.place, end.lastNumber) }
     }
     if !end.isSealed, keeps == .transactions {
-      // The next segment is created only when the seal of this one has been synced.
+      // The next segment is created only after the seal of this one has been synced.
       if hasLater {
         throw tear ?? cursor.fault(.torn, cursor.contentEnd, "the seal is missing, but there is a later segment")
       }
@@ -151,7 +151,8 @@ struct Recovery {
     }
   }
 
-  /// Writes bytes again as they are: after a failed sync they may be in memory only, and taken for clean.
+  /// Writes bytes again unchanged: after a failed sync they may exist only in memory, in pages that the kernel regards
+  /// as clean.
   private func rewrite(_ file: File, from start: UInt64, to end: UInt64) throws {
     var window = Scratch(capacity: 1 << 20)
     var offset = start
@@ -165,7 +166,7 @@ struct Recovery {
     }
   }
 
-  /// Removes a segment whose creation was cut short: its header is not whole and no block stands in it.
+  /// Removes a segment whose creation was cut short: its header is not whole and it has no block.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
@@ -175,7 +176,7 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// The header of the last transaction stands in the segment before when the last one has none yet.
+  /// Reads the header of the last transaction from the previous segment, if the last segment has no transaction yet.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

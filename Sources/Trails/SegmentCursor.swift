@@ -4,21 +4,21 @@ import SystemKit
 
 /// Reads one segment from its first block on, one block at a time, and checks everything that can be checked.
 ///
-/// Throws ``SegmentFault`` and `FileError`. After an error the cursor is of no use.
+/// Throws ``SegmentFault`` and `FileError`. After an error the cursor cannot be used.
 final class SegmentCursor {
   let header: SegmentHeader
   let file: File
-  /// Behind the loaded block, in the file.
+  /// The file offset after the loaded block.
   private(set) var fileOffset: UInt64
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// By the schema's id less one.
+  /// The number of columns of each schema; the index is the schema's id less one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// Content offset of the record that was returned last.
+  /// The content offset of the record that was returned last.
   private(set) var recordOffset: UInt64 = 0
-  /// Content offset behind the last commit that was returned.
+  /// The content offset after the last commit that was returned.
   private(set) var commitOffset: UInt64 = 0
 
   private var stored = Scratch(capacity: 64 << 10)
@@ -27,20 +27,22 @@ final class SegmentCursor {
   private let memory = BlockMemory.shared
   /// The lease from ``BlockMemory`` for the stored bytes of a block of unusual size.
   private var claimed = 0
-  /// The records of the loaded block; empty before the first one and after all of an unusual block was read.
+  /// The records of the loaded block; empty before the first block, and after all records of a block of unusual size
+  /// were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// Content offset behind the loaded block.
+  /// The content offset after the loaded block.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
-  /// How much of the content the hasher has seen.
+  /// The number of content bytes that the hasher has processed.
   private var hashedCount = 0
   private var isHashed = true
-  /// Behind the last block that was left.
+  /// The chain hash after the last completed block.
   private var chain: ChainHash
   private var knownCommitChain: ChainHash?
 
-  /// Opens a segment and checks its header. `lastHeader` is that of the last transaction before it, where it is known.
+  /// Opens a segment and checks its header. `lastHeader` is the header of the last transaction before the segment, if
+  /// known.
   init(_ folder: TrailFolder, _ number: UInt64, lastHeader: TransactionHeader? = nil) throws {
     file = try File(folder.segmentPath(number), .read)
     header = try SegmentHeader.read(file, number: number)
@@ -59,7 +61,8 @@ final class SegmentCursor {
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
   var isAtBlockEnd: Bool { records.isAtEnd }
 
-  /// The chain hash behind the last commit that was returned, or before the segment.
+  /// The chain hash after the last commit that was returned; before the first commit, the chain hash before the
+  /// segment.
   var commitChain: ChainHash {
     if let knownCommitChain { return knownCommitChain }
     hash(to: Int(commitOffset - contentStart))
@@ -68,7 +71,7 @@ final class SegmentCursor {
     return result
   }
 
-  /// The chain hash behind the loaded block, all of whose records have been read.
+  /// Returns the chain hash after the loaded block, all of whose records have been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain
@@ -79,7 +82,8 @@ final class SegmentCursor {
     return chain
   }
 
-  /// What does not agree with a mark that stands at the end of the loaded block, all of whose records have been read.
+  /// Returns the first difference from a mark at the end of the loaded block, all of whose records have been read; nil
+  /// if none.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark stands inside of transaction \(transactions.lastNumber + 1)" }
@@ -90,7 +94,7 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether the file holds no block where the next one should be: it ends there, or only has room allocated ahead.
+  /// Whether the file has no block where the next one should be: it ends there, or only has space allocated ahead.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -105,7 +109,8 @@ final class SegmentCursor {
     hashedCount = count
   }
 
-  /// The next record of the loaded block; nil at its end. Views into it are valid until the next block is loaded.
+  /// Returns the next record of the loaded block; nil at its end. Views into the record are valid until the next block
+  /// is loaded.
   func nextRecord() throws -> Record? {
     while !records.isAtEnd {
       let start = records.offset
@@ -152,7 +157,8 @@ final class SegmentCursor {
     return nil
   }
 
-  // Readers look values of a row or a key up by their columns, so each has as many as its table.
+  // Readers find the values of a row or a key by column, so each image and key must have as many values as its table
+  // has columns.
 
   private func check(_ change: ChangeView) throws {
     let isLacking =
@@ -184,8 +190,8 @@ final class SegmentCursor {
     }
   }
 
-  /// All records of a block of unusual size have been read: nothing but its hash is needed any more. A reader may rest at
-  /// the end of a trail for days.
+  /// Releases the memory of a block of unusual size after all its records have been read; only its hash is still
+  /// needed. A reader may wait at the end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -196,7 +202,7 @@ final class SegmentCursor {
     claimed = 0
   }
 
-  /// Memory for the stored bytes of a block.
+  /// Returns memory for the stored bytes of a block.
   private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
     memory.free(claimed)
     claimed = length > BlockOpener.usualBytes ? length : 0
@@ -205,7 +211,8 @@ final class SegmentCursor {
     return stored.bytes(length)
   }
 
-  /// Loads the next block, which must end at the file offset `limit` or before; the loaded one must be read to its end.
+  /// Loads the next block, which must end at the file offset `limit` or before. All of the loaded block must have been
+  /// read.
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()
     let start = contentEnd

@@ -1,13 +1,14 @@
 import Changes
 
-/// What is wrong with the bytes of a segment, and where.
+/// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole or does not fit what stands before it: behind the durable mark a torn tail.
+    /// The header or a block is not whole, or does not fit the blocks before it. After the durable mark this is a torn
+    /// tail.
     case torn
-    /// A whole block says what cannot be: never a torn tail.
+    /// A whole block has impossible content: never a torn tail.
     case content
-    /// Written by a later version of the format.
+    /// A later version of the format wrote the segment.
     case version
   }
 

@@ -6,24 +6,24 @@ import SystemKit
 struct SegmentHeader: Equatable {
   static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
   static let version: UInt16 = 1
-  /// What this version writes: room for two names of 200 bytes. A reader takes any length.
+  /// The length that this version writes: room for two names of 200 bytes. A reader accepts any length.
   static let usualLength = 512
-  /// Bytes that tell the header's length.
+  /// The bytes that a reader needs to know the header's length.
   static let startLength = 16
-  /// Bytes before the names.
+  /// The bytes before the names.
   private static let fixedLength = 88
 
   var trail: TrailID
   var number: UInt64
-  /// µs since 1970 UTC.
+  /// The time of creation, µs since 1970 UTC.
   var created: Int64
   var firstTransaction: UInt64
   var chain: ChainHash
   var name: TrailName
-  /// In bytes: where the first block stands.
+  /// The length in bytes: the file offset of the first block.
   var length = UInt64(usualLength)
 
-  /// The header's bytes; nil when a name is too long for it.
+  /// Returns the header's bytes; nil if a name is too long for it.
   func encoded() -> [UInt8]? {
     let length = Int(length)
     var out = ByteWriter(capacity: length)
@@ -62,7 +62,7 @@ struct SegmentHeader: Equatable {
     return try whole.withUnsafeBytes { buffer throws in try decode(buffer, number: number) }
   }
 
-  /// How long a header is that begins with these ``startLength`` bytes.
+  /// Returns the length of a header that begins with these ``startLength`` bytes.
   static func length(of start: UnsafeRawBufferPointer, number: UInt64) throws -> Int {
     var fixed = Fields(Array(start[..<startLength]))
     let magic: UInt64 = fixed.next()
@@ -78,7 +78,7 @@ struct SegmentHeader: Equatable {
     return Int(length)
   }
 
-  /// Checks the bytes of a whole header of segment `number`.
+  /// Checks and decodes the bytes of a whole header of segment `number`.
   static func decode(_ bytes: UnsafeRawBufferPointer, number: UInt64) throws -> SegmentHeader {
     let expected = CRC32C.of(UnsafeRawBufferPointer(rebasing: bytes.dropLast(4)))
     let checksum = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self))

@@ -3,28 +3,28 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Reads a trail as bytes of its files, whole blocks at a time, up to its durable end, while a writer may go on.
+/// Reads a trail as bytes of its files, in whole blocks, up to its durable end; a writer may continue meanwhile.
 ///
 /// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
 package final class SegmentSource {
-  /// How a place that somebody names stands to the trail.
+  /// The relation of a place that a peer names to the trail.
   package enum Verdict: Equatable, Sendable {
-    /// The place is one of the trail, and bytes follow.
+    /// The place is in the trail, and bytes follow.
     case follows
     case atEnd
-    /// What follows the place has been deleted.
+    /// The bytes after the place have been deleted.
     case purged
-    /// The place is behind the durable end: it is not known whether it will be one of the trail.
+    /// The place is after the durable end: whether it will be in the trail is unknown.
     case beyond
     /// The trail has another history before the place.
     case forked
   }
 
-  /// Whole blocks of one segment, at offset 0 with the header before them.
+  /// Whole blocks of one segment; at offset 0 the header comes before them.
   package struct Piece: Equatable, Sendable {
     package var place: TrailPlace
     package var count: Int
-    /// Behind it; the start of the next segment when the piece ends with the seal.
+    /// The place after the piece; the start of the next segment if the piece ends with the seal.
     package var next: TrailPlace
   }
 
@@ -39,7 +39,7 @@ package final class SegmentSource {
   private var open: OpenSegment?
   private var oldest: UInt64 = 0
 
-  /// Throws `.trailMissing` when there is no trail.
+  /// Opens the trail in a folder. Throws `.trailMissing` if there is none.
   package static func open(folder path: String) throws -> SegmentSource {
     let folder = TrailFolder(path)
     do { return try SegmentSource(folder) } catch { throw folder.outward(error) }
@@ -51,10 +51,10 @@ package final class SegmentSource {
   }
 
   package var id: TrailID { mark.trail }
-  /// The durable end as it was when somebody looked last.
+  /// The durable end at the last look.
   package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
 
-  /// Looks where the trail stands now.
+  /// Reads the durable mark again and returns the standing of the trail.
   package func standing() throws -> TrailStanding {
     try guarded {
       try refresh()
@@ -67,8 +67,8 @@ package final class SegmentSource {
     }
   }
 
-  /// How a place stands to the trail as it is now. Without `chain` only the start of a segment can be judged: that is
-  /// where somebody begins who has nothing yet.
+  /// Judges a place against the trail as it is now. Without `chain`, only the start of a segment can be judged: a peer
+  /// that has nothing yet begins there.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()
@@ -95,7 +95,7 @@ package final class SegmentSource {
     try judge(segment: place.segment, offset: place.offset, chain: place.chain)
   }
 
-  /// The place before a segment's header; nil when there is no such segment.
+  /// Returns the place before a segment's header; nil if the segment does not exist.
   package func start(of number: UInt64) throws -> TrailPlace? {
     try guarded {
       guard number <= mark.segment, let segment = try segment(number) else { return nil }
@@ -103,7 +103,7 @@ package final class SegmentSource {
     }
   }
 
-  /// What follows a place that ``judge(_:)`` found good: at most `max` bytes, or one block. Nil at the end.
+  /// Returns the blocks after a place that ``judge(_:)`` accepted: at most `max` bytes, or one block. Nil at the end.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }
@@ -144,8 +144,8 @@ package final class SegmentSource {
     }
   }
 
-  /// A segment's file, to be read from only, and how much of it is durable. Whoever gets the descriptor closes it. Nil
-  /// when there is no such segment.
+  /// Returns a descriptor of a segment's file, for reading only, and the number of bytes that are durable. The caller
+  /// closes the descriptor. Nil if the segment does not exist.
   package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
     try guarded {
       guard number <= mark.segment else { return nil }
@@ -187,7 +187,7 @@ extension SegmentSource {
     return oldest
   }
 
-  /// Nil when the segment is not there.
+  /// Opens a segment; returns nil if it does not exist.
   private func segment(_ number: UInt64) throws -> OpenSegment? {
     if let open, open.header.number == number, try open.file.isLinked { return open }
     do {
@@ -206,7 +206,7 @@ extension SegmentSource {
     segment.header.number == mark.segment ? mark.fileOffset : try segment.file.size
   }
 
-  /// The header of the block at an offset; nil when none stands there whole before the limit.
+  /// Returns the header of the block at an offset; nil if no whole block is there before the limit.
   private func block(_ segment: OpenSegment, at offset: UInt64, limit: UInt64) throws -> BlockHeader? {
     guard offset <= limit, limit - offset >= UInt64(BlockHeader.size) else { return nil }
     let block = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in

@@ -2,19 +2,19 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Looks through what stands in a segment's file behind a place where its chain of blocks breaks.
+/// Searches a segment's file after a place where its chain of blocks breaks.
 struct TailSearch {
   private static let windowBytes = 1 << 20
 
   let file: File
   let size: UInt64
-  /// File offset where no whole block stands.
+  /// The file offset where no whole block is.
   let breakOffset: UInt64
-  /// Content offset there.
+  /// The content offset there.
   let contentOffset: UInt64
 
-  /// The file offset of a whole block that was written when the segment had been synced beyond the break: it proves
-  /// that the break is damage. Nil: a torn tail.
+  /// Returns the file offset of a whole block that was written when the segment had been synced beyond the break. Such
+  /// a block proves that the break is damage. Nil: a torn tail.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1
@@ -29,13 +29,13 @@ struct TailSearch {
         at += 1
       }
       if found < buffer.count { break }
-      // A magic may stand across the border of two windows.
+      // A magic may cross the border of two windows.
       offset += UInt64(found - 3)
     }
     return nil
   }
 
-  /// How many bytes behind the break are not just allocated: up to the last one that is not zero.
+  /// Returns the number of bytes after the break, up to the last byte that is not zero: the rest is only allocated.
   func usedBytes() throws -> UInt64 {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset

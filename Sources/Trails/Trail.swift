@@ -1,13 +1,13 @@
 import Changes
 import SystemKit
 
-/// What can be done with whole trails. Nothing here needs the writer's lock; a writer may go on meanwhile.
+/// Functions on whole trails. None needs the writer's lock; a writer may continue meanwhile.
 package enum Trail {
-  /// Whether there is a trail in a folder: it has a durable mark. Its writer makes the folder first.
+  /// Returns whether a folder holds a trail, which has a durable mark. The writer creates the folder before the mark.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
-  /// The names of the trails below a state folder: its folders `NODE.NAME` that hold a durable mark, in order. Empty
-  /// when there is no such folder.
+  /// Returns the names of the trails below a state folder, in order: its folders `NODE.NAME` with a durable mark. Empty
+  /// if the state folder does not exist.
   package static func names(state: String) throws -> [TrailName] {
     let entries: [String]
     do throws(FileError) { entries = try Folder.names(state) } catch {
@@ -18,12 +18,12 @@ package enum Trail {
       .filter { exists(folder: "\(state)/\($0)") }
   }
 
-  /// What is known of each trail below a state folder. Throws the first error.
+  /// Returns the facts about each trail below a state folder. Throws the first error.
   package static func list(state: String) throws -> [TrailInfo] {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
 
-  /// The id of the trail in a folder; nil where there is none yet.
+  /// Returns the id of the trail in a folder; nil if there is none yet.
   package static func id(folder path: String) throws -> TrailID? {
     guard exists(folder: path) else { return nil }
     let folder = TrailFolder(path)
@@ -36,8 +36,8 @@ package enum Trail {
     do { return try info(folder) } catch { throw folder.outward(error) }
   }
 
-  /// The start of the segment in which a transaction stands: of the oldest one where it has been purged, of the one with
-  /// the last transaction where it is not there yet.
+  /// Returns the start of the segment that holds a transaction. If it has been purged, the oldest segment counts; if it
+  /// does not exist yet, the segment with the last transaction.
   package static func segmentStart(folder path: String, of number: UInt64) throws -> Checkpoint {
     let folder = TrailFolder(path)
     do {
@@ -51,7 +51,7 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// The number of the first transaction of a segment; nil where there is no such segment.
+  /// Returns the number of the first transaction of a segment; nil if the segment does not exist.
   package static func firstTransaction(folder path: String, ofSegment number: UInt64) throws -> UInt64? {
     let folder = TrailFolder(path)
     let segment = folder.segmentPath(number)
@@ -61,7 +61,7 @@ package enum Trail {
     }
   }
 
-  /// Which trail stands in a folder, and its last durable transaction; nil where there is none.
+  /// Returns the id of the trail in a folder and its last durable transaction; nil if there is none.
   package static func end(folder path: String) throws -> (id: TrailID, lastTransaction: UInt64)? {
     guard exists(folder: path) else { return nil }
     let folder = TrailFolder(path)
@@ -71,10 +71,10 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Reads everything from the oldest segment to the durable end as it is now and checks all that can be checked:
+  /// Reads everything from the oldest segment to the present durable end, and checks all that can be checked:
   /// checksums, chain, segment headers, every record, and every value of every image. Throws at the first fault.
   ///
-  /// `progress` gets bytes of files, now and then.
+  /// - Parameter progress: Called now and then with the number of bytes of files.
   package static func verify(
     folder path: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws -> TrailSummary {
@@ -89,11 +89,11 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Deletes the sealed segments before the one in which `below` stands, oldest first, and returns their numbers. What
-  /// is deleted cannot be read again: `below` must be no further than every reader's durable checkpoint.
+  /// Deletes the sealed segments before the segment of `below`, oldest first, and returns their numbers. A deleted
+  /// segment cannot be read again: `below` must not be after any reader's durable checkpoint.
   ///
-  /// The live segment stays, and so does the one before it as long as the live one holds no transaction: the writer
-  /// finds its last transaction there.
+  /// The live segment stays. The segment before it also stays while the live segment has no transaction, because the
+  /// writer reads its last transaction there.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {
@@ -135,7 +135,7 @@ package enum Trail {
       lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
   }
 
-  /// Nil when the segment has just been purged.
+  /// Reads the header of a segment; returns nil if the segment has just been purged.
   private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, File)? {
     do {
       let file = try File(folder.segmentPath(number), .read)

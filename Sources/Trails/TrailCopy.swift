@@ -2,15 +2,15 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Adds to a copy of a trail what another node sends of it: bytes of its segment files, at the place where the copy
-/// ends. There is one for each copy, which holds the lock of the folder, as a writer does.
+/// Adds the bytes that another node sends to a copy of its trail: bytes of segment files, at the end of the copy. Each
+/// copy has one instance, which holds the lock of the folder, as a writer does.
 ///
-/// What does not pass the checks is not written. One thread at a time uses a copy. Every error is a `CairnError`; when
+/// Bytes that fail the checks are not written. One thread at a time uses a copy. Every error is a `CairnError`. If
 /// writing or syncing fails, the copy is poisoned: close it and open it again. An idle copy keeps no memory for blocks;
-/// what blocks of unusual size take is bounded by ``BlockMemory``.
+/// ``BlockMemory`` bounds the memory for blocks of unusual size.
 package final class TrailCopy {
   package let name: TrailName
-  /// What was cut off when the copy was opened; nil if nothing was.
+  /// The part that was cut off when the copy was opened; nil if nothing was.
   package private(set) var recovery: TrailRecovery?
 
   private static let allocateBytes = 1 << 20
@@ -18,18 +18,18 @@ package final class TrailCopy {
   private let folder: TrailFolder
   private let lock: File
   private let hasher: SHA256
-  /// Nil as long as there is no copy.
+  /// Nil until the copy has begun.
   private var marks: MarkFile?
   private var mark: DurableMark?
-  /// Nil between a seal and the header that follows.
+  /// Nil between a seal and the next header.
   private var segment: LiveSegment?
   private var check: CopyCheck?
   private var oldest: UInt64 = 0
   private var failure: CairnError?
 
-  /// Opens the copy in `folder`, or what will be one: nothing but the folder and its lock is made before the first bytes
-  /// come. Throws `.trailBusy` when somebody else writes to it, `.trailDamaged`, `.trailVersion`, `.stateForeign` when the
-  /// folder holds another trail.
+  /// Opens the copy in `folder`, or prepares a new one: before the first bytes arrive, only the folder and its lock are
+  /// created. Throws `.trailBusy` if another writer has the lock, `.trailDamaged`, `.trailVersion`, and `.stateForeign`
+  /// if the folder holds another trail.
   package static func open(folder path: String, name: TrailName) throws -> TrailCopy {
     let folder = TrailFolder(path)
     do { return try TrailCopy(folder, name) } catch { throw folder.outward(error, "open") }
@@ -46,11 +46,11 @@ package final class TrailCopy {
 
   package var id: TrailID? { mark?.trail }
 
-  /// Whether there is anything of the trail here.
+  /// Whether the folder holds any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
-  /// Takes away what ``open(folder:name:)`` made for a copy that has not begun, and gives the lock back. No call may
-  /// follow.
+  /// Removes the files that ``open(folder:name:)`` created for a copy that has not begun, and releases the lock. No
+  /// call may follow.
   package func discard() {
     if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
       try? Folder.remove(folder.lockPath)
@@ -59,8 +59,8 @@ package final class TrailCopy {
     try? close()
   }
 
-  /// Deletes the copy from the disk, and gives the lock back. No call may follow. The durable mark goes first: without
-  /// it there is no trail.
+  /// Deletes the copy from the disk, and releases the lock. No call may follow. The durable mark is deleted first:
+  /// without it there is no trail.
   package func remove() throws {
     try guarded {
       if mark != nil { try Folder.remove(folder.markPath) }
@@ -70,7 +70,7 @@ package final class TrailCopy {
     discard()
   }
 
-  /// Where the next bytes belong; nil as long as there is no copy. Not all before it need be synced.
+  /// The place of the next bytes; nil until the copy has begun. Bytes before it may not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -79,16 +79,16 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws as ``append(_:at:of:)`` would when the copy does not end at `place`.
+  /// Throws as ``append(_:at:of:)`` would if the copy does not end at `place`.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
 
-  /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns how many bytes it took:
-  /// what follows the last whole block is not taken, nor what stands behind a seal. It is not synced.
+  /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns the number of bytes
+  /// taken: bytes after the last whole block, or after a seal, are not taken. The blocks are not synced.
   ///
-  /// Throws `.trailElsewhere` when the copy does not end at `place`, `.trailForked` when it does with another history
-  /// before it, `.trailDamaged` when the bytes do not pass; whole blocks before the fault are kept.
+  /// Throws `.trailElsewhere` if the copy does not end at `place`, `.trailForked` if it ends there with another
+  /// history, and `.trailDamaged` if the bytes fail the checks. Whole blocks before the fault are kept.
   package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
     try guarded {
       try expect(place, id)
@@ -109,8 +109,9 @@ package final class TrailCopy {
     }
   }
 
-  /// Begins the copy again at a later segment, since what follows its end is gone everywhere: the older segments are
-  /// deleted. As ``append(_:at:of:)`` otherwise; `end` is the end of the copy as whoever decides this knows it.
+  /// Begins the copy again at a later segment, because the bytes after its end no longer exist at any node. The older
+  /// segments are deleted. In all else it is like ``append(_:at:of:)``; `end` is the end of the copy as the caller
+  /// knows it.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -127,8 +128,8 @@ package final class TrailCopy {
     }
   }
 
-  /// Makes durable what was added, moves the mark to the end of the last whole transaction, and tells where the copy
-  /// stands; nil as long as there is none.
+  /// Makes the added bytes durable, moves the mark to the end of the last whole transaction, and returns the standing
+  /// of the copy; nil if the copy has not begun.
   @discardableResult
   package func sync() throws -> TrailStanding? {
     try guarded {
@@ -145,7 +146,7 @@ package final class TrailCopy {
     }
   }
 
-  /// Syncs everything and the mark, and gives the lock back. No call may follow.
+  /// Syncs everything and the mark, and releases the lock. No call may follow.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a copy is used after it was closed")
@@ -178,7 +179,7 @@ extension TrailCopy {
     return taken
   }
 
-  /// All of the segment is durable before the next one can be created.
+  /// Finishes a sealed segment: all of it is durable before the next one can be created.
   private func seal(_ segment: LiveSegment) throws {
     try writing {
       try segment.finish()
@@ -188,7 +189,8 @@ extension TrailCopy {
     }
   }
 
-  /// The segment is synced, and now its entry in the folder, before the mark moves to it.
+  /// Moves the mark to the last border. The segment is already synced; its entry in the folder is synced before the
+  /// mark moves to it.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -234,8 +236,8 @@ extension TrailCopy {
     }
   }
 
-  /// The header of a segment that does not follow is durable, then the mark moves to it; only then are blocks added. So a
-  /// segment that does not follow the one of the mark is empty.
+  /// Begins a segment that does not follow the last one. Its header is made durable, then the mark moves to it; only
+  /// then are blocks added. So a segment that does not follow that of the mark is empty.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -308,7 +310,7 @@ extension TrailCopy {
     do { return try body() } catch { throw folder.outward(error, "add to") }
   }
 
-  /// Poisons the copy when `body` fails: nobody knows then what is on the disk.
+  /// Poisons the copy if `body` fails: the content on disk is unknown then.
   private func writing(_ body: () throws -> Void) throws {
     do { try body() } catch {
       let error = folder.outward(error, "write")
@@ -339,8 +341,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Whether the segment goes on from the one before it, where there is one: a copy that was to begin again at this
-  /// segment may not have got round to deleting the older ones.
+  /// Returns whether the segment continues the one before it, if there is one. After a crash, a copy that was to begin
+  /// again at this segment may still have the older ones.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -363,8 +365,8 @@ extension TrailCopy {
     }
   }
 
-  /// A segment that does not follow the end is one at which the copy was to begin again: nothing is in it yet, since the
-  /// mark would stand in it.
+  /// Removes the segments after the end. Such a segment does not follow the end: the copy was to begin again there. It
+  /// is still empty, or the mark would be in it.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

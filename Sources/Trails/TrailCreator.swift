@@ -2,15 +2,15 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Makes a new trail: its first segment, then its durable mark, each synced. A trail exists when it has a mark.
+/// Creates a trail: its first segment, then its durable mark, each synced. A trail exists once it has a mark.
 struct TrailCreator {
   let folder: TrailFolder
   let allocateBytes: Int
   /// A copy may begin at any segment of its origin.
   var isCopy = false
 
-  /// Whether the folder holds no trail: nothing, or what a creation that was cut short has left, which is removed.
-  /// Throws `.trailDamaged` when it holds a trail that has lost its mark.
+  /// Returns whether the folder holds no trail. The rest of an interrupted creation is removed. Throws `.trailDamaged`
+  /// if the folder holds a trail that has lost its mark.
   func isNeeded() throws -> Bool {
     if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {
@@ -24,7 +24,7 @@ struct TrailCreator {
     return true
   }
 
-  /// `now`: µs since 1970 UTC.
+  /// Creates a trail with a random id. `now`: µs since 1970 UTC.
   func create(_ name: TrailName, _ now: Int64) throws {
     guard let id = TrailID(randomBytes(16)) else { throw folder.bug("no random bytes") }
     let header = SegmentHeader(trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
@@ -32,7 +32,7 @@ struct TrailCreator {
     try mark(header)
   }
 
-  /// Makes a trail of a segment that has a header and no block yet.
+  /// Makes a trail of a segment that has a header but no block.
   func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
       generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,

@@ -1,10 +1,10 @@
 import Changes
 import SystemKit
 
-/// The folder of a trail: which files are in it, and errors that name it.
+/// The folder of a trail: the files in it, and errors that name it.
 struct TrailFolder {
   let path: String
-  /// As printed: the folder's own name.
+  /// The name for messages: the last part of the path.
   let label: String
 
   init(_ path: String) {
@@ -17,7 +17,7 @@ struct TrailFolder {
   var lockPath: String { path + "/lock" }
   func segmentPath(_ number: UInt64) -> String { "\(path)/\(number.hex(8)).seg" }
 
-  /// The numbers of the segments that are there, in order.
+  /// Returns the numbers of the existing segments, in order.
   func segments() throws(FileError) -> [UInt64] {
     var numbers: [UInt64] = []
     for name in try Folder.names(path) {
@@ -29,7 +29,7 @@ struct TrailFolder {
     return numbers.sorted()
   }
 
-  /// The one lock of the folder's writer; the folder is created where it is not there.
+  /// Takes the one lock of the folder's writer; creates the folder if it is missing.
   func lock() throws -> File {
     try Folder.create(path)
     let lock = try File(lockPath, .openOrCreate)
@@ -41,7 +41,7 @@ struct TrailFolder {
     return lock
   }
 
-  /// The mark as it stands now. Throws `.trailMissing` when there is none, `.trailDamaged` when it cannot be read.
+  /// Reads the current mark. Throws `.trailMissing` if there is none, `.trailDamaged` if it cannot be read.
   func openMark() throws -> (MarkFile, DurableMark) {
     let file: MarkFile
     do throws(FileError) { file = try MarkFile(markPath, .read) } catch {
@@ -58,7 +58,7 @@ struct TrailFolder {
       hint: "start the capture that writes it, or check the name and the state folder", context: ["trail": label])
   }
 
-  /// What its writer has open is not what stands in the folder any more: what is written there is lost.
+  /// Returns the error for a writer whose open files are no longer those in the folder: whatever it writes is lost.
   func removed() -> CairnError {
     CairnError(
       .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",
@@ -85,7 +85,7 @@ struct TrailFolder {
       context: ["trail": label, "position": checkpoint.position.description])
   }
 
-  /// A segment is not there: a reader's loss when it has been purged, damage otherwise.
+  /// Returns the error for a missing segment: `.checkpointForeign` if it has been purged, damage otherwise.
   func missingSegment(_ number: UInt64) throws -> CairnError {
     let position = Position(segment: number, offset: 0)
     guard let oldest = try segments().first, oldest > number else {
@@ -98,7 +98,7 @@ struct TrailFolder {
       context: ["trail": label, "position": position.description])
   }
 
-  /// What came for a copy does not pass the checks.
+  /// Returns the error for bytes that fail the checks of a copy.
   func unfit(_ error: any Error) -> CairnError {
     guard let fault = error as? SegmentFault else { return outward(error, "add to") }
     if fault.kind == .version { return outward(fault, "add to") }
@@ -121,7 +121,7 @@ struct TrailFolder {
       .bug, "trail \(label): \(problem)", hint: "report this as a bug", remedy: .bug, context: ["trail": label])
   }
 
-  /// Any error of this module as it crosses its border; `doing` completes "cannot … trail NODE.NAME".
+  /// Returns any error of this module as a ``CairnError``; `doing` completes "cannot … trail NODE.NAME".
   func outward(_ error: any Error, _ doing: String = "read") -> CairnError {
     switch error {
     case let error as CairnError: return error

@@ -1,11 +1,12 @@
 import Changes
 
-/// Where a block of a trail begins, or the next one will: what nodes tell each other (`docs/protocol.md`, Place).
+/// The place where a block of a trail begins, or the next block will: nodes send it to each other (`docs/protocol.md`,
+/// Place).
 package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
   package var segment: UInt64
-  /// In the segment's file; 0 is the place before its header.
+  /// The offset in the segment's file; 0 is the place before its header.
   package var offset: UInt64
-  /// Of everything before.
+  /// The chain hash of everything before the place.
   package var chain: ChainHash
 
   package init(segment: UInt64, offset: UInt64, chain: ChainHash) {
@@ -16,23 +17,23 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 
   package var description: String { "\(segment.hex(8)):\(offset)" }
 
-  /// Whether both are the same spot, whatever stands before it.
+  /// Returns whether both have the same segment and offset, even if their histories differ.
   package func isSameSpot(as other: TrailPlace) -> Bool { segment == other.segment && offset == other.offset }
 
   package func isBehind(_ other: TrailPlace) -> Bool { (segment, offset) > (other.segment, other.offset) }
 }
 
-/// Where a trail or a copy of it stands.
+/// The extent of a trail or of a copy.
 package struct TrailStanding: Equatable, Sendable {
   package var name: TrailName
   package var id: TrailID
-  /// The oldest segment that is there.
+  /// The oldest segment that exists.
   package var oldest: UInt64
-  /// Everything before it is synced. In a copy it may be inside of a transaction.
+  /// The end up to which everything is synced. In a copy it may be inside a transaction.
   package var end: TrailPlace
   /// The end as a position.
   package var position: Position
-  /// Number of the last whole one before the end; 0 for none.
+  /// The number of the last whole transaction before the end; 0: none.
   package var lastTransaction: UInt64
 
   package init(

@@ -2,28 +2,28 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Reads a trail record by record up to its durable end, while a writer in this or another process may go on writing.
+/// Reads a trail record by record up to its durable end; a writer in this or another process may continue meanwhile.
 ///
-/// One thread uses a reader; any number of readers may be open. Every error is a `CairnError`; after one the reader is
-/// of no use: open another. Memory is bounded by the largest block.
+/// One thread uses a reader; any number of readers may be open. Every error is a `CairnError`. After an error the
+/// reader cannot be used: open another. Memory is bounded by the largest block.
 package final class TrailReader {
   private let folder: TrailFolder
   private let marks: MarkFile
   private var mark: DurableMark
   private var cursor: SegmentCursor
-  /// A checkpoint that is in the trail but behind the mark, as after a power cut: nothing is read until the writer has
-  /// recovered and the mark has reached it.
+  /// A checkpoint that is in the trail but after the mark, as after a power cut. The reader reads nothing until the
+  /// writer has recovered and the mark has reached the checkpoint.
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// Of the last progress record that was read, also on the way to the place where the reader was opened; nil when that
-  /// is at the start of a segment.
+  /// The source position of the last progress record read, including records between the start of the segment and the
+  /// checkpoint at which the reader was opened. Nil if none was read.
   package private(set) var lastSourcePosition: [UInt8]?
 
-  /// Opens the trail in `folder` behind a checkpoint, or at the start of its oldest segment.
+  /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
   ///
   /// Reads the checkpoint's segment from its beginning to check it. Throws `.trailMissing`, `.trailDamaged`,
-  /// `.trailVersion`, and `.checkpointForeign` when the checkpoint is not one of this trail.
+  /// `.trailVersion`, and `.checkpointForeign` if the checkpoint is not one of this trail.
   package static func open(folder path: String, at checkpoint: Checkpoint?) throws -> TrailReader {
     let folder = TrailFolder(path)
     do { return try TrailReader(folder, checkpoint) } catch { throw folder.outward(error) }
@@ -59,27 +59,27 @@ package final class TrailReader {
 
   package var name: TrailName { cursor.header.name }
   package var id: TrailID { mark.trail }
-  /// Whether the trail that it reads still stands under its name: another one may have taken the folder.
+  /// Whether the trail that it reads is still in the folder: another trail may have replaced it.
   package var isInPlace: Bool { get throws { try marks.file.isInPlace } }
 
-  /// Where the record that was returned last begins.
+  /// The place where the record that was returned last begins.
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
-  /// The place behind the last commit that was returned; before the first, where the reader was opened. Costs the hash
-  /// of the transactions since the last call: ask once per batch, not once per transaction.
+  /// The place after the last commit that was returned; before the first commit, the place where the reader was opened.
+  /// It costs hashing the transactions since the last call: ask once per batch, not once per transaction.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
         trail: id, position: Position(segment: cursor.number, offset: cursor.commitOffset), chain: cursor.commitChain)
   }
 
-  /// The place up to which the trail was synced when the reader looked last.
+  /// The end of the synced part of the trail at the reader's last look.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
-  /// The schema of an id in the segment that is being read; nil before its record.
+  /// Returns the schema of an id in the segment that is being read; nil before its record.
   package func schema(_ id: UInt64) -> TableSchema? { cursor.schemas[id] }
 
-  /// The next record; nil at the durable end, where a later call may find more.
+  /// Returns the next record; nil at the durable end, where a later call may find more.
   ///
   /// Views in the record are valid until the next call. Optional records of unknown kind are left out.
   package func next() throws -> Record? {
@@ -90,20 +90,20 @@ package final class TrailReader {
     }
   }
 
-  /// Runs `body`, which decodes values of the records that it reads from here.
+  /// Runs `body`, which decodes values of the records that it reads from this reader.
   ///
   ///     try reader.decoding { try change.after?.values() }
   ///
-  /// - Throws: what `body` throws; `trail-damaged` with the place of the last record in place of a ``DecodingError``: the
-  ///   checks of a trail pass over values, which only their user decodes.
+  /// - Throws: The errors of `body`, with `trail-damaged` at the last record in place of a ``DecodingError``. The
+  ///   reader's own checks do not decode values.
   package func decoding<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as DecodingError {
       throw folder.damaged(position, "a value of the record cannot be decoded: \(error)")
     }
   }
 
-  /// Waits until there is more to read, `fd` is readable, or the time is out (negative: no limit). True when there is
-  /// more to read. What was written since the last ``next()`` is seen at once, so nothing is missed.
+  /// Waits until there is more to read, `fd` is readable, or the time is out (negative: no limit). Returns true if
+  /// there is more to read. Data written since the last ``next()`` are seen at once, so no change is missed.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
     do { return try waitForMark(milliseconds, fd) } catch { throw folder.outward(error, "wait for") }
   }
@@ -115,7 +115,7 @@ extension TrailReader {
   /// Bytes of the current segment that have been read.
   var segmentBytesRead: UInt64 { cursor.fileOffset }
   var segmentNumber: UInt64 { cursor.number }
-  /// Behind the last commit that was returned; unlike ``checkpoint`` it costs nothing.
+  /// The place after the last commit that was returned; unlike ``checkpoint`` it costs nothing.
   package var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
 
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {
@@ -143,7 +143,7 @@ extension TrailReader {
     }
   }
 
-  /// Loads the next block, or opens the next segment; false at the durable end.
+  /// Loads the next block, or opens the next segment; returns false at the durable end.
   private func loadNext() throws -> Bool {
     if let checkpoint = awaited {
       _ = try refreshMark()
@@ -175,8 +175,9 @@ extension TrailReader {
     return true
   }
 
-  /// The mark stands in a later segment, but this one has no seal, just what was allocated ahead: a copy that began again at the later one is about to
-  /// delete this one. Nil when it does not within seconds.
+  /// Returns the error for a segment that is purged meanwhile; nil if it is not purged within three seconds. The mark
+  /// is in a later segment, but this one has no seal, only space allocated ahead. A copy that began again at the later
+  /// segment is about to delete this one.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -207,7 +208,8 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the mark again; true when it has moved. An older one (its newer slot broke) changes nothing.
+  /// Reads the mark again; returns whether its position has moved. An older mark, read because the newer slot broke,
+  /// changes nothing.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -223,8 +225,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// As ``seek(_:)``, by the blocks behind the mark. They only prove that the checkpoint is of this trail: what is
-  /// torn there says that it is not.
+  /// Seeks as ``seek(_:)``, through the blocks after the mark. These only prove that the checkpoint is of this trail: a
+  /// torn block proves that it is not.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {
@@ -266,7 +268,7 @@ extension TrailReader {
     let watch = try openWatch()
     while true {
       Pulse.beat()
-      // Events are forgotten before the mark is read: one that comes later ends the poll.
+      // Events are forgotten before the mark is read, so a later event ends the poll.
       watch.drain()
       if try hasMore() { return true }
       guard try marks.file.isInPlace else { throw folder.missing() }
@@ -290,7 +292,7 @@ extension TrailReader {
     }
   }
 
-  /// Whether the mark stands behind what has been read.
+  /// Returns whether the mark is after everything that has been read.
   private func hasMore() throws -> Bool {
     if try refreshMark() { return awaited.map { $0.position <= mark.position } ?? true }
     if awaited != nil { return false }

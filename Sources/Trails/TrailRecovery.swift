@@ -1,8 +1,8 @@
 import Changes
 
-/// What the writer cut off behind the last whole transaction when it opened a trail.
+/// The part after the last whole transaction that was cut off when the trail was opened.
 package struct TrailRecovery: Equatable, Sendable {
   package var bytes: UInt64
-  /// Where the trail ends now.
+  /// The new end of the trail.
   package var position: Position
 }

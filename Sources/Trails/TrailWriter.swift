@@ -2,19 +2,19 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Appends transactions to a trail. There is one writer per trail, which holds the lock of the folder.
+/// Appends transactions to a trail. Each trail has one writer, which holds the lock of the folder.
 ///
-/// One thread uses a writer. Every error is a `CairnError`. When writing or syncing fails, the writer is poisoned:
-/// every later call throws the same error, and nothing is tried again. What to do then is to close it, mend the cause,
-/// and open another, which keeps all whole transactions that reached the file. Memory is bounded by a few blocks,
-/// however large a transaction is.
+/// One thread uses a writer. Every error is a `CairnError`. If writing or syncing fails, the writer is poisoned: every
+/// later call throws the same error, and nothing is tried again. Close the writer, fix the cause, and open another,
+/// which keeps all whole transactions that reached the file. Memory is bounded by a few blocks, for transactions of any
+/// size.
 package final class TrailWriter {
   package let name: TrailName
-  /// Random, drawn when the trail was created.
+  /// The id of the trail, drawn at random when the trail was created.
   package let id: TrailID
-  /// What was cut off when the trail was opened; nil if nothing was.
+  /// The part that was cut off when the trail was opened; nil if nothing was.
   package let recovery: TrailRecovery?
-  /// Of the last complete transaction, synced or not; nil in an empty trail.
+  /// The header of the last complete transaction, synced or not; nil in an empty trail.
   package private(set) var lastHeader: TransactionHeader?
 
   private let folder: TrailFolder
@@ -34,7 +34,7 @@ package final class TrailWriter {
   private var payload = ByteWriter()
   private var header: TransactionHeader?
   private var changes: UInt64 = 0
-  /// Where the first block of the open transaction stands, once it has one.
+  /// The place of the first block of the open transaction, once it has one.
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
@@ -43,9 +43,9 @@ package final class TrailWriter {
 
   /// Opens the trail in `folder`, or creates it and its folder.
   ///
-  /// A trail that is there is read from the beginning of its last segment; all whole transactions in it are synced
-  /// afterwards. `now` gives µs since 1970 UTC and dates segments. Throws `.trailBusy` when another writer has the
-  /// lock, `.trailDamaged`, `.trailVersion`, `.stateForeign` for a trail of another name, `.diskFull`.
+  /// An existing trail is read from the beginning of its last segment, and all whole transactions in it are synced.
+  /// `now` returns µs since 1970 UTC and dates segments. Throws `.trailBusy` if another writer has the lock,
+  /// `.trailDamaged`, `.trailVersion`, `.stateForeign` for a trail of another name, and `.diskFull`.
   package static func open(
     folder path: String, name: TrailName, options: TrailOptions = .init(), now: @escaping () -> Int64
   ) throws -> TrailWriter {
@@ -93,16 +93,18 @@ package final class TrailWriter {
     try marks.file.sync()
   }
 
-  /// The place up to which the trail is synced.
+  /// The end of the synced part of the trail.
   package var end: Checkpoint { mark.checkpoint }
 
-  /// Begins a transaction. Returns its header with the number and the clock filled in: the number is the last one plus
-  /// one; the clock is the greatest of the commit time, the last clock plus one, and the clock that was given. `isLate`: the
-  /// commit time is that of the capture, while the source may have committed before what comes next: it does not count.
+  /// Begins a transaction. Returns its header with the number and the clock filled in. The number is the last number
+  /// plus one. The clock is the greatest of the commit time, the last clock plus one, and the given clock.
+  ///
+  /// - Parameter isLate: Whether the commit time is that of the capture. The source may have committed earlier than the
+  ///   next transaction, so this commit time does not count for the clock.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
-    // A clock that came from a peer may be at its end: it stays there.
+    // A clock from a peer may already be the greatest possible one: then it stays there.
     let before = lastHeader?.clock ?? 0
     let clock = before == .max ? before : before + 1
     let number = lastNumber.addingReportingOverflow(1)
@@ -117,8 +119,8 @@ package final class TrailWriter {
     return header
   }
 
-  /// The id of a schema in the segment that is being written. Writes the schema record when the segment does not have
-  /// it yet. `token` is the caller's own number for this table and epoch; a token always stands for the same schema.
+  /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
+  /// have it yet. `token` is the caller's own number for this table and epoch; a token always means the same schema.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -145,7 +147,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Ends the transaction. It is whole, but not durable before the next ``sync()``.
+  /// Ends the transaction. It is whole, but durable only after the next ``sync()``.
   package func commit() throws {
     try check(isOpen: true)
     guard let header else { return }
@@ -161,10 +163,11 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Makes every commit so far durable: writes it, calls fdatasync, moves the durable mark. Begins another segment when
-  /// this one is large. Does nothing when all is durable already. Not to be called inside of a transaction.
+  /// Makes every commit so far durable: writes it, calls fdatasync, moves the durable mark. Begins another segment if
+  /// this one is large. Does nothing if everything is durable already. Must not be called inside a transaction.
   ///
-  /// When this throws, the last transactions may or may not be in the trail; the next writer's `lastHeader` tells.
+  /// If this throws, the last transactions may or may not be in the trail; the next writer's `lastHeader` shows which
+  /// are.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -172,7 +175,7 @@ package final class TrailWriter {
       try flush(&pending, [.border, .sync])
       let hasNews = !segment.isSynced
       if hasNews { try segment.sync() }
-      // What stands in a file that was removed counts for nothing: nobody may forget it at the source.
+      // Data in a removed file do not count: capture must not release them at the source.
       guard try marks.file.isInPlace, try segment.isInPlace else { throw folder.removed() }
       if hasNews {
         mark = mark.moved(to: segment, lastTransaction: lastNumber)
@@ -183,7 +186,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Drops the open transaction, as if it had not begun. Does nothing when there is none.
+  /// Drops the open transaction, as if it had not begun. Does nothing if there is none.
   package func abandon() throws {
     if let failure { throw failure }
     guard let header else { return }
@@ -193,8 +196,8 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Drops an open transaction, syncs everything and the mark, and gives the lock back. Also a poisoned writer gives
-  /// the lock back, and throws the error that poisoned it. No call may follow.
+  /// Drops an open transaction, syncs everything and the mark, and releases the lock. A poisoned writer also releases
+  /// the lock, and throws the error that poisoned it. No call may follow.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a writer is used after it was closed")
@@ -238,8 +241,8 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// Writes the records of the open transaction so far. They are cut off again if it is not committed. Blocks of whole
-  /// transactions come first, so a block never holds both.
+  /// Writes the records of the open transaction so far. They are cut off again if the transaction is not committed.
+  /// Blocks of whole transactions are written first, so a block never holds both.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)
@@ -273,7 +276,8 @@ extension TrailWriter {
       && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes))
   }
 
-  /// Seals the segment and begins the next. All is durable before: a crash at any point leaves a whole trail.
+  /// Seals the segment and begins the next one. Everything is durable before: a crash at any point leaves a whole
+  /// trail.
   private func rotate() throws {
     try segment.seal(encoder)
     let place = segment.place

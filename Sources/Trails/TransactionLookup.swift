@@ -4,22 +4,22 @@ import SystemKit
 
 /// Reads single transactions of a trail at their places, in any order.
 ///
-/// It reads a segment once, to check it and to learn where its blocks stand and which schemas it has; from then on a
-/// transaction costs the blocks that hold it. One thread uses it. Every error is a `CairnError`.
+/// It reads a segment once, to check it and to learn the places of its blocks, and its schemas. After that, a
+/// transaction costs only the blocks that hold it. One thread uses it. Every error is a `CairnError`.
 package final class TransactionLookup {
-  /// What is known of a segment.
+  /// The facts about a segment that has been read.
   private struct Segment {
-    /// By rising content offset.
+    /// The blocks, by rising content offset.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// Behind the last block.
+    /// The content offset after the last block.
     var end: UInt64 = 0
-    /// Goes on where the segment ended when it was read; nil where it is sealed.
+    /// The cursor that continues where the segment ended when it was read; nil if the segment is sealed.
     var cursor: SegmentCursor?
     var use = 0
   }
 
-  /// So many are kept.
+  /// The number of segments that are remembered.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -29,9 +29,9 @@ package final class TransactionLookup {
 
   package init(folder path: String) { folder = TrailFolder(path) }
 
-  /// Reads the transaction whose begin record stands at a place: `body` gets every record from there to the commit, with
-  /// the schema of a change or of a copied row. Views are valid during the call. Throws `.checkpointForeign` where no transaction begins there,
-  /// or it has been purged.
+  /// Reads the transaction whose begin record is at a place. Calls `body` with every record from there to the commit,
+  /// with the schema of a change or of a copied row. Views are valid during the call. Throws `.checkpointForeign` if no
+  /// transaction begins there, or if it has been purged.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     do {
       try learn(place)
@@ -42,7 +42,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads a segment, or what has been added to it, unless the place is in what is known of it.
+  /// Reads a segment, or the blocks added to it, unless the place is already in the known blocks.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()
@@ -115,7 +115,7 @@ package final class TransactionLookup {
     return try Record.decode(kind: kind, try records.readCounted())
   }
 
-  /// The content of a block, checked again; valid until the next one.
+  /// Returns the content of a block, checked again; valid until the next call.
   private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
     throws
     -> UnsafeRawBufferPointer
@@ -132,7 +132,7 @@ package final class TransactionLookup {
       throw SegmentFault(.torn, place, "the file ends in a block")
     }
     let checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: begun)
-    // That it follows the one before was seen when the segment was read.
+    // The chain was checked when the segment was read.
     return try opener.open(
       header, UnsafeRawBufferPointer(bytes), checksum: checksum, at: place, chain: header.chain)
   }
@@ -146,7 +146,7 @@ package final class TransactionLookup {
 }
 
 extension [(content: UInt64, file: UInt64)] {
-  /// The index of the first element for which it is true; it is for all behind it.
+  /// Returns the index of the first element for which the condition is true; it must be true for all later elements.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

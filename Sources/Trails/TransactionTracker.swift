@@ -1,15 +1,15 @@
 import Changes
 
-/// Follows the structure of a trail's records: every record stands between a begin and its commit, numbers have no
-/// gaps, the commit counts the rows.
+/// Checks the structure of a trail's records: every record is between a begin and its commit, numbers have no gaps, and
+/// the commit counts the rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
-  /// Of the last complete transaction that was seen, with the source position of its last progress record.
+  /// The header of the last complete transaction that was seen, with the source position of its last progress record.
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// `lastNumber`: of the transaction before the first record, 0 for none.
+  /// - Parameter lastNumber: The number of the transaction before the first record; 0 for none.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader
@@ -17,7 +17,7 @@ struct TransactionTracker {
 
   var isOpen: Bool { current != nil }
 
-  /// What is wrong with a record at this place; nil when it is right.
+  /// Returns the problem with a record at this place; nil if it is right.
   mutating func follow(_ record: Record) -> String? {
     switch record {
     case .begin(let header):
@@ -44,7 +44,7 @@ struct TransactionTracker {
     return nil
   }
 
-  /// A change or refresh row, whatever is in it.
+  /// Follows a change or refresh row without looking into it.
   mutating func followRow() -> String? {
     guard current != nil else { return "a row outside of a transaction" }
     changes += 1

@@ -1,6 +1,6 @@
 import Changes
 
-/// Reads a trail to its end and looks at every value, beyond what a reader checks anyway.
+/// Reads a trail to its end and decodes every value, in addition to a reader's own checks.
 struct Verification {
   let reader: TrailReader
   let folder: TrailFolder
