@@ -11,9 +11,9 @@ import Changes
 package final class Calculator {
   package struct Column {
     package var name: String
-    /// As SQLite declares it: what decides its affinity.
+    /// The type as SQLite declares it; it decides the affinity.
     package var type: String
-    /// `BINARY`, `NOCASE` or `RTRIM`; empty: the first of them.
+    /// `BINARY`, `NOCASE` or `RTRIM`; empty: `BINARY`.
     package var collation: String
     package init(name: String, type: String, collation: String = "") {
       (self.name, self.type, self.collation) = (name, type, collation)
@@ -28,11 +28,13 @@ package final class Calculator {
   private let write: Statement
   private let reads: [Statement]
 
-  /// `expressions`: groups that are evaluated together, each with whether it is asked for as true or not true. Throws
-  /// ``SQLiteError`` with SQLite's own message where one of them is none, or not allowed.
+  /// Prepares expressions.
+  ///
+  /// - Parameter groups: Expressions that are evaluated together, each with whether it is a condition (`IS TRUE`).
+  /// - Throws: ``SQLiteError`` with SQLite's own message if a text is no expression, or not an allowed one.
   package init(columns: [Column], groups: [[(text: String, isCondition: Bool)]]) throws {
     database = try Database(path: ":memory:", mode: .create)
-    // What is in double quotes and no column is a mistake, not a text.
+    // A name in double quotes that is no column is an error, not a text.
     _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_DQS_DDL), 0)
     _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_DQS_DML), 0)
     sqlite3_limit(database.handle, SQLITE_LIMIT_LENGTH, Self.bytesMax)
@@ -40,7 +42,7 @@ package final class Calculator {
     let names = Set(columns.map { $0.name.sqliteKey })
     var prefix = "x"
     while names.contains(where: { $0.text.utf8.starts(with: prefix.utf8) }) { prefix += "_" }
-    // Without a rowid, that word means nothing.
+    // WITHOUT ROWID, so an expression cannot read `rowid`.
     var lines = ["\(prefix) INTEGER PRIMARY KEY"]
     lines += columns.map { column in
       let collation =
@@ -54,7 +56,7 @@ package final class Calculator {
       for expression in group {
         let name = "\(prefix)\(number)"
         number += 1
-        // The line's end ends a comment that the text may end with.
+        // The line break ends a comment that the text may end with.
         lines.append("\(name) AS (\(expression.text)\n)")
         terms.append(expression.isCondition ? "\(name) IS TRUE" : name)
       }
@@ -71,14 +73,14 @@ package final class Calculator {
     }
   }
 
-  /// Takes a row; what its views point to must stay until it was evaluated.
+  /// Takes a row. The memory of its views must stay valid until the row has been evaluated.
   package func set(_ row: [ColumnView]) throws {
     limit.allow(Self.instructionsMax)
     for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }
     while try write.step() {}
   }
 
-  /// Whether the first expression of a group is true of the row.
+  /// Returns whether the first expression of a group is true of the row.
   package func isTrue(_ group: Int) throws -> Bool {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)
@@ -86,7 +88,7 @@ package final class Calculator {
     return try statement.step() && statement.integer(0) == 1
   }
 
-  /// Calls `body` with the values of a group, in its order, as views that are valid as long as the call.
+  /// Calls `body` with the values of a group, in order, as views that are valid during the call.
   package func values(_ group: Int, _ body: (Int, ColumnView) throws -> Void) throws {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)

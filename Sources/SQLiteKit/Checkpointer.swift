@@ -2,17 +2,18 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes what stands in the write-ahead log of an SQLite file back into the file, on a thread of its own, so that the commits
-/// of a captured program, which write twice as much as they did before, do not wait for it.
+/// Writes the write-ahead log of an SQLite file back into the file, on a thread of its own. So the commits of a
+/// captured application, which write twice as much as before, do not wait for it.
 ///
-/// The log can begin anew only at a moment at which the file has all of it, which may never come while somebody writes
-/// without a pause. So from ``pagesMax`` on the commit itself does the rest, as SQLite has it without this.
+/// The log can restart only while the file has all of it, which may never happen while an application writes without a
+/// pause. So from ``pagesMax`` on, the commit itself checkpoints, as in plain SQLite.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
-  /// Pages of the log behind which the thread sets to work again.
+  /// The growth of the log, in pages, after which the thread works again.
   static let pagesStep: Int32 = 500
-  /// From so many pages on, 16 MiB of the usual size, the commit does it: four times what is SQLite's default.
+  /// The pages in the log from which the commit itself checkpoints: 16 MiB of the usual size, four times SQLite's
+  /// default.
   static let pagesMax: Int32 = 4000
 
   private let path: String
@@ -20,14 +21,15 @@ package final class Checkpointer: @unchecked Sendable {
   private var isDue = false
   private var isAtWork = false
   private var isEnding = false
-  /// Made when there is something to do for it: a program that writes little has none.
+  /// Created when there is work for it: an application that writes little has none.
   private var thread: WorkerThread<Void>?
-  /// How long the log was when the thread was last told. Of the program's connection.
+  /// The pages in the log when the thread was last woken. Only the thread of the application's connection uses it.
   private var told: Int32 = 0
 
   private init(_ path: String) { self.path = path }
 
-  /// From here on in place of SQLite's own `wal_autocheckpoint`, as long as the program does not set that. Nil for what has no file.
+  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets that. Returns nil for a
+  /// database without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)
@@ -41,7 +43,7 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Whatever stops a checkpoint is no failure of the commit, which stands: the next one tries again.
+  /// Handles a commit. A failed checkpoint is no failure of the commit, which is complete: the next commit tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {
@@ -63,7 +65,7 @@ package final class Checkpointer: @unchecked Sendable {
   }
 
   private func work() {
-    // Signals are for threads of the program.
+    // Signals are for the application's own threads.
     var all = sigset_t()
     sigfillset(&all)
     pthread_sigmask(SIG_BLOCK, &all, nil)
@@ -85,37 +87,37 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log back on connections that are there no longer than it takes, as some of what a program may do needs the
-  /// file for itself.
+  /// Writes the log back on connections that are open only meanwhile, because some operations of an application need
+  /// the file for themselves.
   ///
-  /// A second connection holds a read mark meanwhile, so no commit of the program can restart the log. Up to SQLite
-  /// 3.51.2 a checkpoint that another connection's reset meets may take pages for written that are not, and damage the file.
+  /// A second connection holds a read mark meanwhile, so no commit of the application can restart the log. Up to SQLite
+  /// 3.51.2, a checkpoint during another connection's reset may count unwritten pages as written, and damage the file.
   /// Source: https://sqlite.org/wal.html#walresetbug
   ///
-  /// - Parameter whileHeld: called when the mark is held, before the checkpoint.
+  /// - Parameter whileHeld: Called once the mark is held, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {
     guard let holder = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0),
       let database = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0)
     else { return }
-    // The mark is taken by the first read. Without one there is no checkpoint.
+    // The first read takes the mark. Without a mark there is no checkpoint.
     guard (try? holder.execute("BEGIN")) != nil,
       (try? holder.integer("SELECT count(*) FROM sqlite_master WHERE rowid = 0")) != nil
     else { return }
-    // Only a connection that has read something knows of the log.
+    // A connection knows of the log only after it has read something.
     guard (try? database.integer("PRAGMA user_version")) != nil else { return }
     whileHeld()
     checkpoint(database.handle, "main")
     try? holder.execute("COMMIT")
   }
 
-  /// Waits until the file is the program's alone.
+  /// Waits until only the application uses the file.
   func settle() {
     condition.lock()
     defer { condition.unlock() }
     while isDue || isAtWork { condition.wait() }
   }
 
-  /// Before the connection is closed; the hook is no longer set.
+  /// Ends the thread, before the connection is closed and after the hook was removed.
   func end() {
     condition.lock()
     isEnding = true

@@ -1,16 +1,16 @@
 import CSQLite
 import Changes
 
-/// The objects that a statement of DDL may touch: the second lock after the grammar that built it.
+/// The objects that a statement of DDL may touch: a second check after the grammar that built it.
 private final class DefinitionGuard {
-  /// In lower case.
+  /// The names of the allowed tables, in lower case.
   let tables: Set<NameKey>
   /// The first refused action.
   var refused: String?
 
   init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }
 
-  /// Must outlive the watch.
+  /// Sets the authorizer of a connection. This object must live as long as the authorizer is set.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -24,15 +24,15 @@ private final class DefinitionGuard {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// The tables that SQLite itself writes to for a statement of DDL, and its check over an altered table.
+  /// The tables that SQLite itself uses for a statement of DDL, and its check of an altered table.
   private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]
 
-  /// Source: https://sqlite.org/c3ref/c_alter_table.html
+  /// Returns whether the statement may perform an action. Source: https://sqlite.org/c3ref/c_alter_table.html
   func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
-    // Here the database is the first of the three, and a column the last.
+    // For this action the database is the first argument, and a column the last.
     if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
     guard ["", "main", "temp"].contains(database) else { return false }
     func isMine(_ name: String) -> Bool {
@@ -54,20 +54,20 @@ private final class DefinitionGuard {
 extension Database {
   /// Runs one statement of DDL that may touch only `tables`, and no other file.
   ///
-  /// SQLite itself refuses whatever else the statement would do (`sqlite3_set_authorizer`): another table, ATTACH,
+  /// SQLite itself refuses all other actions of the statement (`sqlite3_set_authorizer`): another table, ATTACH,
   /// PRAGMA, a virtual table, a view. Text after the statement is an error, and nothing of it runs.
   ///
-  /// A connection of a program keeps its authorizer; there only the text after is looked at.
+  /// A connection of an application keeps its own authorizer; there only text after the statement is refused.
   ///
   ///     try database.define("CREATE TABLE t(a)", tables: ["t"])
   ///
-  /// - Throws: ``SQLiteError`` with SQLITE_ERROR for what is refused, and for text after the statement.
+  /// - Throws: ``SQLiteError`` with SQLITE_ERROR for a refused action, and for text after the statement.
   package func define(_ sql: String, tables: [String]) throws {
     let guardian = DefinitionGuard(tables)
     try withExtendedLifetime(guardian) {
       if !keepsAuthorizer { guardian.watch(handle) }
       defer {
-        // The connection goes back to what it was denied before.
+        // Restores the authorizer that the connection had before.
         if let forbidden {
           forbidden.watch(handle)
         } else if !keepsAuthorizer {
@@ -75,7 +75,7 @@ extension Database {
         }
       }
       do {
-        // ALTER TABLE looks at every view and trigger of the file.
+        // ALTER TABLE reads every view and trigger of the file.
         let isAlteration = SQLText.tokens(Array(sql.utf8)).first?.word == "ALTER"
         try isAlteration ? readingAsPrograms { try define(sql) } : define(sql)
       } catch let error as SQLiteError {

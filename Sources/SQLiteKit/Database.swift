@@ -13,37 +13,39 @@ package final class Database {
     case create
   }
 
-  /// Of the SQLite library that is loaded, such as `3.40.1`.
+  /// The version of the loaded SQLite library, such as `3.40.1`.
   package static var libraryVersion: String { String(cString: sqlite3_libversion()) }
 
   package let path: String
   let handle: OpaquePointer
-  /// Whether it is ours to close.
+  /// Whether this object closes the connection.
   private let isOwned: Bool
-  /// Whether the authorizer is the program's, or watches what the program's statements touch: it must stay.
+  /// Whether the authorizer must stay: it belongs to the application, or records the tables that the application's
+  /// statements touch.
   let keepsAuthorizer: Bool
-  /// The file system layer of a connection that Cairn opened for itself; nil for a connection of a program.
+  /// The file system layer of a connection that Cairn opened for itself; nil for a connection of an application.
   private let fileGuard: OpaquePointer?
-  /// Denies what a database of a program must not make this connection do; nil where nothing is denied.
+  /// The guard that denies actions which only a hostile file requests; nil if none is set.
   private(set) var forbidden: ForbiddenCode?
-  /// Whether texts are checked when they are encoded: the file is in UTF-16. See ``watchText()``.
+  /// Whether texts are checked when they are encoded, because the file is in UTF-16. See ``watchText()``.
   private(set) var watchesText = false
-  /// The column of the last text that was encoded and is no well-formed UTF-16.
+  /// The column of the last encoded text that is not well-formed UTF-16.
   var illFormedColumn: Int?
 
-  /// Opens a file that may be hostile: a program writes it, and may have prepared it, its `-journal` or its `-wal`.
+  /// Opens a file that may be hostile: an application writes it, and may have prepared it, its `-journal` or its
+  /// `-wal`.
   ///
-  /// A missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN. That the file is a database is seen at the first
-  /// statement. A path that is a link, and companions that are no plain files of their own, are refused
-  /// (``FileRefusal``). What SQLite finds in the file cannot reach another file.
+  /// A missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN. The first statement shows whether the file is a
+  /// database. A path that is a link, and companions that are not plain files of their own, are refused
+  /// (``FileRefusal``). The content of the file cannot make SQLite reach another file.
   package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
-    // In memory, or temporary: there is no file.
+    // A database in memory, or a temporary one, has no file.
     if path.isEmpty || path == ":memory:" {
       try self.init(path: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: nil)
     } else {
       try self.init(guarded: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds)
     }
-    // A long statement, such as one that makes an index, is alive as long as it computes.
+    // A long statement, such as one that creates an index, counts as alive while it computes.
     sqlite3_progress_handler(
       handle, 1_000_000,
       { _ in
@@ -52,7 +54,7 @@ package final class Database {
       }, nil)
   }
 
-  /// Opens a file as the program does that it belongs to: with SQLite's own settings.
+  /// Opens a file as its application does: with SQLite's own settings.
   package convenience init(ofProgram path: String) throws {
     try self.init(path: path, mode: .create, busyTimeoutMilliseconds: 10_000, vfs: nil)
   }
@@ -91,7 +93,7 @@ package final class Database {
     harden()
   }
 
-  /// A connection that the program has, and goes on to use and to close: it must outlive this.
+  /// Wraps a connection that the application keeps, uses and closes: the connection must outlive this object.
   init(borrowing handle: OpaquePointer) {
     self.handle = handle
     path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
@@ -101,7 +103,7 @@ package final class Database {
 
   deinit {
     guard isOwned else { return }
-    // With a statement that lives on, SQLite closes later, and needs the layer until then.
+    // If a statement is still open, SQLite closes the connection later, and needs the layer until then.
     if sqlite3_close(handle) == SQLITE_OK { return cairn_guard_free(fileGuard) }
     sqlite3_close_v2(handle)
   }
@@ -115,7 +117,7 @@ package final class Database {
 
   /// Rows changed by the last INSERT, UPDATE or DELETE, without those of triggers (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
-  /// Of the last row that this connection inserted.
+  /// The rowid of the last row that this connection inserted.
   package var lastInsertRowid: Int64 {
     get { sqlite3_last_insert_rowid(handle) }
     set { sqlite3_set_last_insert_rowid(handle, newValue) }
@@ -123,13 +125,13 @@ package final class Database {
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Keeps the process alive if another process truncates the shared memory of a database in WAL mode (`-shm`), which SQLite
-  /// always maps: statements of that database then throw `database-unsafe`.
+  /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database in WAL mode, which
+  /// SQLite always maps. Statements of that database then throw `database-unsafe`.
   ///
-  /// Installs a handler of SIGBUS. For programs of Cairn, never for a library in another program.
+  /// Installs a handler of SIGBUS. For Cairn's own programs, never for a library in an application.
   package static func surviveCutIndexes() { cairn_index_survive() }
 
-  /// Throws if the shared memory of the database was truncated: what the last step read does not count.
+  /// Throws if the shared memory of the database was truncated: the result of the last step is invalid then.
   func checkIndex(_ sql: String) throws {
     guard cairn_guard_is_cut(fileGuard) != 0 else { return }
     throw SQLiteError(
@@ -144,7 +146,7 @@ package final class Database {
       refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
   }
 
-  /// Denies all that only a hostile file makes this connection do, from here on: its views and triggers are not run.
+  /// Denies, from now on, every action that only a hostile file requests: its views and triggers are not run.
   ///
   /// For connections that read tables and write Cairn's own. See ``ForbiddenCode``.
   package func forbidForeignCode() {
@@ -153,12 +155,12 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to look for texts that are no well-formed UTF-16, if the file is in UTF-16.
+  /// Begins to check for texts that are not well-formed UTF-16, if the file is in UTF-16.
   ///
-  /// SQLite reads such a text as another one, and says nothing.
+  /// SQLite reads such a text as another text, without an error.
   package func watchText() throws { watchesText = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
 
-  /// The column of an ill-formed text that a statement has encoded since the last call; nil if there was none.
+  /// Returns the column of an ill-formed text that was encoded since the last call; nil if there was none.
   package func takeIllFormedColumn() -> Int? {
     defer { illFormedColumn = nil }
     return illFormedColumn
@@ -173,7 +175,7 @@ package final class Database {
 
   /// Runs several statements that are constant text of Cairn (`sqlite3_exec`).
   ///
-  /// Never pass text with a name or a value in it: a quote that was missed would end one statement and begin another.
+  /// Never pass text with a name or a value in it: an unescaped quote would end one statement and begin another.
   /// `QuotingLintTests` accepts constants only.
   package func executeScript(_ constant: String) throws {
     let code = Pulse.inStatement { sqlite3_exec(handle, constant, nil, nil, nil) }
@@ -188,7 +190,7 @@ package final class Database {
     while try statement.step() {}
   }
 
-  /// All rows of a query, as values.
+  /// Returns all rows of a query, as values.
   package func query(_ sql: String, _ parameters: [Value] = []) throws -> [[Value]] {
     let statement = try only(sql)
     try statement.bind(parameters)
@@ -197,7 +199,7 @@ package final class Database {
     return rows
   }
 
-  /// Prepares a text that must be one statement and no more.
+  /// Prepares a text that must be exactly one statement.
   private func only(_ sql: String) throws -> Statement {
     let statement = try prepare(sql)
     guard !statement.hasMore else {
@@ -207,7 +209,7 @@ package final class Database {
     return statement
   }
 
-  /// The first column of the first row; nil when there is none.
+  /// Returns the first column of the first row; nil if there is no row.
   package func first(_ sql: String, _ parameters: [Value] = []) throws -> Value? {
     try query(sql, parameters).first?.first
   }

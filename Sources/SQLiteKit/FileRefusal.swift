@@ -1,7 +1,8 @@
 import CShims
 import Changes
 
-/// Why a connection that Cairn opened for itself refused what a database file made it do. Paths are absolute.
+/// The reason why a connection that Cairn opened for itself refused an action that the database file requested. Paths
+/// are absolute.
 package enum FileRefusal: Equatable, Sendable {
   /// The path is a symbolic link.
   case link(String)
@@ -15,7 +16,7 @@ package enum FileRefusal: Equatable, Sendable {
   case otherFile(String)
   /// The shared memory of the database was truncated while the connection used it.
   case cut(String)
-  /// The name of a view, trigger, function or setting of the database that is not run.
+  /// The file has a view, trigger, function or setting of this name, which is not run.
   case foreignCode(String)
 
   init?(takenFrom fileGuard: OpaquePointer?) {
@@ -34,7 +35,7 @@ package enum FileRefusal: Equatable, Sendable {
     }
   }
 
-  /// The envelope for a person.
+  /// Returns the refusal as an error for the operator.
   package func asCairnError(_ database: String) -> CairnError {
     let (what, hint) = words
     return CairnError(.databaseUnsafe, "database \(database) is not opened: \(what)", hint: hint)

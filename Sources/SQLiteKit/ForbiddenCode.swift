@@ -2,33 +2,33 @@ import CSQLite
 import Changes
 import Glibc
 
-/// Denies what a database may hold to make a connection act that reads its tables: views and triggers in the place of
-/// tables, other files, settings that undo the hardening.
+/// Denies the actions that a hostile file can cause on a connection that reads its tables. Examples are views and
+/// triggers in place of tables, access to other files, and settings that undo the hardening.
 ///
-/// Example: the file's program replaces table `cairn_control` by a view that never ends. Reading it is
-/// ``SQLiteError`` with SQLITE_AUTH and ``FileRefusal/foreignCode(_:)`` instead of an endless loop.
+/// Example: an application replaces table `cairn_control` by a view that never ends. Reading it throws ``SQLiteError``
+/// with SQLITE_AUTH and ``FileRefusal/foreignCode(_:)`` instead of looping endlessly.
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 final class ForbiddenCode {
-  /// Settings that capture reads; whatever it sets, it sets before.
+  /// The pragmas that capture reads. Capture changes settings only before the guard is set.
   private static let pragmas: Set<NameKey> = [
     "schema_version", "journal_mode", "table_xinfo", "index_list", "index_xinfo", "index_info", "foreign_key_list",
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions of Cairn's own statements on such a connection. None takes longer than its arguments are large, and none
-  /// makes a larger value.
+  /// The functions of Cairn's own statements on such a connection. The size of the arguments bounds the time of each,
+  /// and none makes a larger value.
   ///
-  /// All others end their statement with an error, wherever the file calls them: SQLite asks the authorizer for functions of
-  /// statements, views and triggers, not for those of indexes, CHECKs, defaults and generated columns, and cannot interrupt
-  /// a call. `instr(zeroblob(20000000), zeroblob(10000000))` would take days.
+  /// All other functions end their statement with an error, wherever the file calls them. SQLite asks the authorizer
+  /// about functions of statements, views and triggers, but not of indexes, CHECKs, defaults and generated columns. It
+  /// cannot interrupt a call: `instr(zeroblob(20000000), zeroblob(10000000))` would take days.
   static let functions: Set<NameKey> = [
     "abs", "coalesce", "count", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "sum", "total",
     "typeof", "upper",
   ]
-  /// Functions that reach out of the database.
+  /// The functions that reach outside the database.
   private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
-  /// Functions of SQLite that are denied even if the library does not list what it has.
+  /// The functions of SQLite that are denied even if the library does not list its functions.
   static let denied = [
     "->", "->>", "char", "concat", "concat_ws", "date", "datetime", "edit", "format", "fts3_tokenizer", "glob",
     "group_concat", "hex", "instr", "json", "json_array", "json_extract", "json_group_array", "json_group_object",
@@ -36,15 +36,16 @@ final class ForbiddenCode {
     "load_extension", "ltrim", "printf", "quote", "random", "randomblob", "readfile", "replace", "rtrim", "soundex",
     "strftime", "string_agg", "substr", "substring", "trim", "unhex", "unistr", "unistr_quote", "writefile", "zeroblob",
   ]
-  /// Bytes of a pattern: none of Cairn's is longer, and the time of a match grows with it.
+  /// The longest pattern, in bytes: none of Cairn's is longer, and the time of a match grows with it.
   private static let patternBytes: Int32 = 32
 
-  /// Bytes of one statement, and of one entry of the schema. The triggers of the widest table take some 200 KB.
+  /// The largest statement, and the largest entry of the schema, in bytes. The triggers of the widest table take some
+  /// 200 KB.
   private static let sqlBytes: Int32 = 16 << 20
-  /// Operations of one prepared statement; SQLite's own limit is fifty times that, and gigabytes.
+  /// The most operations in one prepared statement. SQLite's own limit is 50 times as high, and takes gigabytes.
   private static let operations: Int32 = 5_000_000
 
-  /// A function that ends its statement.
+  /// A function that ends its statement with an error.
   private final class Denied {
     let name: String
     unowned let code: ForbiddenCode
@@ -54,7 +55,7 @@ final class ForbiddenCode {
   private var refusal: FileRefusal?
   private var functions: [Denied] = []
 
-  /// Must live as long as the connection.
+  /// Guards a connection. This object must live as long as the connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0)
     sqlite3_limit(handle, SQLITE_LIMIT_SQL_LENGTH, Self.sqlBytes)
@@ -62,7 +63,7 @@ final class ForbiddenCode {
     sqlite3_limit(handle, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, Self.patternBytes)
     let listed = Self.functions(of: handle)
     for name in Set(Self.denied.map(\.nameKey)).union(listed.keys) where !Self.functions.contains(name) {
-      // An extension's function with so many arguments counts before one with any number.
+      // An extension's function with an exact number of arguments takes precedence over one with any number.
       for count in listed[name, default: []].union([-1]) { deny(function: name.text, arguments: count, handle) }
     }
     sqlite3_set_authorizer(
@@ -73,7 +74,7 @@ final class ForbiddenCode {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// The numbers of arguments of all functions of the connection, by name.
+  /// Returns the numbers of arguments of all functions of the connection, by name.
   private static func functions(of handle: OpaquePointer) -> [NameKey: Set<Int32>] {
     var found: [NameKey: Set<Int32>] = [:]
     withUnsafeMutablePointer(to: &found) { found in
@@ -90,10 +91,10 @@ final class ForbiddenCode {
     return found
   }
 
-  /// Puts a function that ends its statement in the place of one of SQLite's; -1: for any number of arguments.
+  /// Replaces a function of SQLite by one that ends its statement with an error; -1: for any number of arguments.
   ///
-  /// SQLite looks for a program's function first. It counts as harmless and deterministic, or SQLite could not read the
-  /// schema of a file whose indexes call it.
+  /// SQLite looks for an application-defined function first. The replacement is declared harmless and deterministic.
+  /// Otherwise SQLite could not read the schema of a file whose indexes call the function.
   private func deny(function name: String, arguments: Int32, _ handle: OpaquePointer) {
     let function = Denied(name, self)
     functions.append(function)

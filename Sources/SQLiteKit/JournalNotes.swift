@@ -1,30 +1,30 @@
 import Changes
 
-/// Writes what apply has brought into the journal of a captured SQLite file, as a row of its own in apply's transaction:
-/// so capture meets it in its place among the changes.
+/// Writes apply's notes into the journal of a captured SQLite file, each as a row of its own in apply's transaction. So
+/// capture reads a note at its place among the changes.
 ///
-/// Nothing is written where the file is not captured, or by an older cairn.
+/// Writes nothing if the file is not captured, or if an older cairn captures it.
 package final class JournalNotes {
-  /// Of a journal row that holds a note, in `v0`: a kind that no table has, as no layout has number 0.
+  /// The `code` of a journal row that holds a note, in `v0`. No table has such a kind, because no layout has number 0.
   package static let code: Int64 = 1
-  /// The first version of the journal that knows such rows.
+  /// The first version of the journal that supports such rows.
   package static let versionMin: Int64 = 3
-  /// The first one whose capture reads the id of a trail.
+  /// The first version of the journal whose capture reads the id of a trail.
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
-  /// Of the schema that was looked at.
+  /// The schema version for which the statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The row of `cairn_control` that says that what applies write goes on into the trail, in `place`.
+  /// The row of `cairn_control` whose `place` states that rows written by applies go on into the trail.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 
   package init(_ database: Database) { self.database = database }
 
-  /// When a transaction that writes has begun: rows that a program's write has left on the stage, as it replaced nothing,
-  /// go. Apply fires no trigger that would keep them there as they are, and the program's next write would take them for
-  /// replaced.
+  /// Empties the stage, at the start of a transaction that writes. An application's write that replaced nothing has
+  /// left rows there. Apply fires no triggers to keep those rows current, so the application's next write would record
+  /// them as replaced.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -34,7 +34,7 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Whether the capture of the file takes what applies write; in a transaction that writes.
+  /// Returns whether the capture of the file takes rows that applies write. Call it in a transaction that writes.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }
@@ -42,7 +42,7 @@ package final class JournalNotes {
     return try statement.step()
   }
 
-  /// In a transaction that writes; false when nobody captures the file.
+  /// Writes a note, in a transaction that writes. Returns false if no current capture reads the file's journal.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
     try look()
     guard let statements else { return false }
@@ -79,7 +79,8 @@ package final class JournalNotes {
     schemaVersion = version
   }
 
-  /// As the triggers do, which apply does not fire: removes rows that have been taken, or that are past the cap.
+  /// Removes rows that capture has taken, or that exceed the cap. Triggers do this for applications, but apply fires
+  /// none.
   private func bound() throws {
     try database.executeScript(
       """

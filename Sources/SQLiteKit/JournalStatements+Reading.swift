@@ -1,23 +1,23 @@
 import Changes
 
-/// A row of the journal with the statements that a program executed, taken apart.
+/// A decoded row of the journal with the statements that an application executed.
 package struct JournalStatementRow {
-  /// Of a row that ends a transaction.
+  /// The head of a row that ends a transaction.
   package struct End: Equatable {
     /// The first journal row of the transaction.
     package var first: Int64
-    /// When it committed, µs since 1970 UTC.
+    /// The time of the commit, µs since 1970 UTC.
     package var time: Int64
   }
 
   package struct Executed {
-    /// The journal row behind which it began, and how many rows it caused.
+    /// The journal row after which the statement began, and the number of rows that it caused.
     package var before: Int64
     package var count: Int64
     package var rowsAffected: UInt64
     package var now: Int64?
     package var flags: ExecutedStatement.Flags
-    /// In ``JournalStatementRow/texts``.
+    /// The index in ``JournalStatementRow/texts``.
     package var text: Int
     package var parameterCount: Int
     fileprivate var parameters: Range<Int>
@@ -27,7 +27,7 @@ package struct JournalStatementRow {
 
   package struct Text {
     fileprivate var range: Range<Int>
-    /// That it touches; nil where that is not known.
+    /// The tables that the text touches; nil if they are not known.
     package var tables: [String]?
   }
 
@@ -35,10 +35,10 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// What was bound to each text last, of the statements that were asked for.
+  /// The values that were bound last to each text, among the statements read so far.
   private var latest: [Int: [UInt8]] = [:]
 
-  /// The head of a row that ends a transaction, without its statements.
+  /// Returns the head of a row that ends a transaction, without its statements.
   package static func end(of bytes: UnsafeRawBufferPointer) throws -> End {
     var reader = ByteReader(bytes)
     try check(&reader)
@@ -70,8 +70,8 @@ package struct JournalStatementRow {
     (self.texts, self.statements) = (texts, statements)
   }
 
-  /// Calls `body` with the text and the parameters of a statement, as images have values. Statements are asked for in
-  /// their order, each once: what is bound may be what was bound to the same text before.
+  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Read the statements in order,
+  /// each once: a value may be stored only as equal to the value bound to the same text before.
   package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
   ) throws -> T {
@@ -87,7 +87,7 @@ package struct JournalStatementRow {
   private func bound(_ statement: Executed) throws -> [UInt8] {
     guard let before = latest[statement.text] else {
       let whole = Array(bytes[statement.parameters])
-      // A program can write such rows too: what a trail says of the count must be true.
+      // An application can write such rows too: the counts that a trail states must be true.
       try whole.withUnsafeBytes { bytes in
         var reader = ByteReader(bytes)
         for _ in 0..<statement.parameterCount where try reader.readColumn().isUnchanged {

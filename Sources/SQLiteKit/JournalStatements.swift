@@ -1,32 +1,32 @@
 import Changes
 
-/// The statements that a program executed, as a row of the journal holds them (`docs/sqlite-capture.md`, Statements).
+/// The statements that an application executed, in the form of a journal row (`docs/sqlite-capture.md`, Statements).
 ///
-/// They are gathered in memory and written as one row before the commit. When they grow too large, they are written
-/// earlier, as a part. A text that is executed again and again stands in each row once, and so does a value that is bound
-/// to it again and again.
+/// They are gathered in memory and written as one row before the commit. If they grow too large, a part is written
+/// earlier. Each row holds a text that is executed repeatedly only once, and likewise a value that is bound to it
+/// repeatedly.
 package struct JournalStatements: ~Copyable {
-  /// Of a row that ends a transaction: kinds that no table has, as no layout has number 0.
+  /// The `code` of a row that ends a transaction. No table has such a kind, because no layout has number 0.
   package static let endCode: Int64 = 2
-  /// Of a row with statements that ends nothing.
+  /// The `code` of a row with statements that does not end a transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
-  /// From so many bytes on, a part is written.
+  /// The size in bytes from which a part is written.
   package static let partBytes = 1 << 18
 
   static let textTag: UInt8 = 0
   static let statementTag: UInt8 = 1
 
-  /// One text, and where it stands in the row that is being gathered.
+  /// One text, with its index in the row that is being gathered.
   package final class Text {
-    /// As the row has it: the tag, the text, and the tables that it touches.
+    /// The encoded text: the tag, the text, and the tables that it touches.
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// What was bound to it last, as far as ``generation`` holds.
+    /// The values that were bound to it last; valid only while ``generation`` is current.
     fileprivate var latest = ByteWriter(capacity: 256)
 
-    /// `tables`: nil where that is not known.
+    /// - Parameter tables: The tables that the text touches; nil if they are not known.
     package init(_ text: String, tables: [String]?) {
       var writer = ByteWriter(capacity: 256)
       writer.append(JournalStatements.textTag)
@@ -40,13 +40,13 @@ package struct JournalStatements: ~Copyable {
     }
   }
 
-  /// A statement that has been executed.
+  /// An executed statement.
   package struct Execution {
-    /// The last journal row before it, and the last one that it caused.
+    /// The last journal row before the statement, and the last row that it caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
-    /// µs since 1970 UTC; nil where it did not ask.
+    /// The time that the statement was given, µs since 1970 UTC; nil if it did not ask.
     package var now: Int64?
     package var isNowUnknown: Bool
     package init(before: Int64, last: Int64, rowsAffected: Int64, now: Int64?, isNowUnknown: Bool) {
@@ -55,14 +55,15 @@ package struct JournalStatements: ~Copyable {
     }
   }
 
-  /// What was gathered at a savepoint.
+  /// The state at a savepoint.
   package struct Mark {
     fileprivate var count: Int
     fileprivate var textCount: UInt64
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// Set when a part was written since: a rollback takes that back, so what it holds of before must be gathered again.
+    /// The entries at the savepoint, kept once a part was written after it. A rollback also removes that part, so these
+    /// entries must be gathered again.
     fileprivate var kept: [UInt8]?
   }
 
@@ -70,7 +71,7 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// Journal row behind which the row's first statement counts.
+  /// The journal row from which the row's first statement counts.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0
@@ -80,7 +81,7 @@ package struct JournalStatements: ~Copyable {
   package var isEmpty: Bool { entries.count == 0 }
   package var isFull: Bool { entries.count >= Self.partBytes }
 
-  /// `parameters` are values as images have them.
+  /// Adds an executed statement; `parameters` are values encoded as in images.
   package mutating func append(
     _ text: Text, _ execution: Execution, parameterCount: Int, parameters: UnsafeRawBufferPointer
   ) {
@@ -109,7 +110,7 @@ package struct JournalStatements: ~Copyable {
     end = max(execution.last, execution.before)
   }
 
-  /// A value that is the one that was bound to the text last stands there as *unchanged*.
+  /// Appends the parameters. A value equal to the value bound to the text before is stored as *unchanged*.
   private mutating func append(_ parameters: UnsafeRawBufferPointer, count: Int, to text: Text?) {
     guard let text, count > 0 else { return entries.appendCounted(parameters) }
     packed.removeAll()
@@ -117,7 +118,7 @@ package struct JournalStatements: ~Copyable {
     var (now, before) = (ByteReader(parameters), ByteReader(text.latest.bytes))
     for _ in 0..<count {
       let (start, last) = (now.offset, before.offset)
-      // Both were encoded here.
+      // Both buffers were encoded by this type.
       guard (try? now.readColumn()) != nil, (try? before.readColumn()) != nil else { break }
       let value = UnsafeRawBufferPointer(rebasing: parameters[start..<now.offset])
       if value.isSame(as: UnsafeRawBufferPointer(rebasing: text.latest.bytes[last..<before.offset])) {
@@ -129,7 +130,8 @@ package struct JournalStatements: ~Copyable {
     entries.appendCounted(packed.bytes)
   }
 
-  /// Calls `body` with the content of the row that ends a transaction whose first journal row is `first`, and begins anew.
+  /// Calls `body` with the content of the row that ends a transaction whose first journal row is `first`, and starts
+  /// again empty.
   package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows
     -> T
   {
@@ -139,7 +141,7 @@ package struct JournalStatements: ~Copyable {
       }, body)
   }
 
-  /// The same of a part; `savepoints` are those that are open.
+  /// Calls `body` with the content of a part, and starts again empty; `savepoints` are the open ones.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {
@@ -162,7 +164,7 @@ package struct JournalStatements: ~Copyable {
     return try body(row.bytes)
   }
 
-  /// At the end of a transaction, however it ended.
+  /// Drops everything at the end of a transaction, committed or not.
   package mutating func removeAll() {
     entries.removeAll()
     entries.shrink(above: Self.partBytes * 2)
@@ -178,7 +180,7 @@ package struct JournalStatements: ~Copyable {
     Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
   }
 
-  /// What was executed since is rolled back.
+  /// Removes the statements since a mark: they are rolled back.
   package mutating func rollBack(to mark: Mark) {
     if let kept = mark.kept {
       entries.removeAll()
@@ -187,7 +189,7 @@ package struct JournalStatements: ~Copyable {
       entries.truncate(to: mark.count)
     }
     (base, end, parts) = (mark.base, mark.end, mark.parts)
-    // Texts that were defined since must be again; the others may be.
+    // Texts defined since the mark must be defined again; defining the others again is harmless.
     generation += 1
     textCount = mark.textCount
   }

@@ -1,9 +1,9 @@
 import Changes
 
-/// The texts of the tables that Cairn adds to a file, and the proof that a file has them as Cairn made them.
+/// The texts of the tables that Cairn adds to a file, and the check that a file has them unchanged.
 ///
-/// A program that writes to the file can put an index, a trigger, a CHECK or a generated column on them. Its expressions
-/// would be computed by Cairn's own statements, in a step that SQLite does not interrupt.
+/// An application that writes to the file can put an index, a trigger, a CHECK or a generated column on them. Cairn's
+/// own statements would then compute its expressions, in a step that SQLite does not interrupt.
 package enum OwnTables {
   package static let control =
     "CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged, schema_version)"
@@ -11,7 +11,7 @@ package enum OwnTables {
     "CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema)"
   package static let unhooked = "CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID"
 
-  /// Returns the text of `cairn_journal` with so many columns for values, `v0` first.
+  /// Returns the text of `cairn_journal` with this number of value columns, `v0` first.
   package static func journal(values: Int) -> String {
     "CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(columns(values)))"
   }
@@ -20,7 +20,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether the text makes the table as Cairn does, or a table of which nothing is computed.
+  /// Returns whether the text creates the table as Cairn does. For tables without a fixed text here: whether nothing in
+  /// it is computed.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false
@@ -40,16 +41,16 @@ package enum OwnTables {
     }
   }
 
-  /// The same for a table to which columns for values are added, one by one.
+  /// Returns the same for a table that gains value columns one by one.
   private static func isOwn(_ tokens: [[UInt8]], _ text: (_ values: Int) -> String) -> Bool {
-    // Between the columns are commas.
+    // Commas separate the columns.
     tokens == words(text(max(0, (tokens.count - words(text(0)).count + 1) / 2)))
   }
 
-  /// Words before an expression of a table.
+  /// The words before an expression in the text of a table.
   private static let computing = ["CHECK", "GENERATED", "AS"].map { Array($0.utf8) }
 
-  /// The tokens of a statement: words in capitals, all else as it is.
+  /// Returns the tokens of a statement: words in upper case, all other tokens unchanged.
   private static func words(_ text: String) -> [[UInt8]] {
     let bytes = Array(text.utf8)
     return SQLText.tokens(bytes).map { $0.word.isEmpty ? Array(bytes[$0.range]) : Array($0.word.utf8) }
@@ -57,8 +58,8 @@ package enum OwnTables {
 }
 
 extension Database {
-  /// Throws `database-unsafe` if a table of Cairn in the file is not as Cairn makes it, or if a program has put an index or
-  /// a trigger on one.
+  /// Throws `database-unsafe` if a table of Cairn in the file differs from Cairn's text, or has an index or a trigger
+  /// of an application.
   package func checkOwnTables() throws {
     let rows = try query(
       "SELECT tbl_name, type, name, sql FROM sqlite_master WHERE tbl_name LIKE 'cairn\\_%' ESCAPE '\\'")
@@ -68,7 +69,7 @@ extension Database {
       let isOwn =
         switch type {
         case "table": OwnTables.isOwn(row[3].string, of: table)
-        // The index of a key has no text.
+        // The automatic index of a key has no text.
         case "index": row[3] == .null
         default: false
         }

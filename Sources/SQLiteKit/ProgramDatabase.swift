@@ -2,13 +2,14 @@ import CSQLite
 import CShims
 import Changes
 
-/// The connection of a program that uses the embedded API: a ``Database`` of which it is known, beyond what any connection
-/// tells, what time its statements were given, which tables they touch, and which journal rows they cause.
+/// The connection of an application that uses the embedded API. Besides a ``Database``, it knows the time that each
+/// statement was given, the tables that it touches, and the journal rows that it causes.
 ///
-/// Of a connection that the program had before, nothing of that is known, since its hooks are the program's.
+/// None of this is known for a connection that the application opened itself, because its hooks belong to the
+/// application.
 package final class ProgramDatabase {
   package let database: Database
-  /// Whether the connection was opened here.
+  /// Whether this object opened the connection.
   package let isOwned: Bool
   private let watch: UnsafeMutablePointer<cairn_journal_watch>
   private let touched = TouchedTables()
@@ -45,31 +46,31 @@ package final class ProgramDatabase {
     watch.deallocate()
   }
 
-  /// Watches statements from here on.
+  /// Watches statements from now on.
   package func beginWatching() {
     guard isOwned else { return }
     cairn_watch_journal(database.handle, watch)
-    // Set once: to set it anew would have every statement prepared again.
+    // Set once: setting it again would make SQLite prepare every statement again.
     touched.watch(database.handle)
   }
 
-  /// Has the write-ahead log written back beside the program's commits. What another connection of the same program would be
-  /// in the way of waits for ``settle()``.
+  /// Lets a thread write the write-ahead log back, beside the application's commits. An operation that another
+  /// connection of the process would disturb waits for ``settle()``.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)
   }
 
-  /// Waits until no connection of ours is at the file but this one.
+  /// Waits until this is Cairn's only connection to the file.
   package func settle() { checkpointer?.settle() }
 
-  /// Keeps other threads off a connection that the program shares, between both calls.
+  /// Keeps other threads off a connection that the application shares, between both calls.
   package func enter() { if let mutex { sqlite3_mutex_enter(mutex) } }
   package func leave() { if let mutex { sqlite3_mutex_leave(mutex) } }
 
   // MARK: Journal
 
-  /// Rowids that this connection gave out in the journal: the first since ``first`` was set to 0, and the last.
+  /// The rowids that this connection assigned in the journal: the first since ``first`` was set to 0, and the last.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }
@@ -81,15 +82,15 @@ package final class ProgramDatabase {
 
   // MARK: Statements
 
-  /// Prepares a statement, with the tables that it touches; nil where they are not known.
+  /// Prepares a statement. Returns it with the tables that it touches; nil if they are not known.
   package func prepare(_ sql: String) throws -> (statement: Statement, tables: [String]?) {
     guard isOwned else { return (try database.prepare(sql), nil) }
     let (statement, tables) = try touched.collect { try database.prepare(sql) }
     return (statement, tables)
   }
 
-  /// As ``Statement/step()``. `now` becomes the time that the statement was given, µs since 1970 UTC; nil when it did not
-  /// ask. Only a connection that was opened here knows.
+  /// Steps as ``Statement/step()``. Sets `now` to the time that the statement was given, µs since 1970 UTC; nil if it
+  /// did not ask. Only a connection that this object opened knows the time.
   package func step(_ statement: Statement, now: inout Int64?) throws -> Bool {
     var julian: Int64 = 0
     let code = cairn_step_watched(statement.handle, &julian)
@@ -101,13 +102,13 @@ package final class ProgramDatabase {
   private static let julianOf1970: Int64 = 210_866_760_000_000
 }
 
-/// Which tables a statement names, as SQLite's authorizer is asked when it is prepared.
+/// The tables that a statement names, recorded from SQLite's calls of the authorizer during its preparation.
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 private final class TouchedTables {
   private var names: Set<NameKey>?
 
-  /// Must live as long as the connection.
+  /// Sets the authorizer. This object must live as long as the connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -140,7 +141,7 @@ private final class TouchedTables {
       SQLITE_DROP_VTABLE:
       named = action == SQLITE_CREATE_VTABLE || action == SQLITE_DROP_VTABLE ? first : second
     case SQLITE_ALTER_TABLE:
-      // Here the database comes first.
+      // For this action the database is the first argument.
       (named, schema) = (second, first)
     case SQLITE_CREATE_TEMP_TABLE, SQLITE_DROP_TEMP_TABLE, SQLITE_CREATE_TEMP_VIEW, SQLITE_DROP_TEMP_VIEW: named = first
     default: return
@@ -153,7 +154,7 @@ private final class TouchedTables {
     names?.insert(place == "main" ? name : "\(place).\(name)")
   }
 
-  /// Of a trigger of ours.
+  /// Returns whether the access comes from a trigger of Cairn.
   private func isOurs(_ accessor: UnsafePointer<CChar>?) -> Bool {
     accessor.map { String(cString: $0).hasPrefix("cairn_") } ?? false
   }

@@ -1,7 +1,7 @@
 import CSQLite
 import Changes
 
-/// What SQLite said: its extended result code and message, with the statement but never its values.
+/// An error of SQLite: its extended result code and message, with the statement but never its values.
 ///
 /// Source: https://sqlite.org/rescode.html
 package struct SQLiteError: Error, CustomStringConvertible {
@@ -9,13 +9,13 @@ package struct SQLiteError: Error, CustomStringConvertible {
   package let message: String
   package let sql: String
   package let path: String
-  /// The refused action that the file asked of the connection; nil if none.
+  /// The refused action that the file requested; nil if none.
   package var refusal: FileRefusal?
 
   package var primary: Int32 { code & 0xff }
   package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
   package var isConstraint: Bool { primary == SQLITE_CONSTRAINT }
-  /// A PRIMARY KEY, UNIQUE or rowid constraint.
+  /// Whether a PRIMARY KEY, UNIQUE or rowid constraint failed.
   package var isUniqueness: Bool {
     [SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 10 << 8].contains(code)
   }
@@ -24,7 +24,7 @@ package struct SQLiteError: Error, CustomStringConvertible {
     "\(message) (SQLite \(code)\(sql.isEmpty ? "" : ", in: \(sql.prefix(300))"))"
   }
 
-  /// The envelope for a person: which database, what, and what to do about it.
+  /// The error for the operator: the database, the failure, and the next step.
   package var asCairnError: CairnError {
     if let refusal { return refusal.asCairnError(path) }
     return ofCode

@@ -27,21 +27,21 @@ extension Database {
       key.references.isEmpty
       ? parent.primaryColumns.map { columns[$0] }
       : key.references.compactMap { name in columns.first { $0.name.sqliteKey == name.sqliteKey } }
-    // A generated column takes part, or the key is broken: judged by what the table has.
+    // If a generated column takes part, or the key is broken, any column of the table may be the referenced one.
     guard referenced.count == key.columns.count else { return columns.contains { untyped.contains($0.affinity) } }
     return zip(referenced, key.columns).contains { theirs, column in
       untyped.contains(theirs.affinity) && !untyped.contains(child.columns[column].affinity)
     }
   }
 
-  /// A trigger that says neither AFTER nor INSTEAD OF is a BEFORE trigger.
+  /// Returns whether the text is that of a BEFORE trigger: it has neither AFTER nor INSTEAD OF.
   private func isBefore(_ text: String) -> Bool {
     let words = SQLText.tokens(Array(text.utf8)).map(\.word)
     guard let on = words.firstIndex(of: "ON") else { return true }
     return !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
   }
 
-  /// Notes which tables have BEFORE triggers of the program.
+  /// Marks the tables with BEFORE triggers of the application.
   func markBeforeTriggers(_ tables: inout [SQLiteTable]) throws {
     let rows = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
     let names = Set(
@@ -49,9 +49,10 @@ extension Database {
     for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.sqliteKey) }
   }
 
-  /// Refuses tables that need a collation which only the application defines; a plain index under one is left out.
+  /// Refuses tables that need a collation which only the application defines. A plain index with such a collation is
+  /// left out.
   func refuseUnknownCollations(_ tables: inout [SQLiteTable]) {
-    // SQLite lists a collation that is only named, too, once it has been met.
+    // SQLite also lists an undefined collation, once a statement has named it.
     let known: Set = ["BINARY", "NOCASE", "RTRIM"]
     for index in tables.indices where tables[index].refusal == nil {
       if let name = SQLText.collations(tables[index].schema.createText).first(where: {

@@ -1,8 +1,8 @@
 import Changes
 
-/// A table of an SQLite file as it stands: its schema, and what capture and apply must know beyond it.
+/// A table of an SQLite file: its schema, and the other facts that capture and apply need.
 package struct SQLiteTable: Sendable {
-  /// A unique key: what two rows may not share. Terms are SQL over the table's columns.
+  /// A unique key: terms whose values no two rows may share. Terms are SQL over the table's columns.
   package struct UniqueKey: Equatable, Sendable {
     package struct Term: Equatable, Sendable {
       @ByBytes package var text: String
@@ -10,37 +10,38 @@ package struct SQLiteTable: Sendable {
       /// Index among the schema's columns; nil for an expression (or a generated column).
       package var column: Int?
     }
-    /// Of its index.
+    /// The name of its index.
     @ByBytes package var name: String
     package var terms: [Term]
     @ByBytes package var predicate: String? = nil
   }
 
-  /// Epoch 0; whoever captures the table counts epochs.
+  /// The schema, with epoch 0: the capture of the table counts epochs.
   package var schema: TableSchema
   /// Generated columns, which images leave out.
   package var generated: [String]
-  /// A name under which the rowid can be reached; nil for WITHOUT ROWID, or where columns hide all three names.
+  /// A name by which the rowid can be read; nil for WITHOUT ROWID, or if columns hide all three names.
   package var rowidName: String?
-  /// Index of the INTEGER PRIMARY KEY column, which is the rowid.
+  /// The index of the INTEGER PRIMARY KEY column, which is the rowid.
   package var rowidColumn: Int?
   /// The columns of the PRIMARY KEY, in its order.
   package var primaryColumns: [Int] = []
-  /// All unique indexes, the primary key's included; not the rowid.
+  /// All unique indexes, including that of the primary key; not the rowid.
   package var uniqueKeys: [UniqueKey]
-  /// Why the table cannot be captured; nil when it can.
+  /// The reason why the table cannot be captured; nil if it can.
   package var refusal: String?
-  /// SQLite gives AFTER triggers of this table another OLD than the row had. See ``Database/markWrongOld(_:)``.
+  /// Whether SQLite passes a wrong OLD to AFTER triggers of this table. See ``Database/markWrongOld(_:)``.
   package var givesWrongOld = false
-  /// The program has BEFORE triggers on this table, which may write to it between our own triggers of one row.
+  /// Whether the application has BEFORE triggers on this table. They may write to it between two of Cairn's triggers
+  /// for one row.
   package var hasBeforeTriggers = false
 
   package var name: String { schema.name }
 
-  /// The names of triggers by which apply refuses what others write to a table begin with this.
+  /// The start of the names of triggers by which apply refuses the writes of applications to a table.
   package static let guardPrefix = "cairn_refuse_"
 
-  /// The tables of the capture of a file.
+  /// The tables that capture adds to a file.
   package static let captureNames: Set<NameKey> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
   ]
@@ -52,10 +53,10 @@ package struct SQLiteTable: Sendable {
 }
 
 extension Database {
-  /// The user's tables in order of creation: without SQLite's own, Cairn's own and shadow tables. Virtual tables come
-  /// with a refusal.
+  /// Returns the application's tables in order of creation: without SQLite's own, Cairn's own and shadow tables.
+  /// Virtual tables come with a refusal.
   ///
-  /// Call it in a transaction, so that all of it is of one moment.
+  /// Call it in a transaction, so that everything is of one moment.
   package func userTables() throws -> [SQLiteTable] {
     let list = try query(
       """
@@ -86,10 +87,11 @@ extension Database {
     return tables
   }
 
-  /// SQLite compares the bytes of a name, and folds the letters of ASCII only. Elsewhere names that differ in case, or in
-  /// how Unicode composes their letters, would be one: such tables are refused, each with the name of the other.
+  /// Refuses tables and columns whose names differ only in case, or in how Unicode composes their letters. SQLite
+  /// compares the bytes of names and folds only ASCII letters. Elsewhere such names would be one. Each refusal gives
+  /// the other name.
   private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
-    // Keys of a dictionary are equal if they are canonically equivalent.
+    // Keys of a Swift dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
     for group in names.values where group.count > 1 {
       for index in group where tables[index].refusal == nil {
@@ -107,13 +109,13 @@ extension Database {
     }
   }
 
-  /// More bytes than that are no shape.
+  /// The largest shape, in bytes.
   private static let shapeBytesMax = 1 << 20
 
-  /// The shapes that tables had in the engine from which Cairn brought them here, by name in lower case.
+  /// Returns the shapes that tables had in the engine from which Cairn brought them, by name in lower case.
   ///
-  /// Every program that uses the file can write them: they are input. A blob that is no shape counts as none, and
-  /// `TableMapping` reads the texts of a shape before they become DDL.
+  /// Any application that uses the file can write them, so they are untrusted input. A blob that is no shape is
+  /// ignored, and `TableMapping` parses the texts of a shape before they become DDL.
   private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
@@ -195,7 +197,8 @@ extension Database {
     return table
   }
 
-  /// INTEGER PRIMARY KEY, else a primary key, else a unique key without NULLs, else the whole row.
+  /// Chooses the identity: INTEGER PRIMARY KEY, else a primary or unique key without NULLs, else a primary key with
+  /// NULLs, else the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]
@@ -263,7 +266,8 @@ extension Database {
 }
 
 extension [String] {
-  /// The terms joined by an operator, in balanced parentheses: SQLite limits the depth of an expression to 1000.
+  /// Returns the terms joined by an operator, in balanced parentheses: SQLite limits the depth of an expression to
+  /// 1000.
   package func balanced(_ operation: String) -> String {
     guard count > 2 else { return joined(separator: " \(operation) ") }
     let (left, right) = (Array(prefix(count / 2)), Array(dropFirst(count / 2)))

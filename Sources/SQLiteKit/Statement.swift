@@ -4,19 +4,19 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A prepared statement; for the thread of its ``Database``, which it keeps open.
+/// A prepared statement, for the thread of its ``Database``, which it keeps open.
 package final class Statement {
   package let database: Database
   package let sql: String
   let handle: OpaquePointer
   package let parameterCount: Int
-  /// Whether another statement stands behind it in the text, which is not run.
+  /// Whether another statement follows it in the text. That statement is not run.
   package let hasMore: Bool
 
   init(_ database: Database, _ sql: String) throws {
     self.database = database
     self.sql = sql
-    // SQLite reads no further than a NUL: what stands behind one would be left out without a word.
+    // SQLite reads a text only up to a NUL: the rest would be ignored without an error.
     guard !sql.utf8.contains(0) else {
       throw SQLiteError(code: SQLITE_MISUSE, message: "the statement contains a NUL", sql: sql, path: database.path)
     }
@@ -48,7 +48,7 @@ package final class Statement {
 
   deinit { sqlite3_finalize(handle) }
 
-  /// True while there is a row. An error, and the end, reset the statement, so that it holds no lock.
+  /// Steps to the next row; returns false at the end. The end, and an error, reset the statement, so it holds no lock.
   package func step() throws -> Bool {
     var code = Pulse.inStatement { sqlite3_step(handle) }
     var attempts = 0
@@ -61,11 +61,11 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// The number of times that a statement starts again while another connection keeps changing the schema. SQLite itself
-  /// prepares it again 50 times. It is refused before its first row only.
+  /// The number of times that a statement starts again while another connection keeps changing the schema. SQLite
+  /// itself prepares the statement again 50 times, and refuses it only before its first row.
   private static let schemaAttempts = 500
 
-  /// What a step has brought.
+  /// Evaluates the result code of a step. Returns whether there is a row.
   func taken(_ code: Int32) throws -> Bool {
     switch code {
     case SQLITE_ROW:
@@ -87,13 +87,14 @@ package final class Statement {
 
   package func reset() { sqlite3_reset(handle) }
 
-  /// Whether it writes nothing to the database by itself (`sqlite3_stmt_readonly`).
+  /// Whether it makes no direct changes to the database (`sqlite3_stmt_readonly`).
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
 
-  /// Of its rows. Another one, as may be the names, once it was prepared again for a changed schema.
+  /// The number of columns of its rows. It may change, as may the names, if SQLite prepares the statement again for a
+  /// changed schema.
   package var columnCount: Int { Int(sqlite3_column_count(handle)) }
 
-  /// How often SQLite has prepared it again, which it does by itself in a first step.
+  /// The number of times that SQLite has prepared the statement again, which SQLite does by itself in a first step.
   ///
   /// Source: https://sqlite.org/c3ref/c_stmtstatus_counter.html
   package var repreparedCount: Int32 { sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_REPREPARE, 0) }
@@ -120,7 +121,8 @@ package final class Statement {
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }
 
-  /// Binds, without copying as a rule: then the bytes must stay until the statement was reset. `unchanged` binds NULL.
+  /// Binds a value, without a copy unless `copies`: then the bytes must stay valid until a reset. `unchanged` binds
+  /// NULL.
   package func bind(_ view: ColumnView, at index: Int, copies: Bool = false) throws {
     let i = Int32(index)
     let code: Int32
@@ -150,7 +152,7 @@ package final class Statement {
   }
 
   private func bindText(_ bytes: UnsafeRawBufferPointer, _ index: Int32, copy: Bool) -> Int32 {
-    // An empty buffer may have no address, which SQLite would take for NULL.
+    // An empty buffer may have no address, which SQLite would read as NULL.
     guard let start = bytes.baseAddress else { return cairn_bind_text(handle, index, "", 0, 1) }
     return cairn_bind_text(handle, index, start, bytes.count, copy ? 1 : 0)
   }
@@ -166,7 +168,7 @@ package final class Statement {
 
   package func text(_ column: Int) -> String { String(decoding: textBytes(Int32(column)), as: UTF8.self) }
 
-  /// A copy of the value in the current row, in its storage class.
+  /// Returns a copy of the value in the current row, in its storage class.
   package func value(_ column: Int) -> Value {
     let i = Int32(column)
     switch sqlite3_column_type(handle, i) {
@@ -178,7 +180,7 @@ package final class Statement {
     }
   }
 
-  /// The value in the current row, in place: valid until the next step.
+  /// Returns the value in the current row, in place: valid until the next step.
   package func view(_ column: Int) -> ColumnView {
     let i = Int32(column)
     switch sqlite3_column_type(handle, i) {
@@ -204,7 +206,7 @@ package final class Statement {
     }
   }
 
-  /// Whether the text in a file of UTF-16 is well-formed: only then does SQLite give the same text as UTF-8.
+  /// Returns whether the text in a UTF-16 file is well-formed: only then does SQLite return the same text as UTF-8.
   private func isWellFormed(_ i: Int32) -> Bool {
     guard let start = sqlite3_column_text16(handle, i) else { return true }
     let units = UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes16(handle, i)))

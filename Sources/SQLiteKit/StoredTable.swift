@@ -1,18 +1,18 @@
 import Changes
 
-/// The kind of a table, as the text in `sqlite_master` says it.
+/// The kind of a table, read from its text in `sqlite_master`.
 ///
-/// `PRAGMA table_list` says the same, but prepares every view of the file for it and connects every virtual table. A
-/// program can make views that call for hours and gigabytes there.
+/// `PRAGMA table_list` reports the same, but prepares every view of the file and connects every virtual table. An
+/// application can create views for which that takes hours and gigabytes.
 struct StoredTable {
   let name: String
   let text: String
-  /// The module of a virtual table, in lower case; nil for any other.
+  /// The module of a virtual table, in lower case; nil for any other table.
   let module: String?
   let isWithoutRowid: Bool
   let isStrict: Bool
 
-  /// Nil if the text is no CREATE TABLE: SQLite goes by the text, not by the column `type`.
+  /// Reads a text; nil if it is no CREATE TABLE: SQLite relies on the text, not on the column `type`.
   ///
   /// Example: `StoredTable(name: "t", text: "CREATE TABLE t(a) STRICT")` has ``isStrict``.
   init?(name: String, text: String) {
@@ -41,7 +41,7 @@ struct StoredTable {
     return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
   }
 
-  /// The ends of the names of the tables in which a module keeps its data (`xShadowName` of SQLite's own modules).
+  /// The suffixes of the tables in which a module keeps its data (`xShadowName` of SQLite's own modules).
   private static let shadows: [NameKey: Set<NameKey>] = [
     "fts3": ["content", "docsize", "segdir", "segments", "stat"],
     "fts4": ["content", "docsize", "segdir", "segments", "stat"],
@@ -50,7 +50,7 @@ struct StoredTable {
     "geopoly": ["node", "parent", "rowid"],
   ]
 
-  /// Whether a module of one of the tables keeps its data here.
+  /// Returns whether the table holds data of a module of one of the given virtual tables.
   func isShadow(of modules: [NameKey: String]) -> Bool {
     let bytes = Array(name.utf8)
     guard let mark = bytes.lastIndex(of: UInt8(ascii: "_")) else { return false }

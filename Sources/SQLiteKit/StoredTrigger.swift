@@ -19,7 +19,7 @@ package struct StoredTrigger: Sendable {
   /// Whether it is an INSTEAD OF trigger of a view.
   package var isOfView: Bool { tokens.prefix { $0.word != "BEGIN" }.contains { $0.word == "INSTEAD" } }
 
-  /// The tables that its statements write to, without its own: each once, as they are written there.
+  /// The tables that its statements write to, except its own table: each once, in the trigger's spelling.
   package var written: [String] {
     guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
     let body = Array(tokens[(begin + 1)...])
@@ -41,7 +41,8 @@ package struct StoredTrigger: Sendable {
     return found
   }
 
-  /// The statement that makes the same trigger in the schema `temp`, under another name; nil if the text is no trigger's.
+  /// Returns the statement that creates the same trigger in the schema `temp`, under another name; nil if the text is
+  /// no trigger.
   package func temporary(_ other: String) -> String? {
     guard tokens.count > 4, tokens[0].word == "CREATE", tokens[1].word == "TRIGGER",
       let on = tokens.firstIndex(where: { $0.word == "ON" }), on > 2, on + 1 < tokens.count
@@ -68,14 +69,14 @@ package struct StoredTrigger: Sendable {
 }
 
 extension Database {
-  /// The triggers of the program on tables, in order of creation.
+  /// Returns the application's triggers on tables, in order of creation.
   package func storedTriggers() throws -> [StoredTrigger] {
     try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").map {
       StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
     }.filter { !$0.name.asciiLowercased.hasPrefix("cairn_") && !$0.isOfView }
   }
 
-  /// The names of the virtual tables, in lower case.
+  /// Returns the names of the virtual tables, in lower case.
   package func virtualTables() throws -> Set<NameKey> {
     Set(
       try query("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %'")

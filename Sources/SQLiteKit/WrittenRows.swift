@@ -2,12 +2,12 @@ import CSQLite
 import CShims
 import Changes
 
-/// The rows that a statement inserts or updates, one at a time while it writes them (`sqlite3_preupdate_hook`). RETURNING
-/// gives the same, but keeps all of them until the last is written.
+/// The rows that a statement inserts or updates, one at a time while it writes them (`sqlite3_preupdate_hook`).
+/// RETURNING gives the same rows, but keeps all of them until the last is written.
 ///
 /// Source: https://sqlite.org/c3ref/preupdate_blobwrite.html
 package final class WrittenRows {
-  /// Whether the library can tell.
+  /// Whether the library can report written rows.
   package static let areTold = cairn_tells_written() != 0
 
   private let database: Database
@@ -17,7 +17,7 @@ package final class WrittenRows {
     (self.database, self.row) = (database, row)
   }
 
-  /// Calls `row` for each row of a table of the main database that is written while `body` runs; not for those that
+  /// Calls `row` for each row of a table of the main database that is written while `body` runs, except rows that
   /// triggers write.
   package static func watch(
     _ database: Database, _ table: String, row: @escaping (borrowing WrittenRows) -> Void, _ body: () throws -> Void
@@ -39,8 +39,10 @@ package final class WrittenRows {
     }
   }
 
-  /// Appends a value of the row to an image; NULL where SQLite does not give it. `isReal`: whole numbers, as which SQLite
-  /// stores what is real, are none.
+  /// Appends a value of the row to an image; NULL if SQLite does not give it.
+  ///
+  /// - Parameter isReal: Whether integers are encoded as reals, because SQLite stores whole numbers of a real column as
+  ///   integers.
   package func encode(_ column: Int, isReal: Bool, into writer: inout ByteWriter) {
     let value = cairn_written_value(database.handle, Int32(column))
     switch sqlite3_value_type(value) {
