@@ -1,12 +1,12 @@
 import Changes
 
 extension CatalogDocument {
-  /// An expression of SQL that gives the document of the table with this oid, itself an expression; a text without a row
-  /// of ``Section/table`` where there is no such table.
+  /// Returns an SQL expression whose value is the document of the table with this oid. If there is no such table, the
+  /// document has no row of ``Section/table``.
   ///
-  /// `oid` must not use a name that the expression uses itself: a parameter, or a column of a table of another name.
-  /// It gives the same wherever it runs only under the settings of ``PostgresConnection``. Without `types`, it says nothing
-  /// of the types that ``usesTypes(_:)`` asks for, and is planned in half the time.
+  /// `oid` is an SQL expression: a parameter, or a column of a table under a name that this SQL does not use itself.
+  /// The value is the same wherever it is computed only under the settings of ``PostgresConnection``. Without `types`
+  /// the document lacks the types that ``usesTypes(_:)`` asks about, and planning takes half the time.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,
@@ -25,7 +25,7 @@ extension CatalogDocument {
       """.replacing("{oid}", with: oid)
   }
 
-  /// A condition of SQL: whether a column of the table has a type that is not built in.
+  /// Returns an SQL condition: whether a column of the table has a type that is not built in.
   package static func usesTypes(_ oid: String) -> String {
     """
     EXISTS (SELECT FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid WHERE a.attrelid = \(oid)
@@ -33,7 +33,7 @@ extension CatalogDocument {
     """
   }
 
-  /// An expression that gives the fields of a row as they stand in a document.
+  /// Returns an SQL expression for the fields of a row, encoded as in a document.
   package static func encoded(_ fields: String) -> String {
     """
     (SELECT coalesce(string_agg(CASE WHEN u.f IS NULL THEN '-'
@@ -42,10 +42,11 @@ extension CatalogDocument {
     """
   }
 
-  // The first field of each row is a text, since an array that begins with a name cuts the others to its length.
+  // The first field of each row is a text, because an array that begins with a `name` cuts the other fields to its
+  // length.
   private static let letters = "tciofspkyedmr".map(String.init)
 
-  /// The types that the columns rest on, and those that these rest on.
+  /// The types of the columns, and the types on which these depend.
   private static let usedTypes = """
     SELECT a.atttypid FROM pg_attribute AS a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped
     UNION SELECT x.oid FROM used JOIN pg_type AS t ON t.oid = used.oid CROSS JOIN LATERAL (
@@ -66,14 +67,14 @@ extension CatalogDocument {
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = {oid}
     """
 
-  /// An expression of SQL that gives `text` so that the functions of users that it needs are in it.
+  /// Returns an SQL expression for `text` that includes calls of the user functions that it needs.
   ///
-  /// A cast that calls a function prints as a cast. A reader of the schema leaves out what calls a function that it does
-  /// not know, and has to see the call: `public.to_pos((n)::public.pos)`.
+  /// A cast that calls a function prints as a cast. A reader of the schema leaves out texts that call an unknown
+  /// function, so it must see the call: `public.to_pos((n)::public.pos)`.
   ///
   /// - Parameters:
-  ///   - catalog: the catalog of the object, as `pg_attrdef`.
-  ///   - oid: the object.
+  ///   - catalog: The catalog of the object, as `pg_attrdef`.
+  ///   - oid: The object.
   private static func calling(_ catalog: String, _ oid: String, _ text: String) -> String {
     """
     coalesce((SELECT min(d.refobjid::regproc::text) || '(' || \(text) || ')' FROM pg_depend AS d
@@ -137,7 +138,7 @@ extension CatalogDocument {
     WHERE co.conrelid = {oid} AND co.contype = 'f' AND co.conparentid = 0
     """
 
-  /// Sequences of identity and serial columns.
+  /// The sequences of identity and serial columns.
   private static let sequences = """
     SELECT 0, n.nspname || '.' || c.relname, ARRAY[n.nspname::text, c.relname, coalesce(o.refobjsubid, 0)::text,
       coalesce(o.deptype::text, ''),
@@ -152,7 +153,8 @@ extension CatalogDocument {
       WHERE ad.adrelid = {oid} AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid))
     """
 
-  /// The partitions that hold rows, with the columns that PostgreSQL logs of their old rows. Not by `pg_partition_tree`, which locks.
+  /// The partitions that hold rows, with the columns of their old rows that PostgreSQL logs. Does not use
+  /// `pg_partition_tree`, which locks.
   private static let partitions = """
     WITH RECURSIVE tree(oid) AS (
       SELECT w.oid FROM pg_class AS w WHERE w.oid = {oid} AND w.relkind = 'p'

@@ -1,30 +1,31 @@
 import Changes
 
-/// What the catalogs say of one table, as one text: every row that its schema is put together from.
+/// The catalog rows of one table as one text: every row from which its schema is assembled.
 ///
-/// One query makes it, whether a connection asks or an event trigger writes it into the stream, so that a table looks the
-/// same from both. It is a sequence of rows: a letter for the kind of row, the number of its fields, `;`, and each field as
-/// its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
+/// One query makes it, on a connection as well as in an event trigger that writes it into the stream. So a table looks
+/// the same from both. The text is a sequence of rows: a letter for the kind of row, the number of its fields, `;`, and
+/// the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
-    /// oid, schema, name, kind, persistence, replica identity, estimated rows, owner, whether this role is or may be the
-    /// owner, whether row level security hides rows, this role.
+    /// oid, schema, name, kind, persistence, replica identity, estimated rows, owner, whether this role is or may
+    /// become the owner, whether row level security hides rows, this role.
     case table = 0x74  // t
-    /// Number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type, identity, the value of
-    /// rows that were there before the column, whether its type may have a default.
+    /// Number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type, identity, the value
+    /// for rows older than the column, whether its type may have a default.
     case column = 0x63  // c
-    /// Primary, replica identity, plain and unique, deferrable, column numbers, name, definition, as a constraint.
+    /// Primary, replica identity, plain and unique, deferrable, column numbers, name, definition, text as a constraint.
     case index = 0x69  // i
-    /// Name and definition of an index that is no constraint.
+    /// Name and definition of an index that belongs to no constraint.
     case object = 0x6f  // o
     /// Column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
     case foreignKey = 0x66  // f
-    /// Schema, name, number of the column that owns it, how, options.
+    /// Schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s
-    /// oid and file, schema, name, whether it has a replica identity, which (`d`, `i`, `f` or `n`), and the columns of its
-    /// index by the numbers that they have in the partitioned table. Event triggers of earlier versions give four fields.
+    /// oid and file, schema, name, whether it has a replica identity, the identity (`d`, `i`, `f` or `n`), and the
+    /// columns of its index. The columns are given by their numbers in the partitioned table. Event triggers of earlier
+    /// versions give four fields.
     case partition = 0x70  // p
     /// A CHECK of the table.
     case check = 0x6b  // k
@@ -37,7 +38,8 @@ package struct CatalogDocument: Sendable {
     case domainCheck = 0x64  // d
     /// Type, number, name, type, its oid and modifier.
     case attribute = 0x6d  // m
-    /// Range, multirange, subtype, its name, qualified name, multirange's name and schema, collation, difference function.
+    /// Range, multirange, subtype, its name, qualified name, name and schema of the multirange, collation, difference
+    /// function.
     case range = 0x72  // r
   }
 
@@ -45,7 +47,7 @@ package struct CatalogDocument: Sendable {
 
   package subscript(section: Section) -> [[String?]] { rows[section] ?? [] }
 
-  /// Reads what ``sql(of:)`` gave.
+  /// Reads the text that ``sql(of:)`` gave.
   package init(_ text: String) throws {
     var text = text
     self = try text.withUTF8 { try CatalogDocument(UnsafeRawBufferPointer($0)) }
@@ -54,20 +56,20 @@ package struct CatalogDocument: Sendable {
   package init(_ bytes: UnsafeRawBufferPointer) throws {
     var reader = CatalogReader(bytes)
     while let (letter, fields) = try reader.row() {
-      // What a newer version adds is of no use to this one.
+      // This version has no use for sections that a newer version adds.
       guard let section = Section(rawValue: letter) else { continue }
       rows[section, default: []].append(fields)
     }
   }
 }
 
-/// Reads the rows of a document, and the line before it that an event trigger writes; every length is checked.
+/// Reads the rows of a document, and the line before them that an event trigger writes; every length is checked.
 package struct CatalogReader {
   private var reader: ByteReader
 
   package init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }
 
-  /// The bytes that were not read yet.
+  /// The bytes that have not been read.
   package var rest: UnsafeRawBufferPointer {
     get throws {
       var rest = reader
@@ -75,7 +77,7 @@ package struct CatalogReader {
     }
   }
 
-  /// The next row; nil at the end.
+  /// Returns the next row; nil at the end.
   package mutating func row() throws -> (letter: UInt8, fields: [String?])? {
     guard !reader.isAtEnd else { return nil }
     let letter = try reader.readByte()

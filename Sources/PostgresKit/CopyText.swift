@@ -15,7 +15,7 @@ package enum CopyText {
     writer.appendCounted(scratch.bytes)
   }
 
-  /// The fields of a line as text; nil for NULL.
+  /// Returns the fields of a line as text; nil means NULL.
   package static func fields(_ line: UnsafeRawBufferPointer) -> [String?] {
     var field = ByteWriter(capacity: 256)
     var all: [String?] = []
@@ -23,7 +23,7 @@ package enum CopyText {
     return all
   }
 
-  /// Calls `body` with each field, unescaped; nil for NULL. `field` is room to unescape in.
+  /// Calls `body` with each field, unescaped; nil means NULL. `field` is memory for unescaping.
   @inline(__always)
   package static func forEachField(
     _ line: UnsafeRawBufferPointer, field: inout ByteWriter, _ body: (UnsafeRawBufferPointer?) -> Void
@@ -54,7 +54,7 @@ package enum CopyText {
     }
   }
 
-  /// The server writes only these escapes, never numbers.
+  /// Decodes the escapes of a field. The server writes only these, never numeric ones.
   private static func unescape(_ raw: UnsafeRawBufferPointer, into field: inout ByteWriter) {
     field.removeAll()
     var index = 0

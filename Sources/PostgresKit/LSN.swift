@@ -5,7 +5,7 @@ package struct LSN: Comparable, Hashable, Sendable, CustomStringConvertible {
   package let value: UInt64
   package init(_ value: UInt64) { self.value = value }
 
-  /// Reads the printed form; nil when `text` is not one.
+  /// Reads the printed form; nil if `text` is not one.
   package init?(_ text: String) {
     let parts = text.split(separator: "/", omittingEmptySubsequences: false)
     guard parts.count == 2, let high = UInt32(parts[0], radix: 16), let low = UInt32(parts[1], radix: 16) else {

@@ -1,18 +1,19 @@
 import Changes
 import CodecKit
 
-/// The secret of a database by which capture knows the logical messages that Cairn wrote.
+/// The secret of a database by which capture recognizes the logical messages that Cairn wrote.
 ///
 /// Every role may call `pg_logical_emit_message`. So each message of Cairn carries an HMAC-SHA-256 over its prefix, the
-/// number of its transaction and its content. The secret is in a table that only its owner reads, as the two pads of RFC 2104.
+/// number of its transaction and its content. The secret is in a table that only its owner can read, stored as the two
+/// pads of RFC 2104.
 ///
 /// A sender in SQL: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
 package struct MessageKey: Equatable, Sendable {
-  /// The schemas that have such a table, `NAME.key`.
+  /// The schemas that hold a key table, `NAME.key`.
   package enum Place: String, Sendable {
     /// The key of the role that captures or applies.
     case own = "cairn"
-    /// The key of the superuser who installed the event triggers.
+    /// The key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"
   }
 
@@ -21,13 +22,13 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// Messages of earlier builds, which have no code, count up to this place in the log.
+  /// The place in the log up to which messages without a code are accepted; builds before the key wrote such messages.
   package let since: LSN
 
   // MARK: Messages
 
-  /// The SQL of a call that emits a message in the transaction under way. `content` is an expression of type `bytea`,
-  /// which is evaluated twice; `key` is the row of the key's table, or a record with its pads.
+  /// Returns the SQL of a call that emits a message in the current transaction. `content` is an expression of type
+  /// `bytea`, which is evaluated twice. `key` is the row of the key's table, or a record with its pads.
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \
@@ -35,7 +36,7 @@ package struct MessageKey: Equatable, Sendable {
     """
   }
 
-  /// The content of a message; nil if it does not have the code of this key for this transaction.
+  /// Returns the content of a message; nil if the message lacks the code of this key for this transaction.
   package func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ hasher: SHA256
   ) -> UnsafeRawBufferPointer? {
@@ -52,7 +53,7 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key; nil if there is none that a trusted role owns, or if this role may not read it.
+  /// Reads the key; nil if no trusted role owns one, or if this role may not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """
@@ -80,8 +81,8 @@ package struct MessageKey: Equatable, Sendable {
     return bytes.count == padBytes ? bytes : nil
   }
 
-  /// Makes the table with a new secret, unless it is there. In a transaction, by the owner of the schema.
-  /// - Parameter hadMessages: an earlier build may have written messages without a code until now.
+  /// Creates the table with a new secret, unless it exists. Call it in a transaction, as the owner of the schema.
+  /// - Parameter hadMessages: Whether an earlier build may have written messages without a code until now.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
     guard try read(place, connection) == nil else { return }
     let table = "\(place.rawValue).key"
@@ -92,7 +93,7 @@ package struct MessageKey: Equatable, Sendable {
       """)
     try connection.execute("REVOKE ALL ON \(table) FROM PUBLIC")
     let secret = randomBytes(padBytes)
-    // As parameters, which no view of running statements shows.
+    // Passed as parameters, which no view of running statements shows.
     try connection.query(
       """
       INSERT INTO \(table)(id, inner_pad, outer_pad, since) VALUES (1, $1::bytea, $2::bytea,
@@ -101,7 +102,8 @@ package struct MessageKey: Equatable, Sendable {
     try grant(place, connection)
   }
 
-  /// A superuser's tables are read by the roles that may replicate: these read the log, and with it all messages, anyway.
+  /// Lets the roles that may replicate read a superuser's table. These roles can read the log, and so all messages,
+  /// anyway.
   private static func grant(_ place: Place, _ connection: PostgresConnection) throws {
     let roles = try connection.query(
       """
@@ -112,7 +114,7 @@ package struct MessageKey: Equatable, Sendable {
     for role in roles { for statement in grants(place, to: role) { try connection.execute(statement) } }
   }
 
-  /// The statements by which the owner lets a role read the key.
+  /// Returns the statements by which the owner lets a role read the key.
   private static func grants(_ place: Place, to role: String) -> [String] {
     [
       "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
@@ -120,14 +122,14 @@ package struct MessageKey: Equatable, Sendable {
     ]
   }
 
-  /// The same statements as one text, for a person.
+  /// Returns the same statements as one text, for the operator.
   package static func grantText(_ place: Place, to role: String) -> String {
     grants(place, to: role).joined(separator: "; ")
   }
 
   // MARK: Sending
 
-  /// Emits a message as a transaction of its own, or in the one under way. Makes schema and key if they are not there.
+  /// Emits a message in the current transaction, or in one of its own. Creates schema and key if they are missing.
   ///
   /// Errors: `privilege-missing` if the role may not read the key.
   package static func emit(_ prefix: String, _ content: [UInt8], _ connection: PostgresConnection) throws {
@@ -137,7 +139,8 @@ package struct MessageKey: Equatable, Sendable {
     guard sent.count == 1 else { throw refusal(connection, try connection.first("SELECT current_user") ?? "") }
   }
 
-  /// Makes schema `cairn` and its key if they are not there. Not inside of a transaction that fails otherwise.
+  /// Creates schema `cairn` and its key if they are missing. Do not call it in a transaction that a failure must not
+  /// abort.
   package static func ensure(_ connection: PostgresConnection) throws {
     guard try read(.own, connection) == nil else { return }
     let role = try connection.first("SELECT current_user") ?? ""

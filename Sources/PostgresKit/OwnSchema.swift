@@ -1,15 +1,15 @@
 import Changes
 
-/// The check that no other role made the objects in a schema of Cairn.
+/// The check that all objects in a schema of Cairn belong to trusted roles.
 ///
-/// Whoever owns a schema, a table or a function there can replace it, and what Cairn then reads or calls runs with the
-/// rights of its role. So everything there belongs to the role of the session, or to a superuser.
+/// The owner of a schema, a table or a function can replace it. The code that Cairn then reads or calls would run with
+/// the rights of Cairn's role. So every object there must belong to the role of the session, or to a superuser.
 package enum OwnSchema {
-  /// SQL that is true for a role that is trusted with objects of Cairn; `role` is a row of `pg_roles`.
+  /// Returns SQL that is true for a role that may own objects of Cairn; `role` is a row of `pg_roles`.
   package static func isTrusted(_ role: String) -> String { "(\(role).rolsuper OR \(role).rolname = current_user)" }
 
-  /// Throws `privilege-missing` if the schema, or anything in it, belongs to another role. A schema that is not there
-  /// is right.
+  /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role. A missing schema
+  /// passes.
   package static func check(_ schema: String, _ connection: PostgresConnection) throws {
     guard let found = try foreign(schema, connection) else { return }
     throw CairnError(
@@ -23,7 +23,7 @@ package enum OwnSchema {
       context: ["role": found.owner])
   }
 
-  /// The first object that belongs to another role; nil if there is none.
+  /// Returns the first object that belongs to an untrusted role; nil if there is none.
   package static func foreign(
     _ schema: String, _ connection: PostgresConnection
   ) throws -> (what: String, owner: String, role: String)? {

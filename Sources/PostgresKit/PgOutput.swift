@@ -5,12 +5,12 @@ import Changes
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
 package enum PgOutput {
-  /// `commit` is where the commit record begins; times are µs since 1970 UTC.
+  /// `commit` is the place where the commit record begins; times are µs since 1970 UTC.
   case begin(commit: LSN, time: Int64, xid: UInt32)
   case commit(commit: LSN, end: LSN, time: Int64)
   case origin(name: String)
   case relation(Relation)
-  /// A data type that is not built in; of no use to us, the catalog tells more.
+  /// A data type that is not built in. Cairn ignores it, because the catalog has more details.
   case type
   case insert(relation: UInt32, new: Tuple)
   case update(relation: UInt32, old: OldTuple?, new: Tuple)
@@ -28,7 +28,7 @@ package enum PgOutput {
     package var id: UInt32
     @ByBytes package var namespace: String
     @ByBytes package var name: String
-    /// `d` default, `n` nothing, `f` full, `i` index.
+    /// The replica identity: `d` default, `n` nothing, `f` full, `i` index.
     package var identity: UInt8
     package var columns: [Column]
   }
@@ -51,7 +51,7 @@ package enum PgOutput {
     }
   }
 
-  /// Decodes a message. Throws ``DecodingError`` for anything that is not one.
+  /// Decodes a message. Throws ``DecodingError`` for any other bytes.
   package init(_ bytes: UnsafeRawBufferPointer) throws {
     var r = PgReader(bytes)
     switch try r.byte() {
@@ -102,8 +102,9 @@ package enum PgOutput {
 }
 
 extension PgOutput.Tuple {
-  /// Appends the row as an image: each value as exact text, unchanged TOAST as unchanged. With `given`, columns for which
-  /// it is false are not given.
+  /// Appends the row as an image: each value as exact text, unchanged TOAST as unchanged.
+  ///
+  /// - Parameter given: For each column, whether the row has its value; a column that is false becomes unchanged.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
     scratch.removeAll()
     var r = PgReader(bytes)
@@ -123,7 +124,7 @@ extension PgOutput.Tuple {
     writer.appendCounted(scratch.bytes)
   }
 
-  /// True when a column has the value that it had, kept out of line.
+  /// Returns whether a column has an unchanged value, which is stored out of line and not sent.
   package func hasUnchanged() throws -> Bool {
     var r = PgReader(bytes)
     for _ in 0..<count {
@@ -136,7 +137,7 @@ extension PgOutput.Tuple {
     return false
   }
 
-  /// Whether one of the columns for which `columns` is true is NULL.
+  /// Returns whether one of the columns for which `columns` is true is NULL.
   package func hasNull(among columns: [Bool]) throws -> Bool {
     var r = PgReader(bytes)
     for index in 0..<count {
@@ -149,7 +150,7 @@ extension PgOutput.Tuple {
     return false
   }
 
-  /// The columns as text; nil for NULL and for what is not sent.
+  /// Returns the columns as text; nil for NULL and for a value that was not sent.
   package func texts() throws -> [String?] {
     var r = PgReader(bytes)
     return try (0..<count).map { _ in
@@ -209,7 +210,7 @@ private struct PgReader {
   mutating func relation() throws -> PgOutput.Relation {
     var relation = PgOutput.Relation(
       id: try integer(), namespace: try string(), name: try string(), identity: try byte(), columns: [])
-    // An empty name stands for pg_catalog.
+    // An empty name means pg_catalog.
     if relation.namespace.isEmpty { relation.namespace = "pg_catalog" }
     let count: UInt16 = try integer()
     for _ in 0..<count {

@@ -1,6 +1,6 @@
 import Changes
 
-/// Arrays of texts, the parameters of one statement, in the binary form of `text[]`: no value needs quotes.
+/// The array parameters of one statement, in the binary form of `text[]`: no value needs quotes.
 ///
 /// Source: `array_send` and `array_recv` of PostgreSQL 15, src/backend/utils/adt/arrayfuncs.c
 package struct PostgresArrays: ~Copyable {
@@ -21,10 +21,10 @@ package struct PostgresArrays: ~Copyable {
     starts.removeAll(keepingCapacity: true)
   }
 
-  /// Begins the next array; so many values must follow.
+  /// Begins the next array; `count` values must follow.
   package mutating func begin(count: Int) {
     starts.append(bytes.count)
-    // Dimensions, whether there may be NULLs, type of the elements, their count, the first one's index.
+    // Dimensions, whether there may be NULLs, type of the elements, their count, the index of the first element.
     for number in [1, 1, Self.textType, UInt32(count), 1] { bytes.appendFixed(number.bigEndian) }
   }
 

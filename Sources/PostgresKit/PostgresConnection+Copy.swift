@@ -3,11 +3,11 @@ import Changes
 import Glibc
 
 extension PostgresConnection {
-  /// Of what COPY sends, so much is in libpq's hands at a time.
+  /// The most bytes of a COPY that are passed to libpq at a time.
   private static let sliceBytes = 1 << 20
 
-  /// Runs a `COPY … TO STDOUT`; `line` gets each row as the server sends it, without copying: with COPY's text format a
-  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY.
+  /// Runs a `COPY … TO STDOUT`. Calls `line` with each row as the server sends it, without copying: in COPY's text
+  /// format a line and its line feed. The bytes are valid only during the call. An error of `line` cancels the COPY.
   ///
   /// COPY takes no parameters: see ``bind(_:as:)``.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
@@ -31,7 +31,7 @@ extension PostgresConnection {
     _ = try finish(sql)
   }
 
-  /// Binds values for a COPY that follows in the open transaction: COPY takes no parameters, but may ask for settings.
+  /// Binds values for a later COPY in the open transaction. COPY takes no parameters, but its query can read settings.
   ///
   ///     try connection.bind([key], as: "after")
   ///     let term = PostgresConnection.bound("after", 0)  // current_setting('cairn.after_0')
@@ -44,7 +44,7 @@ extension PostgresConnection {
     try query("SELECT \(settings.joined(separator: ", "))", values)
   }
 
-  /// Binds rows of values as ``bind(_:as:)`` does; ``boundRows(_:_:)`` gives them back as a table.
+  /// Binds rows of values as ``bind(_:as:)``; ``boundRows(_:_:)`` returns them as a table.
   package func bind(rows: [[String?]], as name: String) throws {
     guard let first = rows.first else { return }
     var parameters: [String?] = []
@@ -58,21 +58,21 @@ extension PostgresConnection {
     try query("SELECT \(arrays.joined(separator: ", "))", parameters)
   }
 
-  /// The expression for the value of a column that was bound: a text, which needs a cast.
+  /// Returns the expression for the value of a bound column: a text, which needs a cast.
   package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
-  /// The item of a FROM clause for rows that were bound: table `bound` with the columns `c0`, `c1`..., which are texts.
+  /// Returns the item of a FROM clause for bound rows: table `bound` with the columns `c0`, `c1`..., which are texts.
   package static func boundRows(_ name: String, _ columns: Int) -> String {
     let arrays = (0..<columns).map { "\(bound(name, $0))::text[]" }
     let names = (0..<columns).map { "c\($0)" }
     return "unnest(\(arrays.joined(separator: ", "))) AS bound(\(names.joined(separator: ", ")))"
   }
 
-  /// Begins a `COPY … FROM STDIN`; then ``sendCopy(_:isUrgent:)``, then ``endCopy(giveUp:)``, and nothing else between.
+  /// Begins a `COPY … FROM STDIN`. Only ``sendCopy(_:isUrgent:)`` may follow, then ``endCopy(giveUp:)``.
   package func beginCopyIn(_ sql: String) throws {
     try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_IN)
-    // So that a wait for a lock on the way can be ended, and the server be left to work meanwhile.
+    // Nonblocking, so that a wait for a lock can be interrupted, and so that the server can work meanwhile.
     _ = PQsetnonblocking(handle, 1)
   }
 
@@ -91,9 +91,10 @@ extension PostgresConnection {
     throw failure(sql)
   }
 
-  /// Sends bytes of COPY's text format; row borders need not be kept. What the server thinks of them is told at the end.
+  /// Sends bytes of COPY's text format, in pieces of any size. The server reports errors only at the end.
   ///
-  /// Returns whether all has left. What has not, leaves with later calls: with `isUrgent` this one waits for that.
+  /// Returns whether all bytes have been sent. Later calls send the rest; with `isUrgent` this call waits until all are
+  /// sent.
   @discardableResult
   package func sendCopy(_ bytes: UnsafeRawBufferPointer, isUrgent: Bool = true) throws -> Bool {
     for start in stride(from: 0, to: bytes.count, by: Self.sliceBytes) {
@@ -105,7 +106,7 @@ extension PostgresConnection {
     return try isUrgent || tryFlush("COPY")
   }
 
-  /// Ends a COPY FROM; with a reason, the server throws it away. Returns the rows that were copied.
+  /// Ends a COPY FROM. If a reason is given, the server discards the rows. Returns the number of rows that were copied.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
     try flush("COPY")

@@ -1,11 +1,11 @@
 import Changes
 
 extension PostgresConnection {
-  /// The value of `restrict_nonsystem_relation_kind` in each session. Cairn reads tables only.
+  /// The value of `restrict_nonsystem_relation_kind` in each session, because Cairn reads tables only.
   private static let barredKinds = "view, foreign-table"
 
-  /// Has the server refuse to read a view that an owner of schemas puts under the name of a table: a lock of the table does
-  /// not keep its schema from being renamed.
+  /// Makes the server refuse to read a view that the owner of a schema puts under the name of a table. A lock on the
+  /// table does not prevent a rename of its schema.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -13,15 +13,14 @@ extension PostgresConnection {
     do {
       try query("SELECT set_config('restrict_nonsystem_relation_kind', $1, false)", [Self.barredKinds])
     } catch let error as PostgresError where error.sqlState == "42704" {
-      // Another product with the version number of PostgreSQL.
+      // Another product with PostgreSQL's version number.
     }
   }
 
-  /// Lets code that runs in this session read views: triggers of roles that are trusted. So until the transaction is rolled
-  /// back.
+  /// Lets code in this session read views, for triggers of trusted roles. A rollback of the transaction ends that.
   package func allowViews() throws { try bar("") }
 
-  /// Lets the session read and write partitions that are foreign tables. So until the transaction is rolled back.
+  /// Lets the session read and write partitions that are foreign tables. A rollback of the transaction ends that.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -33,14 +32,14 @@ extension PostgresConnection {
     get throws { try first("SELECT current_setting('restrict_nonsystem_relation_kind', true)") }
   }
 
-  /// Whether a server of this version has the setting.
+  /// Returns whether a server of this version has the setting.
   package static func knowsBar(_ version: Int) -> Bool {
     let least = [12: 20, 13: 16, 14: 13, 15: 8, 16: 4]
     let (major, minor) = (version / 10_000, version % 10_000)
     return major > 16 || least[major].map { minor >= $0 } ?? false
   }
 
-  /// The warning if the server cannot refuse views; nil otherwise.
+  /// Returns the warning if the server cannot refuse views; nil otherwise.
   package func barNotice() throws -> String? {
     if try !(barredKinds ?? "").isEmpty { return nil }
     return """
@@ -49,11 +48,12 @@ extension PostgresConnection {
       """
   }
 
-  /// Keeps everybody from altering a table until the open transaction ends, and proves that it is one.
+  /// Prevents all changes of a table's shape until the open transaction ends, and checks that the name is that of a
+  /// table.
   ///
-  /// The owner of a table can give its name to a view at any time. To read a view is to run its functions with the rights
-  /// of whoever reads, so the name is looked up under the lock, before the first read. That the name still means the table
-  /// when it is read is up to ``barViews()``.
+  /// The owner of a table can give its name to a view at any time. Reading a view runs its functions with the rights of
+  /// the reader. So the name is looked up under the lock, before the first read. ``barViews()`` protects against a
+  /// later change of the name.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -69,7 +69,7 @@ extension PostgresConnection {
   package func hold(_ name: String, takesTexts: Bool = false) throws -> String {
     try execute("LOCK TABLE \(name) IN ACCESS SHARE MODE")
     let table = name.utf8.starts(with: "ONLY ".utf8) ? String(name.utf8.dropFirst(5)) ?? name : name
-    // The function looks at the catalog as it is now; the snapshot of the transaction may be older.
+    // The function reads the present catalog; the snapshot of the transaction may be older.
     let row = try query(
       """
       SELECT (pg_identify_object('pg_class'::regclass, c.oid, 0)).type, EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t

@@ -2,16 +2,17 @@ import CPostgres
 import Changes
 import Glibc
 
-/// A value of a statement that is sent without copying it first: text as PostgreSQL reads it; nil for NULL.
+/// A parameter of a statement that is sent without copying: text in PostgreSQL's input form; nil for NULL.
 ///
 /// The bytes must end with a NUL that is not counted.
 package typealias PostgresParameter = UnsafePointer<CChar>?
 
 extension PostgresConnection {
-  /// Sends many statements before the first answer is read (`PQenterPipelineMode`): a round trip for all of them.
+  /// Begins to send many statements before the first answer is read (`PQenterPipelineMode`): one round trip for all of
+  /// them.
   ///
-  /// Queue with ``pipe(_:_:)`` and ``pipe(prepared:_:)``, then ``drain(_:)``. In one explicit transaction, a statement
-  /// that fails makes the server skip the rest of the batch.
+  /// Queue statements with ``pipe(_:_:)`` and ``pipe(prepared:_:)``, then call ``drain(_:)``. In one explicit
+  /// transaction, a failed statement makes the server skip the rest of the batch.
   ///
   /// Source: https://www.postgresql.org/docs/15/libpq-pipeline-mode.html
   package func enterPipeline() throws {
@@ -38,7 +39,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Queues a run of a prepared statement.
+  /// Queues an execution of a prepared statement.
   package func pipe(prepared name: String, _ parameters: [PostgresParameter]) throws {
     guard PQsendQueryPrepared(handle, name, Int32(parameters.count), parameters, nil, nil, 0) == 1 else {
       throw failure(name)
@@ -57,15 +58,17 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Has the server answer what is queued when it has done it: ``readAnswers(_:_:)`` need not wait for the end of the
-  /// batch then. What the server does not take at once leaves with ``tryFlush(_:)``, or when answers are read.
+  /// Asks the server to answer the queued statements as soon as they are done, so that ``readAnswers(_:_:)`` need not
+  /// wait for the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when
+  /// answers are read.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
     try tryFlush("pipeline")
   }
 
-  /// Reads the answers to the next `count` statements, which have been pushed: `answer` gets the number of each, from 0,
-  /// and the rows that it touched; preparations count. Throws the first error at once; ``drain(_:)`` must follow.
+  /// Reads the answers to the next `count` statements, which have been pushed. Calls `answer` with the number of each,
+  /// from 0, and the rows that it touched; preparations count. Throws the first error at once; ``drain(_:)`` must
+  /// follow.
   package func readAnswers(_ count: Int, _ answer: (Int, Int64) -> Void) throws {
     var index = 0
     while index < count {
@@ -83,8 +86,9 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the batch and reads the answers, in order: `answer` gets the number of the statement and the rows that it
-  /// touched; preparations count. Throws the first error, with the number of its statement, after everything is read.
+  /// Ends the batch and reads the answers, in order. Calls `answer` with the number of each statement and the rows that
+  /// it touched; preparations count. Throws the first error, with the number of its statement, after everything is
+  /// read.
   package func drain(_ answer: (Int, Int64) throws -> Void) throws {
     guard PQpipelineSync(handle) == 1 else { throw failure("pipeline") }
     var index = 0
@@ -92,7 +96,7 @@ extension PostgresConnection {
     while true {
       try pump()
       guard let result = PQgetResult(handle) else {
-        // The end of one statement's results.
+        // The end of the results of one statement.
         index += 1
         if PQstatus(handle) != CONNECTION_OK { throw failed ?? failure("pipeline") }
         continue
@@ -111,14 +115,15 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends what is queued as far as the server takes it without waiting; true when all has left.
+  /// Sends queued bytes as far as the server takes them without waiting; returns whether all have been sent.
   @discardableResult package func tryFlush(_ sql: String) throws -> Bool {
     let rest = PQflush(handle)
     if rest < 0 { throw failure(sql) }
     return rest == 0
   }
 
-  /// Sends what is queued, and reads what comes meanwhile: neither side may wait for the other with full buffers.
+  /// Sends all queued bytes, and reads arriving ones meanwhile: otherwise both sides could wait for each other with
+  /// full buffers.
   func flush(_ sql: String) throws {
     var isCancelled = false
     while try !tryFlush(sql) {
@@ -127,7 +132,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends what is queued, and waits for an answer.
+  /// Sends all queued bytes, and waits for an answer.
   private func pump() throws {
     var isCancelled = false
     while true {
@@ -139,7 +144,7 @@ extension PostgresConnection {
   }
 }
 
-/// The first statement of a batch that failed, by its number in the batch, from 0.
+/// The error of the first failed statement of a batch, with its number in the batch, from 0.
 package struct PostgresBatchError: Error {
   package let index: Int
   package let error: PostgresError

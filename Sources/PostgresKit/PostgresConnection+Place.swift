@@ -1,5 +1,6 @@
 extension PostgresConnection {
-  /// A URI that leads to where ``place(of:)`` says, where no URI but the place was kept: without password and options.
+  /// Returns a URI for a place as ``place(of:)`` writes it, for records that keep only the place: without password and
+  /// options.
   package static func uri(ofPlace place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }
@@ -19,7 +20,7 @@ extension PostgresConnection {
       options = "?service=\(encoded(server.dropFirst(8)))"
       server = ""
     } else if server.contains("/") {
-      // The folder of a socket has no place among the parts of a URI.
+      // A URI has no part for the folder of a socket.
       options = "?host=\(encoded(server))" + (port.isEmpty ? "" : "&port=\(port)")
       (server, port) = ("", "")
     } else if server == "local" {

@@ -1,11 +1,11 @@
 import CPostgres
 import Glibc
 
-// The identity of the server that answers.
+// The check that the server proves its identity.
 extension PostgresConnection {
-  /// The warning if the server of another host need not prove its identity; nil otherwise.
+  /// Returns the warning if a server on another host need not prove its identity; nil otherwise.
   ///
-  /// The default of libpq, `prefer`, takes any server, and goes on without encryption if the server has none.
+  /// The default of libpq, `prefer`, accepts any server, and continues without encryption if the server offers none.
   /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html
   package static func trustNotice(_ uri: String) -> String? {
     let mode = sslMode(of: uri)
@@ -16,21 +16,22 @@ extension PostgresConnection {
       """
   }
 
-  /// The `sslmode` that applies to a URI.
+  /// Returns the `sslmode` that applies to a URI.
   package static func sslMode(of uri: String) -> String { applied(to: uri)["sslmode"] ?? "prefer" }
 
-  /// The hosts that a URI leads to and that are other machines. There may be several.
+  /// Returns the hosts of a URI that are other machines. There may be several.
   package static func remoteHosts(of uri: String) -> [String] {
     let settings = applied(to: uri)
-    // With both, libpq connects to the address and takes the name for the certificate.
+    // If both are given, libpq connects to the address and checks the name in the certificate.
     let places = [settings["hostaddr"], settings["host"]].compactMap { $0 }
     return places.flatMap { $0.split(separator: ",").map(String.init) }.filter { !isLocal($0) }
   }
 
-  /// What libpq would connect with: the URI, the service that it or the environment names, the environment, defaults.
+  /// Returns the options that libpq would use to connect: the URI, the service that the URI or the environment names,
+  /// the environment, defaults.
   ///
-  /// Only a connection knows the service of a URI. This one is never dialled: libpq looks at its options first, and refuses
-  /// one of them.
+  /// Only a connection can resolve the service of a URI. This connection is never dialled: libpq checks its options
+  /// first, and refuses one of them.
   private static func applied(to uri: String) -> [String: String] {
     let given: [String] = ["dbname", "channel_binding", uri, "refused"]
     let texts = given.map { strdup($0) }
@@ -42,11 +43,11 @@ extension PostgresConnection {
     guard let connection, let list = PQconninfo(connection) else { return options(of: uri) }
     defer { PQconninfoFree(list) }
     let found = Self.values(list)
-    // Nothing is known if the service cannot be found; then there is no connection either.
+    // If the service cannot be found, nothing is known; then no connection is possible either.
     return found["sslmode"] == nil ? options(of: uri) : found
   }
 
-  /// Whether a host is a Unix socket, or the loopback.
+  /// Returns whether a host is a Unix socket, or the loopback address.
   private static func isLocal(_ host: String) -> Bool {
     if host.hasPrefix("/") || host.hasPrefix("@") || ["localhost", "::1"].contains(host) { return true }
     let parts = host.split(separator: ".", omittingEmptySubsequences: false)

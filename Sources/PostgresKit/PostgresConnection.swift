@@ -6,7 +6,7 @@ import SystemKit
 /// A connection to one PostgreSQL database. Owns the `PGconn*`; for one thread.
 ///
 /// Settings that change how values print are pinned: ISO dates in UTC, `postgres` intervals, exact floats, hexadecimal
-/// bytea, UTF-8, money without locale. So what is read in one session means the same in another.
+/// bytea, UTF-8, money without locale. So a value that one session prints means the same in another.
 ///
 /// Source: https://www.postgresql.org/docs/15/libpq.html
 package final class PostgresConnection {
@@ -16,16 +16,16 @@ package final class PostgresConnection {
     case replication
   }
 
-  /// Host and database, for people; never the password.
+  /// The host and the database, for messages; never the password.
   package let place: String
   private let purpose: Purpose
   let handle: OpaquePointer
-  /// Once readable, a statement that is waited for is cancelled. Of a ``StopSignal``.
+  /// A descriptor, usually of a ``StopSignal``. Once it is readable, a statement that is waited for is cancelled.
   package var interrupt: Int32 = -1
   /// Called about once a second while a statement is waited for; false cancels it.
   package var onWait: (() -> Bool)?
 
-  /// The settings that decide how values and definitions print, and that small questions are answered at once.
+  /// The settings that decide how values and definitions print. `jit=off` makes the answers to small queries faster.
   package static let printSettings = [
     "DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
     "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
@@ -38,15 +38,15 @@ package final class PostgresConnection {
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
     ]
 
-  /// Connects (`PQconnectdbParams`). `uri` is anything libpq takes; passfile and service work as libpq has them.
+  /// Connects (`PQconnectdbParams`). `uri` is anything that libpq accepts; passfile and service work as in libpq.
   ///
-  /// Errors: ``PostgresError``; without SQLSTATE where no server answered.
+  /// Errors: ``PostgresError``; without SQLSTATE if no server answered.
   package init(_ uri: String, purpose: Purpose = .sql, application: String = "cairn") throws {
     place = Self.place(of: uri)
     self.purpose = purpose
     var given = Self.options(of: uri)
     let own = Self.settings.map { "-c \($0)" }.joined(separator: " ")
-    // Ours come last: of two, the last one counts.
+    // Cairn's options come last: if an option is given twice, the last one counts.
     given["options"] = (given["options"].map { $0 + " " } ?? "") + own
     given["client_encoding"] = "UTF8"
     given["application_name"] = application
@@ -75,10 +75,10 @@ package final class PostgresConnection {
 
   deinit { PQfinish(handle) }
 
-  /// Cuts the connection off at once, so that the server need not wait for us; what follows fails.
+  /// Cuts the connection at once, so that the server does not wait for Cairn; later calls fail.
   package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
 
-  /// libpq gives no SQLSTATE for a login that failed.
+  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so the message decides.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [
       ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),
@@ -99,7 +99,7 @@ package final class PostgresConnection {
     var error: UnsafeMutablePointer<CChar>?
     guard let list = PQconninfoParse(uri, &error) else {
       PQfreemem(error)
-      // An unreadable text is not shown at all: it may hold a password.
+      // An unreadable text is not shown: it may hold a password.
       return ["dbname": uri.utf8.contains(UInt8(ascii: "/")) ? "…" : uri]
     }
     defer { PQconninfoFree(list) }
@@ -116,8 +116,7 @@ package final class PostgresConnection {
     return options
   }
 
-  /// The error in a connection URI, without its password; nil if libpq can read it.
-  /// (`PQconninfoParse`)
+  /// Returns the error in a connection URI, without its password; nil if libpq can read the URI (`PQconninfoParse`).
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
@@ -128,10 +127,10 @@ package final class PostgresConnection {
     return error.map { withoutValues(line($0), of: uri) } ?? "it cannot be read"
   }
 
-  /// libpq repeats the part that it cannot read, which may be one of a password. The text up to there says enough.
+  /// Returns a message of libpq without the part that libpq could not read, which may be part of a password.
   private static func withoutValues(_ message: String, of uri: String) -> String {
     guard uri.utf8.contains(UInt8(ascii: "@")) || uri.asciiLowercased.contains("password") else { return message }
-    // As a connection string of another form, libpq repeats it whole.
+    // libpq repeats the whole text if it reads it as a connection string of the other form.
     guard uri.hasPrefix("postgresql://") || uri.hasPrefix("postgres://") else { return "it is no URI of PostgreSQL" }
     let bytes = Array(message.utf8)
     let value = Array(": \"".utf8)
@@ -139,9 +138,9 @@ package final class PostgresConnection {
     return String(decoding: bytes[..<end], as: UTF8.self)
   }
 
-  /// Host and database of a URI as people name them.
+  /// Returns the host and the database of a URI, for messages.
   package static func place(of uri: String) -> String {
-    // libpq takes a part of the password for the host or the database.
+    // Otherwise libpq would read part of the password as the host or the database.
     if let fault = URLPassword.fault(in: uri) { return "postgresql://… (\(fault))" }
     let given = options(of: uri)
     let user = given["user"].map { "\($0)@" } ?? ""
@@ -152,13 +151,13 @@ package final class PostgresConnection {
 
   // MARK: Statements
 
-  /// Of the server, such as 150018.
+  /// The version of the server, such as 150018.
   package var serverVersion: Int { Int(PQserverVersion(handle)) }
   package var backendPID: Int32 { PQbackendPID(handle) }
   package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
   package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
 
-  /// Runs one statement without parameters; rows are dropped. Returns the rows that it touched.
+  /// Runs one statement without parameters; rows are dropped. Returns the number of rows that it touched.
   ///
   /// The server refuses a text with a second statement (SQLSTATE 42601), except on a connection for replication.
   @discardableResult package func execute(_ sql: String) throws -> Int64 {
@@ -168,25 +167,25 @@ package final class PostgresConnection {
 
   /// Runs several statements that are constant text of Cairn, in one round trip and one transaction; rows are dropped.
   ///
-  /// Never pass text with a name or a value in it: a quote that was missed would end one statement and begin another.
+  /// Never pass text with a name or a value in it: an unescaped quote would end one statement and begin another.
   /// `QuotingLintTests` accepts constants only.
   package func executeScript(_ constant: String) throws {
     guard PQsendQuery(handle, constant) == 1 else { throw failure(constant) }
     _ = try finish(constant)
   }
 
-  /// All rows of one statement, as text; nil stands for NULL. Parameters are text, `$1…`; their types are inferred.
+  /// Returns all rows of one statement, as text; nil means NULL. Parameters are text, `$1…`; their types are inferred.
   @discardableResult package func query(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {
     try sendParameters(sql, parameters)
     return try finish(sql).rows
   }
 
-  /// The first column of the first row; nil when there is none, or it is NULL.
+  /// Returns the first column of the first row; nil if there is no row, or if it is NULL.
   package func first(_ sql: String, _ parameters: [String?] = []) throws -> String? {
     try query(sql, parameters).first?.first ?? nil
   }
 
-  /// Runs one statement with parameters; returns the rows that it touched.
+  /// Runs one statement with parameters; returns the number of rows that it touched.
   @discardableResult package func run(_ sql: String, _ parameters: [String?]) throws -> Int64 {
     try sendParameters(sql, parameters)
     return try finish(sql).touched
@@ -205,11 +204,12 @@ package final class PostgresConnection {
     }
   }
 
-  /// Runs a body that makes what several sessions may make at once, again if another session was first. It looks at what
-  /// is there itself, and is a transaction or several.
+  /// Runs a body that creates objects which several sessions may create at once; runs it again if another session was
+  /// first. The body itself checks which objects exist, and is one transaction or several.
   package func makingOnce(_ body: () throws -> Void) throws {
     for _ in 0..<10 {
-      // Unique violation of a catalog; a schema, a table or an object that is there; a catalog row that was changed meanwhile.
+      // A unique violation of a catalog; an existing schema, table or object; a catalog row that another session
+      // changed meanwhile.
       do { return try body() } catch let error as PostgresError
         where ["23505", "42P06", "42P07", "42710", "XX000"].contains(error.sqlState)
       { usleep(20_000) }
@@ -217,18 +217,18 @@ package final class PostgresConnection {
     try body()
   }
 
-  /// Ends an open transaction, whatever state it is in; a lost connection has none.
+  /// Ends an open transaction in any state; a lost connection has none.
   package func rollback() {
     if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
   }
 
-  /// Sends one statement with its parameters. By the extended protocol, a text holds one statement and no more.
+  /// Sends one statement with its parameters. In the extended protocol, a text holds exactly one statement.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.
   func sendParameters(_ sql: String, _ parameters: [String?]) throws {
     try refuseNUL(sql, parameters)
     if purpose == .replication {
-      // A replication connection knows the simple protocol only.
+      // A replication connection supports the simple protocol only.
       guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
       return
     }
@@ -240,8 +240,8 @@ package final class PostgresConnection {
     }
   }
 
-  /// libpq takes texts that end at a NUL: what stands behind one would be lost without a word. PostgreSQL has no such
-  /// character, so the error is the one that the server gives for it.
+  /// Throws if a text contains a NUL. libpq reads a text up to a NUL, so the rest would be lost without an error.
+  /// PostgreSQL has no such character, and the error is the one that the server gives for it.
   func refuseNUL(_ sql: String, _ parameters: [String?]) throws {
     guard sql.utf8.contains(0) || parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return }
     var error = PostgresError(
@@ -251,7 +251,7 @@ package final class PostgresConnection {
     throw error
   }
 
-  /// Takes all results of what was sent; throws the first error.
+  /// Takes all results of the sent statement; throws the first error.
   func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
     var rows: [[String?]] = []
     var touched: Int64 = 0
@@ -270,7 +270,7 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result without blocking in libpq, so that ``interrupt`` is heard.
+  /// Waits for the next result without blocking in libpq, so that ``interrupt`` takes effect.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
@@ -281,15 +281,15 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the socket is ready, a second at most. Where the wait is to end, what runs is cancelled, and again a
-  /// moment later: the first request may have come before the statement began.
+  /// Waits until the socket is ready, at most one second. If the wait is to end, it asks the server to cancel the
+  /// statement. It asks again every 200 ms, because the first request may have come before the statement began.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),
       pollfd(fd: isCancelled ? -1 : interrupt, events: Int16(POLLIN), revents: 0),
     ]
     guard PQsocket(handle) >= 0 else { throw failure(sql) }
-    // A server may take its time; one that is gone is noticed by the keepalives of the connection.
+    // A server may take long. The connection's keepalives detect a lost server.
     Pulse.beat()
     let isQuiet = poll(&entries, 2, isCancelled ? 200 : 1000) == 0
     let isUnwanted = isQuiet && (isCancelled || !(onWait?() ?? true))
@@ -298,7 +298,7 @@ package final class PostgresConnection {
     cancel()
   }
 
-  /// Asks the server to cancel what runs on this connection (`PQcancel`).
+  /// Asks the server to cancel the running statement of this connection (`PQcancel`).
   package func cancel() {
     guard let request = PQgetCancel(handle) else { return }
     defer { PQfreeCancel(request) }
@@ -331,20 +331,21 @@ package final class PostgresConnection {
   }
 
   func error(of result: OpaquePointer, _ sql: String) -> PostgresError {
-    // Values of PG_DIAG_…, which are characters in C.
+    // The codes `PG_DIAG_…`, which are characters in C.
     func field(_ code: Character) -> String {
       code.asciiValue.flatMap { PQresultErrorField(result, Int32($0)) }.map { String(cString: $0) } ?? ""
     }
     var error = PostgresError(
       sqlState: field("C"), message: field("M"), place: place, isConnectionLost: PQstatus(handle) != CONNECTION_OK)
     if error.message.isEmpty { error.message = Self.line(PQresultErrorMessage(result)) }
-    // What has no SQLSTATE was not said by the server, but by libpq of its connection.
+    // An error without SQLSTATE is not from the server, but from libpq about its connection.
     if error.sqlState.isEmpty { error.isConnectionLost = true }
     if error.message.isEmpty { error.message = "the connection was lost" }
     (error.detail, error.hint) = (error.isOfWholeRow ? "" : field("D"), field("H"))
     (error.table, error.column, error.constraint) = (field("t"), field("c"), field("n"))
     error.sql = sql
-    // Of a change that a logical stream cannot send, the context ends with its place. Other contexts may hold values.
+    // For a change that a logical stream cannot send, the context ends with the change's place. Other contexts may hold
+    // values.
     if sql.hasPrefix("START_REPLICATION"),
       let word = field("W").split(separator: "\n").first?.split(separator: " ").last,
       LSN(String(word)) != nil
@@ -354,7 +355,7 @@ package final class PostgresConnection {
     return error
   }
 
-  /// A message of libpq in one line.
+  /// Returns a message of libpq on one line.
   static func line(_ text: UnsafePointer<CChar>?) -> String {
     guard let text else { return "" }
     let lines = String(cString: text).split(separator: "\n").map { $0.drop { $0 == "\t" || $0 == " " } }

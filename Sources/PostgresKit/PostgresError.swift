@@ -1,10 +1,10 @@
 import Changes
 
-/// What the server, or libpq, said: SQLSTATE and message fields, with the statement but never its values.
+/// An error of the server or of libpq: SQLSTATE and message fields, with the statement but never its values.
 ///
 /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
 package struct PostgresError: Error, CustomStringConvertible {
-  /// Five characters; empty where libpq itself failed and no server had a say.
+  /// Five characters; empty if libpq itself failed without an answer of a server.
   package var sqlState: String
   package var message: String
   package var detail = ""
@@ -15,9 +15,9 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var sql = ""
   /// The place in the log of the change that a logical stream could not send, such as `0/22A52A8`; else empty.
   package var lsn = ""
-  /// Host and database, without a password.
+  /// The host and the database, without a password.
   package var place: String
-  /// The connection is gone: nothing is known of the statement's outcome, and nothing is wrong with its row.
+  /// Whether the connection is lost: the outcome of the statement is unknown, and its row is not at fault.
   package var isConnectionLost: Bool
 
   package init(sqlState: String, message: String, place: String, isConnectionLost: Bool) {
@@ -27,34 +27,34 @@ package struct PostgresError: Error, CustomStringConvertible {
     self.isConnectionLost = isConnectionLost
   }
 
-  /// Class 23: a row that a constraint refuses.
+  /// Whether a constraint refused the row (class 23).
   package var isConstraint: Bool { sqlState.hasPrefix("23") }
-  /// NOT NULL and CHECK, whose detail is the whole row, with all of its values.
+  /// Whether the error is of NOT NULL or CHECK: its detail is the whole row, with all values.
   var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
-  /// Class 22: a value that its type refuses.
+  /// Whether a type refused the value (class 22).
   package var isBadValue: Bool { sqlState.hasPrefix("22") }
-  /// Deadlock, serialisation failure, lock time-out: may work when the transaction is run again.
+  /// Whether the transaction may work if it is run again: a deadlock, a serialization failure, a lock time-out.
   package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) || isOfTwins }
-  /// Two sessions made one and the same thing at the same moment.
+  /// Whether two sessions created the same object at the same moment.
   private var isOfTwins: Bool {
     sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
   }
-  /// Something was dropped while the catalogs were read.
+  /// Whether an object was dropped while the catalogs were read.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }
-  /// A row that PostgreSQL cannot send: a value, or all of the row, exceeds 1 GB as text.
+  /// Whether PostgreSQL cannot send a row, because a value or the whole row exceeds 1 GB as text.
   package var isOversized: Bool {
     guard sql.hasPrefix("COPY (") || sql.hasPrefix("START_REPLICATION") else { return false }
     return sqlState == "54000" || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
   }
   package var isLockTimeout: Bool { sqlState == "55P03" }
   package var isPrivilege: Bool { sqlState == "42501" }
-  /// The statement was cancelled, as we do when we are to stop.
+  /// Whether the statement was cancelled, as Cairn does when it must stop.
   package var isCancelled: Bool { sqlState == "57014" }
-  /// The server is shutting down, starting up, or ended this connection; or it cannot be reached: trying again later
-  /// may work.
+  /// Whether the server is shutting down, starting up or unreachable, or ended this connection: a later attempt may
+  /// work.
   package var isServerGone: Bool {
     isConnectionLost
       || ["57P01", "57P02", "57P03", "57P05", "53300", "08000", "08001", "08003", "08004", "08006"].contains(sqlState)
@@ -65,7 +65,7 @@ package struct PostgresError: Error, CustomStringConvertible {
     return message + (detail.isEmpty ? "" : "; \(detail)") + code + (sql.isEmpty ? "" : ", in: \(sql.prefix(300))")
   }
 
-  /// The envelope for a person: which database, what, and what to do about it.
+  /// The error for the operator: the database, the failure, and the next step.
   package var asCairnError: CairnError {
     let text = message + (detail.isEmpty ? "" : ": \(detail)")
     if isOfTwins {

@@ -1,8 +1,8 @@
 import Changes
 
-// What the rows of the catalog mean.
+// The interpretation of the catalog rows.
 extension PostgresTable {
-  /// A condition of SQL: whether the row `c` of pg_class, in the schema `n`, is a table that could be captured.
+  /// Returns an SQL condition: whether the row `c` of pg_class, in the schema `n`, is a table that could be captured.
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'
@@ -14,15 +14,15 @@ extension PostgresTable {
 
   struct Index {
     var isPrimary, isReplicaIdentity, isPlain: Bool
-    /// Checked later than with each row: PostgreSQL takes no such index for a replica identity.
+    /// Whether the index may be checked later than with each row: PostgreSQL does not accept it as a replica identity.
     var isDeferrable: Bool
-    /// Attribute numbers of its key columns.
+    /// The attribute numbers of its key columns.
     var columns: [Int]
-    /// As a table constraint; empty for an index alone.
+    /// Its text as a table constraint; empty for an index without a constraint.
     var constraint: String
   }
 
-  /// Nil for the document of a table that is not there.
+  /// Reads a document; nil if the table does not exist.
   package init?(_ document: CatalogDocument) throws {
     guard let row = document[.table].first else { return nil }
     func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }
@@ -42,7 +42,7 @@ extension PostgresTable {
       if let columns = places(of: index) { schema.uniques.append(columns) }
     }
     chooseKey(identity: text(5), indexes)
-    // A primary key by which rows are not told apart is a unique key like others.
+    // A primary key that does not identify rows is recorded as a unique key.
     if let primary = indexes.first(where: \.isPrimary).flatMap(places), Set(primary) != Set(schema.key) {
       schema.uniques.append(primary)
     }
@@ -83,16 +83,16 @@ extension PostgresTable {
     }
   }
 
-  /// Which column of the schema has this number in the catalog.
+  /// Returns the index in the schema of the column with this number in the catalog.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// The columns of an index; nil if one of them is generated, whose values the log does not have.
+  /// Returns the columns of an index; nil if one of them is generated, because the log does not have its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil
   }
 
-  /// The replica identity: by which columns an update or delete names its row.
+  /// Chooses the replica identity: the columns by which an update or delete names its row.
   private mutating func chooseKey(identity: String, _ indexes: [Index]) {
     let primary = indexes.first(where: \.isPrimary)
     let given: Index? =
@@ -129,9 +129,9 @@ extension PostgresTable {
       timing: row[6] == "true" ? .deferred : row[7] == "true" ? .deferrable : .immediate)
   }
 
-  /// The names of the columns that a foreign key leads to; nil if they cannot be told apart.
+  /// Returns the names of the columns that a foreign key references; nil if the names cannot be separated.
   ///
-  /// The catalog's text has U+001F between two names, and a name may hold it.
+  /// The catalog's text has U+001F between two names, and a name may contain that character.
   private static func references(_ text: String, _ columns: [Int]) -> [String]? {
     if columns.count == 1 { return [text] }
     let names = text.utf8.split(separator: 0x1f, omittingEmptySubsequences: false)
@@ -140,8 +140,8 @@ extension PostgresTable {
 
   /// Reads the partitions that hold rows, and refuses the table if one of them logs too little of its old rows.
   ///
-  /// `publish_via_partition_root` sends an old row as one of the partitioned table, with NULL for each column that the
-  /// partition did not log (pgoutput.c, `pgoutput_change`). So each partition has to log what the table promises.
+  /// `publish_via_partition_root` sends an old row as a row of the partitioned table, with NULL for each column that
+  /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all that the table promises.
   private mutating func readPartitions(_ rows: [[String?]], identity: String) {
     schema.flags.insert(.partitioned)
     let leaves = rows.map(Leaf.init)
@@ -170,9 +170,9 @@ extension PostgresTable {
   private struct Leaf {
     let file, namespace, name: String
     let hasIdentity: Bool
-    /// Nil in the document of an earlier version's event trigger, which does not say.
+    /// The replica identity; nil in the document of an earlier version's event trigger, which does not state it.
     let identity: String?
-    /// The columns that PostgreSQL logs of an old row, by their numbers in the partitioned table.
+    /// The columns of an old row that PostgreSQL logs, by their numbers in the partitioned table.
     let columns: Set<Int>
 
     init(_ row: [String?]) {
@@ -192,7 +192,7 @@ extension PostgresTable {
     }
   }
 
-  /// The key in ``forms`` of a generated column, by its number in the catalog.
+  /// Returns the key in ``forms`` of a generated column, by its number in the catalog.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

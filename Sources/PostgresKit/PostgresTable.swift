@@ -1,62 +1,63 @@
 import Changes
 
-/// A table of a PostgreSQL database as it stands: its schema, and what capture must know beyond it.
+/// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// Epoch 0; whoever captures the table counts epochs.
+  /// The schema, with epoch 0: the capture of the table counts epochs.
   package var schema: TableSchema
-  /// What the catalog says of each of the schema's columns beyond that.
+  /// Further facts from the catalog about each of the schema's columns.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// Its partitions that hold rows, each with the file that holds them: another file means that rows came or went.
+  /// Its partitions that hold rows, each with the file that holds them: another file means that rows appeared or
+  /// vanished.
   package var partitions: [String] = []
-  /// Rows as the planner believes; 0 where it never looked.
+  /// The number of rows in the planner's estimate; 0 if it has none.
   package var estimatedRows: UInt64
-  /// What the owner can do, this role can.
+  /// Whether this role can do all that the owner can.
   package var isOwned: Bool
   package var owner: String
-  /// Sequences that its columns take values from: schema and name.
+  /// The sequences from which its columns take values: schema and name.
   package var sequences: [(namespace: String, name: String)]
-  /// What decides how values of types that are not built in print: labels of enums, attributes of composite types. A key
-  /// whose text changes means that stored values print otherwise than before. Generated columns too, which are not among
-  /// those of the schema.
+  /// The definitions that decide how values print: labels of enums, attributes of composite types. A changed text means
+  /// that stored values now print differently. Generated columns are included; the schema does not list them.
   package var forms: [NameKey: String] = [:]
-  /// Why the table cannot be captured; nil when it can.
+  /// The reason why the table cannot be captured; nil if it can.
   package var refusal: Refusal?
 
   package struct Detail: Equatable, Sendable {
-    /// Type and modifier, as a relation message gives them.
+    /// The type and the modifier, as in a relation message.
     package var type: UInt32
     package var modifier: Int32
-    /// Its number in the catalog: names a column for as long as it lives.
+    /// Its number in the catalog: it identifies the column as long as the column exists.
     package var number: Int
-    /// What rows have that were there before the column; nil: NULL, or each its own value since the table was rewritten.
+    /// The value for rows older than the column; nil: NULL, or every row has a value of its own since the table was
+    /// rewritten.
     @ByBytes package var missing: String? = nil
-    /// It has a default of its own, or its type has one.
+    /// Whether the column or its type has a default.
     package var mayHaveDefault = false
   }
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statements that mend it, with "; " between them; empty where there are none.
+    /// The statements that fix it, with "; " between them; empty if there are none.
     package let mend: String
-    /// Nothing is lost or harmed when the table is simply left out.
+    /// Whether leaving the table out loses and harms nothing.
     package let isHarmless: Bool
-    /// A partition logs too little of its old rows: UPDATE and DELETE of the program work, and would be lost.
+    /// Whether a partition logs too little of its old rows: UPDATE and DELETE of applications work, but would be lost.
     package var isOfPartition = false
   }
 
-  /// `schema.name`, as patterns and people call it; without the schema where that is `public`.
+  /// The name in patterns and messages, `schema.name`; without the schema if that is `public`.
   package var displayName: String {
     schema.namespace == "public" ? schema.name : "\(schema.namespace).\(schema.name)"
   }
 
-  /// For SQL; children of inheritance have rows of their own.
+  /// The name for SQL. `ONLY` excludes children of inheritance, which have rows of their own.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
 extension TableSchema {
-  /// Schema and name, quoted.
+  /// The schema and the name, quoted.
   package var qualifiedName: String {
     namespace.isEmpty ? name.quotedName : "\(namespace.quotedName).\(name.quotedName)"
   }
@@ -69,10 +70,11 @@ extension TablePatterns {
 
   package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
 
-  /// A pattern may name the schema or not.
+  /// Returns whether the list includes a table. A pattern may name the schema or not.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"
-    // What excludes the full name or the bare one, excludes the table.
+    // A pattern with a dot is compared with the full name, any other with the bare name: both to include and to
+    // exclude.
     var included = false
     for pattern in patterns {
       let excludes = pattern.hasPrefix("!")
@@ -85,10 +87,11 @@ extension TablePatterns {
 }
 
 extension PostgresConnection {
-  /// The user's tables by schema and name: without the server's own, those in schema `cairn`, partitions (their root
-  /// stands for them), temporary ones and those of extensions. What cannot be captured comes with a refusal.
+  /// Returns the users' tables by schema and name. Left out are the server's own tables, those in schema `cairn`,
+  /// temporary tables and those of extensions. Partitions are part of their root. A table that cannot be captured comes
+  /// with a refusal.
   ///
-  /// All of it is of one moment.
+  /// Everything is of one moment.
   package func userTables() throws -> [PostgresTable] {
     let rows = try query(
       """
@@ -101,15 +104,16 @@ extension PostgresConnection {
     return tables
   }
 
-  /// The table of this oid; nil where there is none.
+  /// Returns the table of this oid; nil if there is none.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
   }
 
-  /// Reads catalogs in one snapshot. What the server calls for a definition looks at the catalogs of now, and fails where
-  /// an index or a table of the snapshot has just been dropped: then all is read again.
+  /// Reads catalogs in one snapshot. The server's functions for definitions read the present catalogs. They fail if an
+  /// index or a table of the snapshot has just been dropped: then everything is read again.
   ///
-  /// A definition also waits for whoever has locked its table; with a `patience`, an error with `isLockTimeout` ends that.
+  /// A definition also waits for a session that has locked its table; with a `patience`, an error with `isLockTimeout`
+  /// ends that.
   package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
@@ -127,10 +131,10 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
-  /// PostgreSQL compares the bytes of a name, and a dot may be part of one. Cairn knows a table by its full name: tables
-  /// of which two have one full name, or names that differ only in how Unicode composes their letters, are refused.
+  /// Refuses tables whose full names are equal, or differ only in how Unicode composes their letters. PostgreSQL
+  /// compares the bytes of a name, and a dot may be part of it, but Cairn identifies a table by its full name.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
-    // Keys of a dictionary are equal if they are canonically equivalent.
+    // Keys of a Swift dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName })
     for group in names.values where group.count > 1 {
       for index in group where tables[index].refusal == nil {

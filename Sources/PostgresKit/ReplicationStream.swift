@@ -12,26 +12,29 @@ package final class ReplicationStream {
     case data(UnsafeRawBufferPointer)
     /// Every transaction that committed before `end` has been sent.
     case keepalive(end: LSN, wantsReply: Bool)
-    /// Nothing came in time.
+    /// No event came in time.
     case nothing
   }
 
-  /// libpq keeps the memory of the largest message until its connection ends. Past this size that is worth a new one.
+  /// The size in bytes above which a new connection is worthwhile: libpq keeps the memory of the largest message until
+  /// its connection ends.
   package static let usualBytes = 64 << 20
-  /// A message was larger than ``usualBytes``.
+  /// Whether a message was larger than ``usualBytes``.
   package private(set) var hasGrown = false
 
   private let connection: PostgresConnection
   private var buffer: UnsafeMutablePointer<CChar>?
-  /// Messages since the socket was empty: the server sends each of them by itself.
+  /// The number of messages since the socket was last empty: the server sends each of them separately.
   private var runLength = 0
   private static let runLengthMin = 32
-  /// How long messages are left to gather when they come one behind the other: each wake-up costs both ends more.
+  /// The time for which messages are left to gather if they arrive in quick succession: each wake-up costs both ends
+  /// more.
   private static let gatherMicroseconds: UInt32 = 200
 
-  /// Starts on a connection for ``PostgresConnection/Purpose/replication``, from where the slot was confirmed.
+  /// Starts the stream at the slot's confirmed position, on a connection for
+  /// ``PostgresConnection/Purpose/replication``.
   ///
-  /// `publications` are names as in the catalog. Errors: ``PostgresError``, with 55006 when the slot is in use.
+  /// `publication` is a name as in the catalog. Errors: ``PostgresError``, with 55006 if the slot is in use.
   package init(_ connection: PostgresConnection, slot: String, publication: String) throws {
     self.connection = connection
     let sql =
@@ -48,7 +51,7 @@ package final class ReplicationStream {
 
   deinit { PQfreemem(buffer) }
 
-  /// The next event; waits up to `milliseconds` for one, or until `interrupt` is readable.
+  /// Returns the next event; waits for it up to `milliseconds`, or until `interrupt` is readable.
   package func next(milliseconds: Int32, interrupt: Int32 = -1) throws -> Event {
     Pulse.beat()
     PQfreemem(buffer)
@@ -75,7 +78,8 @@ package final class ReplicationStream {
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }
 
-  /// Ends the stream: the slot is free then, and the connection can begin another one. What was on its way comes there again.
+  /// Ends the stream. Then the slot is free, and the connection can begin another stream, which sends messages in
+  /// transit again.
   package func end() throws {
     let sql = "START_REPLICATION"
     guard PQputCopyEnd(connection.handle, nil) == 1 else { throw connection.failure(sql) }
@@ -93,7 +97,7 @@ package final class ReplicationStream {
     _ = try connection.finish(sql)
   }
 
-  /// The server ended the stream: with an error, or because it shuts down.
+  /// Returns the error with which the server ended the stream; it may also be shutting down.
   private func ended() -> any Error {
     do { _ = try connection.finish("START_REPLICATION") } catch { return error }
     return PostgresError(
@@ -116,12 +120,12 @@ package final class ReplicationStream {
     }
   }
 
-  /// Tells the server how far we are: it may forget everything before `flushed`.
+  /// Reports positions to the server, which may forget everything before `flushed`.
   package func report(received: LSN, flushed: LSN, wantsReply: Bool = false) throws {
     var message: [UInt8] = []
     message.reserveCapacity(34)
     message.append(UInt8(ascii: "r"))
-    // Written, flushed, applied; then the time, µs since 2000, which the server only shows.
+    // Written, flushed, applied; then the time, µs since 2000, which the server only displays.
     for value in [received.value, flushed.value, flushed.value, UInt64(bitPattern: Self.now())] {
       withUnsafeBytes(of: value.bigEndian) { message.append(contentsOf: $0) }
     }
@@ -139,7 +143,7 @@ package final class ReplicationStream {
   }
 }
 
-/// PostgreSQL counts µs since 2000-01-01, we since 1970-01-01.
+/// The conversion between PostgreSQL's time, µs since 2000-01-01, and Cairn's, µs since 1970-01-01.
 package enum PostgresTime {
   private static let offset: Int64 = 946_684_800_000_000
   package static func fromUnix(_ microseconds: Int64) -> Int64 { microseconds - offset }

@@ -1,12 +1,12 @@
-/// Which transactions of a PostgreSQL server had ended at a moment: `pg_current_snapshot()`.
+/// The transactions of a PostgreSQL server that had ended at one moment: `pg_current_snapshot()`.
 package struct ServerMoment: Equatable, Sendable {
   private static let newMax: UInt64 = 10_000
-  /// The first that had not begun.
+  /// The first transaction that had not begun.
   package let end: UInt64
-  /// Those before it that had not ended, subtransactions not among them.
+  /// The transactions before it that had not ended, without subtransactions.
   package let running: Set<UInt64>
 
-  /// As the server prints it: `10:20:10,14`.
+  /// Reads the form that the server prints: `10:20:10,14`.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let end = UInt64(parts[1]) else { return nil }
@@ -15,7 +15,8 @@ package struct ServerMoment: Equatable, Sendable {
     (self.end, self.running) = (end, Set(running))
   }
 
-  /// Those that have ended since an earlier moment; nil where they are too many to be told, or it was no earlier one.
+  /// Returns the transactions that have ended since an earlier moment; nil if they may be too many, or if the moment is
+  /// not earlier.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

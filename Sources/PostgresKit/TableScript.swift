@@ -1,10 +1,10 @@
 import Changes
 
-/// The statements that create a table with all that it needs, so that they do no harm where some of it exists.
+/// The statements that create a table with everything that it needs. They do no harm if part of it exists.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument
-  /// PRIMARY KEY, UNIQUE and EXCLUDE; empty where an index stands alone.
+  /// The texts of PRIMARY KEY, UNIQUE and EXCLUDE; empty for an index without a constraint.
   let constraints: [String]
 
   var text: String {
@@ -56,7 +56,7 @@ struct TableScript {
     return line + (column[3] == "true" ? " NOT NULL" : "")
   }
 
-  /// An identity column has its type already.
+  /// Returns the options of a sequence without its type: an identity column already has the type.
   private static func withoutType(_ options: String) -> String {
     let words = options.split(separator: " ")
     return words.drop { $0 != "INCREMENT" }.joined(separator: " ")
