@@ -1,18 +1,18 @@
 import Changes
 
-/// Rows of one table that a source is asked to send again, by their keys: as they are now, or that they are gone.
+/// A request to a source to send rows of one table again, by their keys: as they are now, or as deleted.
 ///
-/// A request goes into the source itself, in a transaction of its own, so any process that can write there may ask; the
-/// capture carries it out at its place in the order, once at least. Carrying it out twice does no harm. Rows of a table
-/// that is being copied, or waits for that, are not sent: the copy brings them.
+/// A request is written into the source itself, in a transaction of its own, so any process that can write there may
+/// ask. Capture answers it at its place in the order, at least once; answering it twice does no harm. Rows of a table
+/// that is being copied, or is to be copied, are not sent: the copy brings them.
 package struct RowRequest: Equatable, Sendable {
-  /// Keys that are asked for in one transaction.
+  /// The most keys in one transaction.
   static let keysMax = 1000
 
-  /// Schema of the table; empty for SQLite.
+  /// The schema of the table; empty for SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
-  /// For each row the values of the key columns, in key order, as the source has them; from PostgreSQL as text.
+  /// For each row the values of the key columns, in key order, as the source has them; for PostgreSQL as text.
   package var keys: [[Value]]
 
   package init(namespace: String = "", table: String, keys: [[Value]]) {

@@ -1,14 +1,14 @@
 import Changes
 import PostgresKit
 
-/// How far in its source a trail has come, as the progress record at the end of each of its transactions tells.
+/// The place in its source that a trail has reached, from the progress record at the end of each of its transactions.
 package enum SourceReach: Equatable, Sendable {
-  /// Rows of an SQLite source's journal, up to and with this one.
+  /// The rows of an SQLite source's journal, through this one.
   case journal(Int64)
-  /// All of PostgreSQL's log before this place; the last transaction that is in the trail.
+  /// All of PostgreSQL's log before this place; `last` is the last transaction in the trail.
   case log(LSN, last: UInt32?)
 
-  /// Errors: ``DecodingError``.
+  /// Decodes a progress record's position. Errors: ``DecodingError``.
   package init(decoding bytes: [UInt8], of engine: Engine) throws {
     switch engine {
     case .sqlite: self = .journal(try SourcePosition(decoding: bytes).mark.taken)
@@ -23,10 +23,10 @@ package enum SourceReach: Equatable, Sendable {
 package enum SourceMoment: Sendable {
   /// After this row of the journal.
   case journal(Int64)
-  /// Which transactions the snapshot shows; all of them committed before the place.
+  /// The transactions that the snapshot shows; all of them committed before the place.
   case log(PostgresSnapshot, end: LSN)
 
-  /// Whether a trail that has come this far has all that was seen.
+  /// Returns whether a trail that has reached this place has all transactions that the read saw.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken
@@ -35,8 +35,8 @@ package enum SourceMoment: Sendable {
     }
   }
 
-  /// Whether what was read shows the transaction that ends with this progress. A group of transactions, of which some
-  /// may be shown, is not.
+  /// Returns whether the read shows the transaction that ends with this progress. False for a group of transactions,
+  /// because the read may show only some of them.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq
@@ -47,7 +47,7 @@ package enum SourceMoment: Sendable {
 }
 
 extension PostgresSnapshot {
-  /// Of the open transaction.
+  /// Returns the snapshot of the open transaction.
   package static func current(_ connection: PostgresConnection) throws -> (snapshot: PostgresSnapshot, end: LSN) {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_wal_insert_lsn()").first ?? []
     guard row.count == 2, let snapshot = row[0].flatMap(PostgresSnapshot.init), let end = row[1].flatMap({ LSN($0) })

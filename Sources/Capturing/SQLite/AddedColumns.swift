@@ -2,18 +2,18 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Columns that ALTER TABLE ADD COLUMN has put behind those that a table had.
+/// The columns that ALTER TABLE ADD COLUMN has added after the existing columns of a table.
 ///
-/// Rows that were there have the column's default, at the source as in every target that makes the same change. Only rows
-/// that were written between the ALTER and our new triggers may have something else, so only rows in which a new column is
-/// not exactly its default have to be sent.
+/// Existing rows have the column's default, both at the source and at every target that makes the same change. Only
+/// rows written between the ALTER and Cairn's new triggers may have another value. So only rows in which a new column
+/// differs from its default must be sent.
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
-  /// What SQLite gives for each of them in a row that was there before.
+  /// The value that SQLite gives for each of them in an existing row.
   let defaults: [Value]
 
-  /// Nil where that is in doubt: then the table is copied. `first` is the first of the new columns.
+  /// Nil if the defaults are in doubt: then the table is copied. `first` is the index of the first new column.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -25,21 +25,21 @@ struct AddedColumns {
     self.first = first
   }
 
-  /// Whether `new` is `old` with columns at its end, perhaps under other names. The triggers are in place, so that each
-  /// column is the one that stood there.
+  /// Returns whether `new` is `old` with columns added at its end, perhaps under other names. Call it only if the
+  /// triggers stayed in place, which shows that each column is still the one at its place.
   static func areAll(between old: TableSchema, and new: TableSchema) -> Bool {
     new.columns.count > old.columns.count && old.flags == new.flags && old.key == new.key && old.uniques == new.uniques
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Asks SQLite itself, by the same ALTER in a table of its own. It refuses a default that is not a constant; what it
-  /// takes for a row that was there and for one that is new must be the same, as a target may build its table anew.
+  /// Computes the defaults by the same ALTER in a table in memory. SQLite refuses a default that is not a constant. An
+  /// existing row and a new row must get the same value, because a target may rebuild its table.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"
     try trial.execute("CREATE TABLE t(\(key) INTEGER PRIMARY KEY)\(schema.flags.contains(.strict) ? " STRICT" : "")")
     try trial.execute("INSERT INTO t VALUES (1)")
-    // A type or default of the file is input too.
+    // The types and defaults in the file are untrusted input too.
     let (known, left) = schema.parsed
     guard left.isEmpty else { return nil }
     for column in known.columns[first...] {
@@ -60,13 +60,13 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Whether the row at hand, read with all columns of the table, has to be sent.
+  /// Returns whether the current row, read with all columns of the table, must be sent.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// True for all rows in which one of the columns is not its default, whatever its collation says, and perhaps for some
-  /// others; with the values of its parameters.
+  /// An SQL condition with its parameters. It is true for every row in which a new column differs from its default,
+  /// under any collation, and perhaps for some other rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

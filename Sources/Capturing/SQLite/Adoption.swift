@@ -1,20 +1,20 @@
 import Changes
 import SQLiteKit
 
-/// Writes layouts and triggers for shapes that have changed, all under one marker row of the journal.
+/// Writes layouts and triggers for changed shapes, all under one marker row of the journal.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
-  /// Which tables that have not been captured yet are copied.
+  /// The tables that are copied when their capture begins.
   enum Copies {
     case all
     case none
-    /// Those that hold rows: in the transaction that puts the triggers on, an empty table has missed nothing.
+    /// Tables with rows: in the transaction that creates the triggers, an empty table has missed nothing.
     case rowsOnly
   }
   private let copies: Copies
-  /// An apply, or the program through the embedded API, has made the change, in the transaction that is open.
+  /// Whether the open transaction made the change: that of an apply, or of the application through the embedded API.
   private let isApplied: Bool
 
   /// The trail of that apply.
@@ -26,7 +26,7 @@ struct Adoption {
     (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
-  /// The sequence number of the marker row, which is made at the first call.
+  /// Returns the sequence number of the marker row; the first call creates that row.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
     try database.run(
@@ -37,7 +37,7 @@ struct Adoption {
     return made
   }
 
-  /// A table that has not been captured yet.
+  /// Begins the capture of a table.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
@@ -52,7 +52,7 @@ struct Adoption {
     }
   }
 
-  /// The table of `layout` as it is now. Without its triggers, changes have been missed.
+  /// Replaces a layout if its table has changed. Without its triggers, capture has missed changes.
   mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
     var now = table.schema
     now.epoch = layout.schema.epoch
@@ -83,7 +83,7 @@ struct Adoption {
     return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
-  /// What has to be copied behind the marker: all rows, some, or none.
+  /// Returns the rows to be copied after the marker: all, some, or none.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
     if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
     if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }
@@ -96,7 +96,7 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// A table that was dropped, or is no longer to be captured: then the number is negative.
+  /// Ends a layout. Its table was dropped, or is no longer captured: then `ended` is negative.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(
@@ -104,8 +104,8 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Leaves out the last rows of a layout that has ended, where they may stand in another order than they were written: a
-  /// trigger of the program came before ours. They go with the table, or its copy brings what they came to.
+  /// Leaves out the last rows of an ended layout if a trigger of the application ran before Cairn's. Then they may be
+  /// in another order than they were written. They vanish with the table, or its copy brings their result.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)
@@ -132,7 +132,7 @@ struct Adoption {
     }
   }
 
-  /// Gives the journal and the stage as many value columns as the widest table needs.
+  /// Adds value columns to the journal and the stage until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
@@ -142,20 +142,20 @@ struct Adoption {
     }
   }
 
-  /// Nothing but the table's name (and the text that holds it) differs.
+  /// Returns whether the table was renamed and has the same columns, flags and unique keys.
   static func isRename(_ old: TableSchema, _ new: TableSchema) -> Bool {
     !old.name.hasSameBytes(as: new.name) && old.columns == new.columns && old.flags == new.flags
       && old.uniques == new.uniques
   }
 
-  /// A unique index that is new may have made a REPLACE delete rows unseen.
+  /// Returns whether a unique index is new: a REPLACE on it may have deleted rows without a journal row.
   private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
     new.objects.contains {
       !old.objects.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
     }
   }
 
-  /// The triggers of the old shape have logged every change to the new shape, with all its values: only names, plain
+  /// Returns whether the triggers of the old shape have logged all values of the new shape. Then only names, plain
   /// indexes or defaults differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
     old.columns.count == new.columns.count

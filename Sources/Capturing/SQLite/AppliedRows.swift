@@ -1,22 +1,23 @@
 import Changes
 import SQLiteKit
 
-/// Logs what an apply writes to a captured SQLite file, if the capture hands it on.
+/// Logs the rows that an apply writes to a captured SQLite file, if the capture passes them on.
 ///
-/// An apply fires none of the file's triggers, as those of the program would fire too. So its connection has triggers of
-/// its own, in the schema `temp`, which do what the capture's do. Since SQLite 3.35 they fire where the others do not.
+/// An apply fires none of the file's triggers, because those of the application would fire too. So its connection has
+/// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
+/// triggers fire even if other triggers are off.
 ///
 /// Source: https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_TRIGGER
 package enum AppliedRows {
   private static let prefix = "cairn_applied_"
 
-  /// In a transaction of the apply's: brings the capture and the connection's triggers in step with the schema.
+  /// Brings the capture and the connection's triggers in step with the schema, in a transaction of the apply.
   package static func hook(in database: Database) throws {
     try unhook(in: database)
     let journal = Journal(database)
     guard try journal.isInstalled() else { return }
     let seen = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
-    // A program has changed the schema, and capture has not looked yet.
+    // An application has changed the schema, and capture has not looked yet.
     if try seen != database.integer("PRAGMA schema_version") { try journal.adopt(try journal.patterns()) }
     let hooks = try Hooks(database)
     let tables = try database.userTables()
@@ -35,7 +36,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Says whether what applies write is logged; in a transaction.
+  /// Records whether the rows that applies write are logged; call it in a transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

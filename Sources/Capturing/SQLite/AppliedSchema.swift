@@ -1,20 +1,20 @@
 import Changes
 import SQLiteKit
 
-/// Keeps a capture in step with the schema changes that an apply makes in the same file, inside of apply's transaction.
+/// Keeps a capture in step with the schema changes that an apply makes in the same file, inside apply's transaction.
 ///
-/// Nobody else can have written meanwhile, so nothing was missed and nothing has to be copied. The trail of the file is
-/// told of the change, as its rows have the new shape from there on.
+/// No other connection can have written meanwhile, so capture has missed nothing and copies nothing. The trail of the
+/// file records the change, because its rows have the new shape from there on.
 package enum AppliedSchema {
-  /// Takes the triggers off a table that is about to be altered: SQLite refuses to drop a column that they name.
-  /// `version`: the schema's when the transaction began.
+  /// Drops Cairn's triggers on a table that is about to be altered: SQLite refuses to drop a column that they name.
+  /// `version` is the schema version at the start of the transaction.
   package static func release(_ table: String, in database: Database, since version: Int64) throws {
     guard try isInStep(database, version) else { return }
     try Journal(database).dropTriggers(onTable: table)
   }
 
-  /// Before the commit of an apply of `trail`. Where a program had changed the schema as well, and capture has not seen that yet, it is left to
-  /// capture, which copies what is in doubt.
+  /// Adopts the changes, before the commit of an apply of `trail`. If an application had also changed the schema and
+  /// capture has not seen that yet, this does nothing. Capture then adopts all changes, and copies the doubtful tables.
   package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)

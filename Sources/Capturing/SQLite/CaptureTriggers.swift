@@ -1,9 +1,9 @@
 import Changes
 import SQLiteKit
 
-/// What a journal row says; its code is `layout id * 8 + kind`.
+/// The kind of a journal row; the row's code is `layout id * 8 + kind`.
 enum JournalKind: Int64 {
-  /// The shape of a table changed here; the layouts with this sequence number say how. Layout id 0.
+  /// The shape of a table changed here; the layouts with this sequence number describe the change. Layout id 0.
   case marker = 0
   /// The row as inserted.
   case insert = 1
@@ -12,27 +12,28 @@ enum JournalKind: Int64 {
   case updateNew = 3
   /// The row as deleted.
   case delete = 4
-  /// A row with the rowid of a row that is about to be written: gone if that write succeeds. See ``JournalReader``.
+  /// A row with the rowid of a row that is about to be written: it is deleted if that write succeeds. See
+  /// ``JournalReader``.
   case replaceCandidate = 5
   /// A row that a REPLACE has deleted.
   case vanished = 6
-  /// Somebody asks for the row with this key (``RequestedRows``); no trigger writes it.
+  /// A request for the row with this key (``RequestedRows``); no trigger writes it.
   case asked = 7
 }
 
-/// Writes the triggers that capture one table, as SQL. Pure text: what they do and why is in `docs/sqlite-capture.md`.
+/// The triggers that capture one table, as SQL. Pure text: `docs/sqlite-capture.md` describes and explains them.
 ///
-/// No trigger calls a function: SQLite would then open a statement journal for every statement of the program, which
-/// costs more than all the rest of the capture.
+/// No trigger calls a function: SQLite would then open a statement journal for every statement of the application,
+/// which costs more than all the rest of the capture.
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
-  /// What the names of the triggers begin with.
+  /// The start of the triggers' names.
   var prefix = CaptureTriggers.namePrefix
-  /// They are of one connection.
+  /// Whether they belong to one connection (TEMP).
   var isTemporary = false
 
-  /// Journal rows of this table carry the rowid behind the columns.
+  /// Returns whether journal rows of this table have the rowid after the columns.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -40,7 +41,7 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// The layout id in a trigger's name; nil when it is none of ours.
+  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(separator: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix) else { return nil }
@@ -51,7 +52,7 @@ struct CaptureTriggers {
   private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
   private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
-  /// The rowid is the only thing two rows may not share: a REPLACE can then be told by the rowid alone.
+  /// Whether the rowid is the only unique key: then the rowid alone shows a REPLACE.
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
   }
@@ -70,11 +71,12 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Once in some 128 rows, lets the program's own transaction remove journal rows that have been taken, or that are
-  /// past the cap: then nobody waits for a purge of ours, and the journal is bounded when nobody takes from it.
+  /// Returns the statements by which about one row in 128 purges the journal, in the application's own transaction.
+  /// They delete rows that have been taken or exceed the cap. So no application waits for a purge by Cairn, and the
+  /// journal is bounded even if no capture reads it.
   ///
-  /// Two statements, because they cost next to nothing in the other 127 cases only as long as the DELETE has a single
-  /// subquery over another table.
+  /// There are two statements. The other 127 rows cost next to nothing only as long as the DELETE has a single subquery
+  /// over another table.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -90,9 +92,10 @@ struct CaptureTriggers {
   /// The layout under which the stage keeps the row that is about to be changed. See ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
-  /// True for the kept row of the write at hand, in `stage`.
+  /// Returns a condition that is true for the kept row of the current write, in `stage`.
   ///
-  /// The rowid tells it. Without a rowid, the key does where it was not changed; else the kept row is gone from the table.
+  /// The rowid identifies it. Without a rowid, the key does if it was not changed; otherwise the kept row is no longer
+  /// in the table.
   private func isKept(_ stage: String) -> String {
     if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
     let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
@@ -103,7 +106,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The columns of OLD as an AFTER trigger can rely on them.
+  /// The columns of OLD in a form that is right in an AFTER trigger.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -111,7 +114,7 @@ struct CaptureTriggers {
 
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
-  /// BEFORE triggers that keep OLD for the AFTER triggers, which get a wrong one.
+  /// The BEFORE triggers that keep OLD for the AFTER triggers, which get a wrong OLD.
   var keepers: [Trigger] {
     guard table.givesWrongOld else { return [] }
     let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
@@ -119,14 +122,14 @@ struct CaptureTriggers {
     let last = "(SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1)"
     let same = rowidIsKnown ? " OR v\(columns.count) = OLD.\(rowid)" : ""
     let body = [
-      // Rows left by a write that a trigger of the program ignored.
+      // Rows left by a write that a trigger of the application ignored.
       "DELETE FROM cairn_stage WHERE layout = \(keptLayout) AND (rowid < \(last) - 64\(same));",
       "INSERT INTO cairn_stage(layout,\(names.joined(separator: ","))) VALUES (\(keptLayout),\(values));",
     ]
     return [trigger("keep", "BEFORE UPDATE", body), trigger("keepdelete", "BEFORE DELETE", body)]
   }
 
-  /// Statements that log the row before the write, for AFTER triggers.
+  /// Returns the statements of AFTER triggers that log the row before the write.
   private func logOld(_ kind: JournalKind) -> [String] {
     guard table.givesWrongOld else { return [log(kind, "OLD.")] }
     return [
@@ -139,25 +142,25 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// Cheaper than ``sometimes`` where rowids differ from row to row.
+  /// The maintenance statements with a cheaper condition, for rowids that differ from row to row.
   ///
-  /// All bits of the rowid count: ids such as Twitter's have constant low bits. The remainder of a prime below 2^31 times
-  /// a number below 2^31 cannot overflow; the high bits of the product are taken.
+  /// All bits of the rowid count: some ids, such as Twitter's, have constant low bits. The remainder by a prime below
+  /// 2^31, times a number below 2^31, cannot overflow; the high bits of the product are used.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
   }
 
-  /// The triggers, in the order in which they are to be run.
+  /// The triggers, in the order in which they must be created.
   ///
-  /// SQLite fires the newest trigger first. Ours must be newer than the program's own, so that a row stands in the
-  /// journal before the effects of the program's triggers on it.
+  /// SQLite fires the newest trigger first. Cairn's must be newer than the application's own, so that a row is in the
+  /// journal before the effects of the application's triggers on it.
   var statements: [Trigger] { base + keepers }
 
   /// The triggers without which changes of the table are missed.
   var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
 
-  /// A trigger by its name, and the statement that makes it.
+  /// A trigger: its name, and the statement that creates it.
   struct Trigger {
     let name: String
     let text: String
@@ -179,7 +182,7 @@ struct CaptureTriggers {
     let candidate =
       "INSERT INTO cairn_journal(code,\(valueNames)) SELECT \(code(.replaceCandidate)),\(values("")) FROM \(target) WHERE \(rowid) = NEW.\(rowid);"
     let exists = "EXISTS (SELECT 1 FROM \(target) WHERE \(rowid) = NEW.\(rowid))"
-    // A rowid that SQLite is still to choose reads -1 here. A row that is really -1 is seen to by the reader.
+    // Until SQLite has chosen a rowid, it reads as -1 here. The reader handles a row whose rowid is really -1.
     let given = table.rowidColumn == nil ? "" : "NEW.\(rowid) <> -1 AND "
     return [
       trigger("replace", "BEFORE INSERT", when: given + exists, [candidate, sometimes]),
@@ -192,7 +195,7 @@ struct CaptureTriggers {
 
   // MARK: Tables with other unique keys
 
-  /// Terms of equality by which `left` and `right` are one row: the key, or every column where the key may be NULL.
+  /// Returns the terms by which `left` and `right` are the same row: the key, or every column if the key may be NULL.
   private func identity(
     _ left: String, _ right: String, leftNames: [String]? = nil, rightNames: [String]
   ) -> String {
@@ -207,22 +210,22 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of staged rows of other writes that a write leaves.
+  /// The number of staged rows of earlier writes that a write leaves on the stage.
   ///
-  /// Only BEFORE triggers write to the table between our BEFORE and AFTER triggers of one row; deeper nesting than 64 is not
-  /// expected. Without them, all that an earlier write left is of no use, and each later write pays for looking at it. A few
-  /// are kept for TEMP triggers, which the file does not show.
+  /// Only BEFORE triggers write to the table between Cairn's BEFORE and AFTER triggers for one row; nesting deeper than
+  /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and each later write would
+  /// pay for reading them. A few are kept for TEMP triggers, which the file does not show.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
-  /// True for rows of the table, under the name `o`, that share a unique key with NEW.
+  /// A condition that is true for rows of the table, under the name `o`, that share a unique key with NEW.
   private var conflicts: String {
     var keys = table.uniqueKeys.map { key in
       var terms = key.terms.map { term -> String in
         let collation = " COLLATE \(term.collation.quotedName)"
         guard let column = term.column else {
-          // The value of an expression for the new row: evaluated over a one-row table with the new row's columns.
+          // The value of an expression for the new row, evaluated over a one-row table with the new row's columns.
           let all =
             columns.map { "NEW.\($0) AS \($0)" } + table.generated.map { "NEW.\($0.quotedName) AS \($0.quotedName)" }
           return "(\(term.text))\(collation) = (SELECT \(term.text) FROM (SELECT \(all.joined(separator: ","))))"
@@ -250,7 +253,7 @@ struct CaptureTriggers {
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition)) AND NOT \(alreadyStaged);",
       ]
     }
-    // Staged rows that are gone now, or whose key the new row has taken over.
+    // Logs staged rows that no longer exist, or whose key the new row has taken.
     func emit(unless exception: String = "") -> [String] {
       let gone =
         "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("NEW.", "cairn_stage.", rightNames: stageNames))\(exception)))"
@@ -263,7 +266,7 @@ struct CaptureTriggers {
     let isSame = " AND NOT (\(isOld))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
-    // A row that a BEFORE trigger of the program touches stays on the stage, as it is now.
+    // A row that a BEFORE trigger of the application changes stays on the stage, in its new form.
     let refresh =
       "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
@@ -273,8 +276,8 @@ struct CaptureTriggers {
       trigger(
         "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
         stage(conflicts) + [sometimes]),
-      // A row whose key is about to change is taken off the stage first: foreign key actions run before AFTER triggers, and
-      // the triggers that they fire would take the row for vanished.
+      // A row whose key is about to change is first taken off the stage. Foreign key actions run before AFTER triggers,
+      // and the triggers that they fire would report the row as vanished.
       trigger(
         "move", "BEFORE UPDATE",
         when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",

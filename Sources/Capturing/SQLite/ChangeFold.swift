@@ -2,12 +2,12 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Keeps what changes come to, row by row, until they are written: a row that was inserted and deleted is nothing, one that was
-/// updated ten times is updated once, one that was deleted and inserted is updated.
+/// Keeps the net changes, row by row, until they are written. An insert and a delete cancel out, ten updates become one
+/// update, and a delete and an insert become an update.
 ///
-/// What is kept is in a temporary database, whose pages go to disk when they are many. What cannot be folded safely is written
-/// in its order, and everything before it first: changes of keys, of unique values, and of tables without key. So the rest may
-/// be written in another order: deletes, updates, inserts.
+/// The changes are kept in a temporary database, whose pages go to disk if there are many. A change that cannot be
+/// folded safely is written in its order, after all earlier changes. These are changes of keys, of unique values, and
+/// of tables without a key. So the rest may be written in another order: deletes, updates, inserts.
 final class ChangeFold {
   private let database: Database
   private let find, put, drop: Statement
@@ -29,7 +29,8 @@ final class ChangeFold {
     drop = try database.prepare("DELETE FROM net WHERE layout = ? AND key = ?")
   }
 
-  /// Takes a change, with whole images. False where it is to be written as it is: then all before it has been.
+  /// Takes a change, with whole images. Returns false if the caller must write the change itself: then all earlier
+  /// changes have been written.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter
@@ -58,7 +59,7 @@ final class ChangeFold {
     return true
   }
 
-  /// Writes what was kept.
+  /// Writes the kept changes, and forgets them.
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
@@ -96,7 +97,7 @@ final class ChangeFold {
 
   // MARK: Images
 
-  /// A row, and where its columns end.
+  /// A row, with the ends of its columns.
   private struct Image {
     let bytes: [UInt8]
     private var ends: [Int] = []
@@ -112,7 +113,7 @@ final class ChangeFold {
     func columns(_ indexes: [Int]) -> [UInt8] { indexes.flatMap(column) }
   }
 
-  /// Nil where the row has none, or another one than before.
+  /// Returns the key of a change; nil if the row has none, or if the change alters it.
   private static func key(_ layout: Layout, _ old: Image?, _ new: Image?) -> [UInt8]? {
     let schema = layout.schema
     guard !layout.carriesRowid, !schema.key.isEmpty, schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]) else {

@@ -3,10 +3,10 @@ import CodecKit
 import SQLiteKit
 
 extension EmbeddedCapture {
-  /// Before the rows of the file are replaced by those of another database: what its journal holds is not to go anywhere. The
-  /// tables are captured as if that began now.
+  /// Empties the journal, before the rows of the file are replaced by those of another database: no trail must get its
+  /// rows. The tables are captured as if capture began now.
   ///
-  /// Does nothing where the journal belongs to a trail already.
+  /// Does nothing if the journal already belongs to a trail.
   package func forgetWaiting() throws {
     try database.transaction {
       guard try journal.isUnclaimed() else { return }

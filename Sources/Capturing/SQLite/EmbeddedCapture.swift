@@ -3,10 +3,10 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The capture of an SQLite file that a program puts in by itself, through the embedded API: the same journal and triggers,
-/// which whoever captures the file into a trail finds there and takes over.
+/// The capture of an SQLite file that an application sets up itself, through the embedded API. The journal and the
+/// triggers are the same, and a capture into a trail takes them over.
 ///
-/// Until then the journal belongs to no trail, and keeps what is committed up to its cap.
+/// Until then the journal belongs to no trail, and keeps committed changes up to its cap.
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock
@@ -17,8 +17,8 @@ package struct EmbeddedCapture {
     self.clock = clock
   }
 
-  /// Puts journal and triggers in where they are not, brings an older journal up, and triggers in step with the schema.
-  /// A file where all is in place is only read.
+  /// Creates a missing journal and triggers, upgrades an older journal, and brings triggers in step with the schema. If
+  /// everything is in place, the file is only read.
   package func install() throws {
     guard try !isInPlace() else { return }
     let isInstalled = try journal.isInstalled()
@@ -39,7 +39,7 @@ package struct EmbeddedCapture {
     return try rows.first == [.integer(Journal.version), .integer(version)] && journal.isEmbedded()
   }
 
-  /// Makes the tables where they are not. Returns how many rows the journal may hold.
+  /// Creates the tables if they are missing. Returns the number of rows that the journal may hold.
   private func prepare() throws -> Int64 {
     guard try !journal.isInstalled() else {
       return try database.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? Journal.defaultCapRows
@@ -51,8 +51,9 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Before a statement that changes the schema, in its transaction: brings triggers and layouts in step with what other
-  /// programs have changed, so that whatever differs behind the statement is its own. Returns the schema's version.
+  /// Brings triggers and layouts in step with the schema changes of other applications, in the transaction of a
+  /// statement that will change the schema. So every difference after the statement is the statement's own. Returns the
+  /// schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -62,23 +63,24 @@ package struct EmbeddedCapture {
     return try database.integer("PRAGMA schema_version") ?? 0
   }
 
-  /// Takes the triggers off a table of which a column is to be dropped, as SQLite refuses that as long as they name it.
+  /// Drops Cairn's triggers on a table of which a column will be dropped: SQLite refuses that as long as they name the
+  /// column.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Behind the statement.
+  /// Adopts the schema changes, after the statement.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
-  /// What waits in the journal.
+  /// The content of the journal that no trail has yet.
   package struct Waiting {
-    /// Transactions of the embedded API that no trail has yet.
+    /// The number of transactions of the embedded API.
     package var transactions: Int
-    /// Journal rows of all programs that no trail has yet.
+    /// The number of journal rows of all applications.
     package var rows: Int
-    /// The journal has reached its cap, and dropped rows that no trail has.
+    /// Whether the journal has reached its cap, and dropped rows that no trail has.
     package var hasDropped: Bool
   }
 
-  /// The last journal row that the file is marked with as taken.
+  /// The last journal row that the file's mark counts as taken.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
@@ -95,7 +97,7 @@ package struct EmbeddedCapture {
     let last = try journal.place("SELECT max(seq) FROM cairn_journal")
     let ended = try database.integer(
       "SELECT count(*) FROM cairn_journal WHERE seq > ? AND code = \(JournalStatements.endCode)", [.integer(taken)])
-    // What apply has noted is nothing that a program did.
+    // Apply's notes are not changes of an application.
     let rows = try database.integer(
       "SELECT count(*) FROM cairn_journal WHERE seq > ? AND code <> \(JournalNotes.code)", [.integer(taken)])
     return Waiting(
@@ -105,12 +107,13 @@ package struct EmbeddedCapture {
 }
 
 extension Journal {
-  /// Whether a program has used the embedded API on the file: then statements and ends of transactions are among the rows.
+  /// Returns whether an application has used the embedded API on the file: then the rows include statements and ends of
+  /// transactions.
   func isEmbedded() throws -> Bool { try database.integer("SELECT 1 FROM cairn_control WHERE id = 2") != nil }
 
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }
 
-  /// A journal that belongs to no trail becomes that of one. Rows that were there when it was made are copied only where
+  /// Assigns a journal without a trail to a trail. Rows that existed before the journal are copied only with
   /// `copiesRows`.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
@@ -120,7 +123,7 @@ extension Journal {
       "UPDATE cairn_layout SET refresh = NULL WHERE refresh = ?", [.integer(Int64(Refresh.Reason.firstCopy.rawValue))])
   }
 
-  /// Whether it was made by a program, and belongs to no trail yet.
+  /// Returns whether an application created the journal, and no trail owns it yet.
   func isUnclaimed() throws -> Bool {
     guard try isInstalled() else { return false }
     return try database.integer("SELECT trail IS NULL FROM cairn_control WHERE id = 0") == 1

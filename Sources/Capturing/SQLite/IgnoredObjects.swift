@@ -1,13 +1,13 @@
 import Changes
 import SQLiteKit
 
-/// What a program makes in a captured file that is not replicated: it is told once.
+/// The objects in a captured file that are not replicated, such as views and triggers. Each is reported once.
 struct IgnoredObjects {
   private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
 
-  /// A sentence for each that is new since the last call.
+  /// Returns a sentence for each object that is new since the last call.
   mutating func news(_ source: Database) throws -> [String] {
     var found: Set<NameKey> = []
     var sentences: [String] = []

@@ -1,15 +1,16 @@
 import Changes
 import SQLiteKit
 
-// Requests are journal rows of their own kind: the layout of the table, and the key's values where the columns are.
+// Requests are journal rows of their own kind: they have the layout of the table, and the values of the key in its
+// columns.
 extension Journal {
   private static let requestVersionMin: Int64 = 2
 
-  /// Asks the capture of this source to send rows again. Where the table has no key, or a key asked for has a NULL in it,
-  /// the whole table is copied instead.
+  /// Asks the capture of this source to send rows again. If the table has no key, or a requested key contains NULL, the
+  /// whole table is copied instead.
   ///
-  /// Errors: `table-missing` when the table is not captured, `usage` when the keys are not those of the table,
-  /// `trail-version` when an older cairn captures the source. What was asked before the error stays asked.
+  /// Errors: `table-missing` if the table is not captured, `usage` if the keys do not fit the table, `trail-version` if
+  /// an older cairn captures the source. Requests made before the error remain.
   package func ask(_ request: RowRequest) throws {
     for keys in request.portions {
       try database.transaction {
@@ -43,7 +44,7 @@ extension Journal {
   private func askForCopy(_ layout: Layout) throws {
     guard layout.refresh == nil || layout.isPartial else { return }
     try setRefresh(.asked, layout: layout.id)
-    // A capture that runs reads the layouts again at a marker.
+    // A running capture reads the layouts again at a marker.
     try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
   }
 

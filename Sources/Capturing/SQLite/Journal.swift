@@ -2,24 +2,25 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Cairn's tables and triggers in an SQLite source: put there, kept in step with the program's schema, taken away.
+/// Cairn's tables and triggers in an SQLite source: created, kept in step with the application's schema, and removed.
 ///
-/// Every change to them is one transaction of the source, so capture is either wholly there or not at all. The tables
-/// are described in `docs/sqlite-capture.md`.
+/// Every change to them is one transaction of the source, so capture is either complete or absent.
+/// `docs/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// 2: rows can be asked for. 3: apply notes what it has brought. 4: programs tell of their statements and of the ends of
-  /// their transactions. 5: apply's notes name the id of the trail. An older cairn refuses such a journal; one of an older version is brought up to this one.
+  /// The version of the journal. 2: rows can be requested. 3: apply notes the transactions that it brings. 4:
+  /// applications write their statements and the ends of their transactions. 5: apply's notes name the id of the trail.
+  /// An older cairn refuses this version, and a journal of an older version is upgraded.
   static let version: Int64 = 5
-  /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
+  /// The limit of rows that no capture has taken. Above it the oldest rows are dropped, and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// Bytes of such rows, estimated, past which the oldest are dropped too: 4 GiB.
+  /// The limit of the estimated bytes of such rows, above which the oldest are dropped too: 4 GiB.
   package static let capBytes: Int64 = 4 << 30
-  /// No cap is below so many rows: the triggers purge up to 1,024 at a time.
+  /// The smallest cap: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// The cap in rows of `bytesPerRow` bytes each.
+  /// Returns the cap in rows, if each has `bytesPerRow` bytes.
   ///
-  /// Triggers cannot count bytes without calling a function, which every statement of the program would pay for.
+  /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
     min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
   }
@@ -30,7 +31,8 @@ package struct Journal {
 
   // MARK: Who captures
 
-  /// The trail for which the source is captured, and where that trail's state is; nil when nobody captures it.
+  /// Returns the trail for which the source is captured, and the place of that trail's state; nil if the source is not
+  /// captured.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     let rows = try database.query("SELECT version, trail, place FROM cairn_control WHERE id = 0")
@@ -48,13 +50,13 @@ package struct Journal {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
   }
 
-  /// The tables of capture that are not there.
+  /// Returns the tables of capture that are missing.
   package func missingTables() throws -> Set<NameKey> {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
     return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
   }
 
-  /// The tables that have triggers of capture.
+  /// Returns the tables that have triggers of capture.
   package func orphans() throws -> [String] {
     let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
     return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
@@ -62,9 +64,9 @@ package struct Journal {
       .map(\.text)
   }
 
-  /// The error if a program dropped tables of capture and left the triggers; nil if all tables exist.
+  /// Returns the error if an application dropped tables of capture and left the triggers; nil if all tables exist.
   ///
-  /// SQLite refuses a write whose trigger names a table that is gone, so no trigger can be made to bear that.
+  /// SQLite refuses a write whose trigger names a missing table, and no trigger can avoid that.
   package func orphanedTriggers() throws -> CairnError? {
     let tables = try orphans()
     guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
@@ -78,12 +80,12 @@ package struct Journal {
 
   // MARK: Coming and going
 
-  /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
+  /// Creates the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
   func install(
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
     try checkNamesAreFree()
-    // As wide as is needed now: each column that is added later makes SQLite read its whole schema again.
+    // As wide as needed now: each column that is added later makes SQLite read its whole schema again.
     let width =
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
       .map { $0.schema.columns.count + 1 }.max() ?? 1
@@ -111,8 +113,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are kept for Cairn", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Brings a journal that has just been made, or that an older cairn made, to where apply notes what it brings: from
-  /// what it has brought by then.
+  /// Upgrades a new journal, or one of an older cairn, to the version in which apply writes notes. The first notes
+  /// record the transactions that apply has already brought.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -124,12 +126,12 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// The bytes of a journal row, as a capture estimated them; 0 if none has yet.
+  /// Returns the estimated bytes of a journal row; 0 if no capture has estimated them yet.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Sets the cap by an estimate of the bytes of a row; in a write transaction.
+  /// Sets the cap from an estimate of the bytes of a row; call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -138,15 +140,15 @@ package struct Journal {
       [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
   }
 
-  /// The row of `cairn_control` whose `cap` is the bytes of a journal row.
+  /// The row of `cairn_control` whose `cap` is the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
-  /// Removes all that Cairn added, to source and target: afterwards the schema is what it was. Returns false when there
-  /// was nothing.
+  /// Removes everything that Cairn added, to source and target: afterwards the schema is as before. Returns false if
+  /// there was nothing.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes the capture; what an apply into the same file keeps stays.
+  /// Removes the capture; the tables of an apply into the same file stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -164,7 +166,7 @@ package struct Journal {
     }
   }
 
-  /// Takes capture off a table, or off all, until ``rehook(_:)``. Returns the tables.
+  /// Stops the capture of a table, or of all tables, until ``rehook(_:)``. Returns the tables.
   package func unhook(_ table: String?) throws -> [String] {
     try database.transaction {
       let names = try hookedNames(table)
@@ -172,7 +174,7 @@ package struct Journal {
         try database.run("INSERT OR IGNORE INTO cairn_unhooked VALUES (?)", [.text(name)])
         try dropTriggers(onTable: name)
       }
-      // A table that has been renamed since the last look has triggers under another name.
+      // A table that has been renamed since the last look has its triggers under another name.
       let unhooked = Set(names.map(\.nameKey))
       for layout in try activeLayouts() where unhooked.contains(layout.schema.name) {
         try dropTriggers(layout: layout.id)
@@ -181,7 +183,7 @@ package struct Journal {
     }
   }
 
-  /// Puts capture back, with a refresh of what was missed. Returns the tables.
+  /// Resumes the capture, with a refresh of the missed changes. Returns the tables.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -199,19 +201,20 @@ package struct Journal {
     try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
   }
 
-  /// The tables off which capture was taken.
+  /// Returns the tables whose capture was stopped.
   package func unhooked() throws -> [String] {
     guard try isInstalled() else { return [] }
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Rows that wait to be taken, and whether the cap has dropped some that had not been; nil when nobody captures.
+  /// Returns the number of rows that capture has not taken yet, and whether the cap has dropped some of them; nil if
+  /// the source is not captured.
   ///
-  /// The source is marked with what was taken only now and then: a capture at work knows better, and gives `taken`.
+  /// The source's mark is updated only now and then. A running capture knows the exact place, and passes it as `taken`.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
-      // A program can write to the file: no number may be beyond what can be counted with.
+      // An application can write to the file, so numbers are limited to values that cannot overflow.
       func bounded(_ sql: String) throws -> Int64 { min(max(0, try database.integer(sql) ?? 0), 1 << 61) }
       let taken = max(taken, try bounded("SELECT taken FROM cairn_control WHERE id = 0"))
       let first = try bounded("SELECT min(seq) FROM cairn_journal")
@@ -238,7 +241,7 @@ package struct Journal {
 
   // MARK: Rows
 
-  /// How many values a journal row holds.
+  /// Returns the number of values in a journal row.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
@@ -246,8 +249,9 @@ package struct Journal {
     }
   }
 
-  /// Up to which transaction of each trail an apply has brought the file, where it could not note that or the notes are
-  /// gone: no further than a table that waits, or a transaction that was put aside. Of the clock there is nothing but that it was no later than now, as far as clocks agree.
+  /// Returns, for each trail, the last transaction that an apply has brought into the file, for a journal without
+  /// notes. The number stops before any suspended table and any quarantined transaction. The clock is unknown, so the
+  /// present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -274,20 +278,21 @@ package struct Journal {
 
   // MARK: Layouts
 
-  /// Which tables are captured, as the capture was told.
+  /// Returns the patterns of the captured tables, as given to the capture.
   package func patterns() throws -> TablePatterns {
     let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
     return TablePatterns(text: text)
   }
 
-  /// Remembers which tables are captured, for `rehook` from another process.
+  /// Stores the patterns of the captured tables, for `rehook` from another process.
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Throws `database-damaged` for rows that Cairn did not write: a program can make the table again, without its key.
+  /// Returns the layouts. Throws `database-damaged` for rows that Cairn did not write: an application can create the
+  /// table again, without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -298,9 +303,9 @@ package struct Journal {
     Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// The number of a journal row that a query finds; 0 if it finds none.
+  /// Returns the number of the journal row that a query finds; 0 if it finds none.
   ///
-  /// Throws `database-damaged` for a number that Cairn gives to no row: what is counted from it could overflow.
+  /// Throws `database-damaged` for a number that Cairn assigns to no row: arithmetic with it could overflow.
   func place(_ sql: String) throws -> Int64 {
     guard let value = try database.first(sql), value != .null else { return 0 }
     guard case .integer(let number) = value, SourcePosition.places.contains(number) else {
@@ -324,7 +329,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// The rows of `layout` have been copied, for the reason that it had then.
+  /// Records that the rows of `layout` have been copied, unless the reason for the copy has changed meanwhile.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -333,12 +338,14 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Brings triggers and layouts in step with the schema as it is; inside a write transaction. What changed is told to
-  /// the reader of the journal by a marker row. Returns true when something had to be done.
+  /// Brings triggers and layouts in step with the present schema, inside a write transaction. A marker row reports the
+  /// changes to the reader of the journal.
   ///
-  /// Several changes of the schema since the last look may have been a unique index that came and went. A REPLACE that
-  /// it served has deleted rows unseen, so the tables that were written to meanwhile are copied again; `written` is what
-  /// ``writtenLayouts()`` said before the transaction. Returns those layouts.
+  /// Several schema changes since the last look may include a unique index that was created and dropped. A REPLACE on
+  /// that index has deleted rows without journal rows. So the tables that were written meanwhile are copied again.
+  ///
+  /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
+  /// - Returns: The layouts of those tables.
   @discardableResult
   func adopt(
     _ patterns: TablePatterns, written: Written? = nil, copies: Adoption.Copies = .all
@@ -351,21 +358,21 @@ package struct Journal {
     }
     let touched = try writtenLayouts(since: written).layouts
     let hooks = try Hooks(database)
-    // Where a trigger of the program's has come before ours, rows stand in the journal behind their own effects.
+    // If a trigger of the application ran before Cairn's, journal rows come after their own effects.
     let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { version - $0 >= 2 } ?? false }
     try adopt(patterns, doubtful: doubtful, hooks: hooks, copies: copies)
     try noteSchema()
     return doubtful
   }
 
-  /// The same where whoever has the transaction that is open has made all changes since they were in step: no rows have
-  /// to be copied.
+  /// Adopts the changes of the open transaction, if it made all changes since triggers and layouts were in step: no
+  /// rows need to be copied.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
 
-  /// Triggers and layouts are in step.
+  /// Records that triggers and layouts are in step with the schema.
   private func noteSchema() throws {
     let now = try database.integer("PRAGMA schema_version") ?? 0
     try database.run(
@@ -373,7 +380,7 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// Layouts with rows inserted or updated that have not been marked as taken, up to a journal row.
+  /// The layouts with inserted or updated rows after the mark, up to a journal row.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []
@@ -390,7 +397,8 @@ package struct Journal {
     return written
   }
 
-  /// Layouts of which the journal may hold a wrong OLD: it has rows from before the triggers that keep OLD.
+  /// Returns the layouts for which the journal may hold a wrong OLD: it has rows from before the triggers that keep
+  /// OLD.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -421,24 +429,25 @@ package struct Journal {
     var free = Dictionary(captured.map { ($0.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
     var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
 
-    // Triggers follow their table through a rename, so those that are in place tell which table is which.
+    // Triggers follow their table through a rename, so existing triggers show which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.sqliteKey) }
     let claims = active.map { layout in hooks.table(of: layout.id).flatMap { free.removeValue(forKey: $0) } }
     for (layout, hooked) in zip(active, claims) {
       if let table = hooked {
-        // Without all of its triggers a table is not hooked: a program took one away, and changes have been missed.
+        // A table that lacks one of its triggers is not hooked: an application dropped the trigger, and capture has
+        // missed changes.
         let isHooked = hooks.has(CaptureTriggers(table: table, layout: layout.id).base, of: layout.id)
         if !isHooked { try dropTriggers(layout: layout.id) }
         try adoption.update(layout, to: table, isHooked: isHooked, hooks: hooks)
         continue
       }
       let name = layout.schema.name.sqliteKey
-      // Its table has a name that is not captured; one that has its name now is another table.
+      // The table of this layout now has a name that is not captured; a table with the layout's name is another table.
       let hasLeft = hooks.table(of: layout.id).map { $0 != name } ?? false
       if !hasLeft, let table = free.removeValue(forKey: name) {
         try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
       } else {
-        // A table of that name that is captured has come from another one.
+        // A captured table of that name belongs to another layout.
         let isDropped = hasLeft || !tables.contains { $0.name.sqliteKey == name && !capturedNames.contains(name) }
         try adoption.end(layout, isDropped: isDropped)
         try dropTriggers(layout: layout.id)
@@ -448,13 +457,13 @@ package struct Journal {
     for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
-  /// Has every captured table copied again, by whoever captures next.
+  /// Requests a copy of every captured table from the next capture.
   package func askForRefresh() throws {
     guard try isInstalled() else { return }
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Has the captured tables that a list takes copied again, by whichever capture runs next. Returns false if nothing is
+  /// Requests a copy of the captured tables that a list includes, from the next capture. Returns false if nothing is
   /// captured yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {
@@ -470,10 +479,10 @@ package struct Journal {
   /// The number of the last journal row; 0 if there is none.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
-  /// How far a capture in another process is with the tables of a list.
+  /// Returns the progress of a capture in another process with the tables of a list.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
-  /// - Returns: Whether the trail has those rows and the copies of all tables, and how many tables are still to be copied.
+  /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables still to be copied.
   package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
     try database.transaction("BEGIN") {
       guard try isInstalled() else { return (false, 0) }
@@ -487,7 +496,7 @@ package struct Journal {
     }
   }
 
-  /// Journal rows were lost (the cap): every table has to be copied again.
+  /// Requests a copy of every table, because journal rows were lost (the cap).
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
@@ -509,7 +518,7 @@ package struct Journal {
   }
 }
 
-/// The triggers that are in the database: ours by layout, and how they stand to the program's own.
+/// The triggers in the database: Cairn's by layout, and their order relative to the application's.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
@@ -527,7 +536,7 @@ struct Hooks {
         texts[layout, default: []].insert(row[3].string.nameKey)
         names[layout, default: []].insert(row[0].string.nameKey)
       } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
-        // Those of an apply write nothing.
+        // Triggers of apply's guards write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
       }
     }
@@ -535,20 +544,20 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// The table that carries triggers of a layout, in lower case.
+  /// Returns the table that has triggers of a layout, in lower case.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
-  /// Whether triggers of these names are there, whatever their text: an earlier cairn may have written it.
+  /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.
   func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Whether the triggers of a layout are these, to the letter.
+  /// Returns whether the triggers of a layout are exactly these.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// SQLite fires the newest trigger first, and ours have to be first.
+  /// Returns whether Cairn's triggers fire first: SQLite fires the newest trigger first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs

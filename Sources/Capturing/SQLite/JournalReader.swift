@@ -6,10 +6,10 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order.
 ///
-/// The only thing that is decided here is what became of rows that a REPLACE may have deleted. A trigger logs a row
-/// with the same rowid *before* the write, as a candidate; SQLite does not say whether the write then replaced it, was
-/// ignored, or became an upsert. What the journal says next of that rowid tells: an insert means that the old row was
-/// gone by then, a delete or a move that it was still there.
+/// It decides only one thing: which rows a REPLACE has deleted. A trigger logs a row with the same rowid *before* the
+/// write, as a candidate. SQLite does not report whether the write then replaced it, was ignored, or became an upsert.
+/// The next journal row for that rowid decides: after an insert the old row was gone, after a delete or a move it still
+/// existed.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -18,20 +18,21 @@ struct JournalReader: ~Copyable {
     let rowid: Int64
   }
 
-  /// CRC-32C of every journal row since the last mark.
+  /// The CRC-32C of every journal row since the last mark.
   var checksum: UInt32 = 0
 
-  /// Set when a VACUUM may stand among the rows that are read: rowids of tables without key then mean nothing.
+  /// Whether there may have been a VACUUM among the rows that are read: rowids of tables without key are unreliable
+  /// then.
   var mayHaveVacuumed = false
-  /// Layouts of which something was decided by a rowid nevertheless: their tables have to be copied again.
+  /// The layouts for which a rowid decided nevertheless: their tables must be copied again.
   private(set) var doubtful: Set<Int64> = []
 
-  /// Of the statement whose changes are read; nil where none is known.
+  /// The digest of the statement whose changes are being read; nil if no statement is known.
   private var digest: StatementDigest?
-  /// Change records of that statement.
+  /// The number of change records of that statement.
   private var emitted: UInt64 = 0
 
-  /// Where changes go before they are written; nil: they are written at once.
+  /// The fold that takes changes before they are written; nil: changes are written at once.
   var fold: ChangeFold?
 
   private var candidates: [Key: [UInt8]] = [:]
@@ -40,15 +41,15 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
-  /// The layout of the row that an update began with, until its other half comes.
+  /// The layout of the old half of an update, until the new half arrives.
   private var oldLayout: Int64?
-  /// The old image is what ``latest`` says, and not what the journal shows.
+  /// Whether the old image comes from ``latest`` and not from the journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Takes candidates to be settled by the end of a snapshot: what is left then was not replaced. Returns ``doubtful``.
+  /// Ends a snapshot: the remaining candidates were not replaced. Returns ``doubtful``.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -56,7 +57,7 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// From here on, changes are those of one statement.
+  /// Begins a statement: the following changes belong to it.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {
@@ -72,14 +73,14 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Takes candidates to be settled by the end of a transaction.
+  /// Ends a transaction: the remaining candidates were not replaced.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
     latest.removeAll()
   }
 
-  /// The bytes of the row that was read last.
+  /// The number of bytes of the row that was read last.
   var rowBytes: Int64 { Int64(row.count) }
 
   /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.
@@ -95,13 +96,13 @@ struct JournalReader: ~Copyable {
     checksum = CRC32C.of(row.bytes, continuing: checksum)
   }
 
-  /// Appends what the row that was just read says. `isWanted` is asked with the rowid (where the layout has one) of
-  /// every row that a change speaks of.
+  /// Appends the changes of the row that was just read. Calls `isWanted` with the rowid (if the layout has one) of
+  /// every row that a change concerns.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
-    // The copy that is to come has it all.
+    // The coming copy has all rows.
     if doubtful.contains(layout.id) { return }
     switch kind {
     case .marker, .asked: break
@@ -139,7 +140,7 @@ struct JournalReader: ~Copyable {
       }
       guard isWanted(rowid) else { break }
       if rowid == -1, layout.rowidIndex != nil, !layout.carriesRowid {
-        // A row that was explicitly given rowid -1 looks to the trigger like one that has none yet.
+        // To the trigger, a row with the explicit rowid -1 looks like a row without a rowid.
         try deleteByKey(layout, to: trail)
         _ = keyHash(layout, row, rowEnds).map { latest.take($0) }
       }
@@ -149,7 +150,7 @@ struct JournalReader: ~Copyable {
       try setOld(row.bytes, count: rowEnds.count)
       oldLayout = layout.id
     case .updateNew:
-      // Triggers write both halves of an update one after the other. A program can write anything.
+      // Triggers write both halves of an update in succession, but an application can write anything.
       guard oldLayout == layout.id else {
         throw CairnError(
           .databaseDamaged, "the journal has half an update of table \(layout.schema.name), which Cairn did not write",
@@ -225,7 +226,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// From the old image to the row at hand; columns that are equal byte for byte are *unchanged*.
+  /// Appends an update from the old image to the current row; columns that are equal byte for byte are *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
@@ -240,7 +241,7 @@ struct JournalReader: ~Copyable {
       let now = UnsafeRawBufferPointer(rebasing: row.bytes[newStart..<rowEnds[index]])
       let isEqual = was.isEqual(to: now)
       if !isEqual { isChanged = true }
-      // The reader may have the default still, and the row may have come to where rows have been sent already.
+      // The reader may still have the default, and the row may have moved to keys whose rows have already been sent.
       if isEqual, !layout.isPartial || index < layout.firstNew ?? 0 {
         after.appendUnchanged()
       } else {
@@ -248,7 +249,7 @@ struct JournalReader: ~Copyable {
       }
       (oldStart, newStart) = (oldEnds[index], rowEnds[index])
     }
-    // Apply then proves that the row is what it is taken for.
+    // Apply then checks that the row is as the old image states.
     guard isChanged || isOldFollowed else { return }
     try begin(.update, [.before, .after], layout, trail)
     record.appendCounted(slice(old, oldEnds, columns))
@@ -256,7 +257,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// A change by its images.
+  /// Appends the change between two images.
   mutating func append(
     _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
@@ -304,13 +305,14 @@ struct JournalReader: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
   }
 
-  /// Of what identifies a row while the journal is read; nil where a NULL in the key leaves that open.
+  /// Returns a hash of the values that identify a row while the journal is read; nil if a NULL in the key leaves that
+  /// open.
   private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
     let mayBeNull = layout.schema.flags.contains(.nullableKey)
     for index in layout.carriesRowid ? layout.rowidIndex.map({ [$0] }) ?? [] : layout.schema.key {
-      // The encoding of a value tells where it ends.
+      // The encoding of a value includes its length.
       let value = UnsafeRawBufferPointer(rebasing: writer.bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]])
       if mayBeNull {
         var reader = ByteReader(value)
@@ -333,30 +335,30 @@ struct JournalReader: ~Copyable {
       try setOld(seen, count: count)
       isOldFollowed = true
       guard keyBytes(layout) != key else { return }
-      // Two keys may have one hash.
+      // Two keys may have the same hash.
       try shown.withUnsafeBytes { try setOld($0, count: count) }
       isOldFollowed = false
     }
   }
 
-  /// Of the old image.
+  /// Returns the key in the old image.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Brings the old image up to what the same statement made of the row before, and remembers the new one.
+  /// Updates the old image by the earlier changes of the same statement to the row, and remembers the new one.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
     guard let now = keyHash(layout, row, rowEnds) else { return }
     if let before, now != before {
       _ = latest.take(before)
-      // The row that had this key goes with the write.
+      // The write deletes the row that had this key.
       if let rowid = rowid(layout, row, rowEnds), candidates[Key(layout: layout.id, rowid: rowid)] != nil {
         _ = latest.take(now)
       }
-      // An update of the row under its new key stands in the journal already: it is as that one left it.
+      // The journal already has an update of the row under its new key: that update's image stays.
       if latest.image(now) != nil { return }
     }
     latest.note(now, row.bytes)
@@ -386,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// A candidate that was updated meanwhile is still there, as it is now.
+  /// Updates the image of a candidate that was changed meanwhile and so still exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

@@ -1,16 +1,16 @@
 import Changes
 
-/// What the journal last showed of rows that were updated, by a hash of layout and key.
+/// The last images of updated rows in the journal, by a hash of layout and key.
 ///
-/// An AFTER trigger gets the old values as they were when its statement came to the row. What foreign key actions and BEFORE
-/// triggers have done to that row since stands in the journal before it, and is missing there.
+/// An AFTER trigger gets the old values as they were when its statement reached the row. Changes of foreign key actions
+/// and BEFORE triggers to that row since then are earlier in the journal, and are missing in those values.
 struct LatestImages {
   private static let countMax = 4096
 
   private var images: [Int: [UInt8]] = [:]
   private var order: [Int] = []
 
-  /// The row as it is after an update.
+  /// Remembers a row as it is after an update.
   mutating func note(_ key: Int, _ image: UnsafeRawBufferPointer) {
     guard images.updateValue(Array(image), forKey: key) == nil else { return }
     order.append(key)
@@ -21,7 +21,7 @@ struct LatestImages {
 
   func image(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images[key] }
 
-  /// The row is gone.
+  /// Returns the image of a row that no longer exists, and forgets it.
   mutating func take(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images.removeValue(forKey: key) }
 
   mutating func removeAll() {

@@ -1,34 +1,35 @@
 import Changes
 import SQLiteKit
 
-/// One generation of the triggers of one table: how the values of its journal rows are to be read. A row of
+/// One generation of the triggers of one table: it defines how the values of its journal rows are read. A row of
 /// `cairn_layout`.
 struct Layout {
   let id: Int64
-  /// The layout of the same table that this one takes over from.
+  /// The layout of the same table that this one replaces.
   let previous: Int64?
-  /// Sequence number of the journal's marker row at which it came into force.
+  /// The sequence number of the journal's marker row at which it came into force.
   let since: Int64
-  /// That at which its table was dropped, or another layout took over.
+  /// The sequence number at which its table was dropped, or another layout replaced it.
   var ended: Int64?
-  /// How the trail is told of it; nil when the shape is as before (capture was off, and is on again).
+  /// The action that the trail records; nil if the shape is unchanged (capture was off, and is on again).
   let action: DDL.Action?
-  /// Its triggers were in place all the while: each column is the one that stood there before.
+  /// Whether its triggers were in place all the time: each column is still the one at its place.
   let isSame: Bool
-  /// Whoever changed the table made this layout in the same transaction: no row before the marker has the new shape, and none
-  /// behind it the old one.
+  /// Whether the transaction that changed the table made this layout too: rows before the marker have the old shape,
+  /// and rows after it the new one.
   let isExact: Bool
-  /// Why its rows have to be copied; nil once they have been.
+  /// The reason for which its rows must be copied; nil once they have been.
   let refresh: Refresh.Reason?
-  /// The first of its new columns, where only rows in which these are not the default have to be sent.
+  /// The first of its new columns, if only rows in which these differ from their defaults must be sent.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// Index among the values of a journal row of what identifies the row while the journal is read: the rowid.
+  /// The index of the rowid among the values of a journal row, if the rowid identifies the row while the journal is
+  /// read.
   let rowidIndex: Int?
-  /// What rows are hashed with for the digest of a statement.
+  /// The seed with which rows are hashed for the digest of a statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
@@ -37,26 +38,27 @@ struct Layout {
     let names = Set(schema.columns.map { $0.name.sqliteKey })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
-  /// Only some of its rows have to be sent; all changes to it go into the trail meanwhile.
+  /// Whether only some of its rows must be sent; all its changes go into the trail meanwhile.
   var isPartial: Bool { refresh != nil && firstNew != nil }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether its changes go into the trail before its copy has begun: it was only asked for, and the reader has what they
-  /// change. Where both ends write, a delete that is left out is unknown to an end that copies the row meanwhile.
+  /// Whether its changes go into the trail before its copy has begun. This is so if the copy was only requested,
+  /// because the reader already has the rows. In two-way replication, a delete that was left out would be unknown to a
+  /// peer that copies the row meanwhile.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// For each column, which one of `before` it was; nil where nothing tells.
+  /// Returns, for each column, its index in `before`; nil if that is unknown.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
-    // Built anew: then all rows are copied.
+    // The triggers are new: then all rows are copied.
     guard refresh != nil else { return nil }
     return schema.columns.map { column in
       before.columns.firstIndex { $0.name.sqliteKey == column.name.sqliteKey }
     }
   }
 
-  /// The shape `before` without the indexes that this layout has not; nil where it has them all.
+  /// Returns the shape `before` without the indexes that this layout lacks; nil if it lacks none.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -67,18 +69,18 @@ struct Layout {
     return schema
   }
 
-  /// As in the column `action`.
+  /// Returns the value of the column `action`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// As in the column `refresh`.
+  /// Returns the value of the column `refresh`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }
 
   init(row: [Value]) throws {
     func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
-    // A program can write to the file: every number is checked before it is counted with.
+    // An application can write to the file: every number is checked before it is used.
     let bound = SourcePosition.places.upperBound
     guard let id = integer(0), Self.ids.contains(id), let since = integer(2), (0..<bound).contains(since),
       integer(3).map({ -bound < $0 && $0 < bound }) ?? true, case .blob(let bytes) = row[6]
@@ -109,7 +111,7 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The numbers that layouts have: a code of the journal is eight times as much.
+  /// The ids that layouts may have: a code of the journal is eight times as large.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

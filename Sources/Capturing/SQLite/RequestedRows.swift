@@ -2,20 +2,20 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The rows that were asked for among the journal rows of one look.
+/// The requested rows among the journal rows of one look.
 ///
-/// They are read in the snapshot of that look, which shows all of its changes; so they stand in the trail behind them.
-/// The refresh begins where they were asked for: what comes behind may speak of rows that the reader does not have.
+/// They are read in the snapshot of that look, which shows all its changes, so they follow those changes in the trail.
+/// The refresh begins at the place of the request: later changes may concern rows that the reader does not have.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
-  /// Layouts whose refresh has begun.
+  /// The layouts whose refresh has begun.
   private var begun: Set<Int64> = []
 
-  /// Something was asked for that is not sent yet.
+  /// Whether a request has not been answered yet.
   var isPending: Bool { places != nil }
 
-  /// One request more, which stands in the journal at `seq`.
+  /// Adds a request, which is in the journal at `seq`.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -24,7 +24,8 @@ struct RequestedRows {
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
-  /// Appends these rows, and the end of the refresh of each table. Requests that fit no captured table any more are told and dropped.
+  /// Appends the requested rows, and the end of the refresh of each table. Requests that no longer fit a captured table
+  /// are reported and dropped.
   func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
     guard let places else { return }
     for asked in counts.keys.sorted() {
@@ -52,7 +53,7 @@ struct RequestedRows {
     }
   }
 
-  /// The layout that is in force now for a table that had `layout`.
+  /// Returns the layout that is now in force for a table that had `layout`.
   private static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
     var current = layout
     while current.ended != nil {
@@ -102,7 +103,7 @@ struct RequestedRows {
   }
 
   private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
-    // A refresh of other rows that is under way ends by itself.
+    // A running refresh of other rows ends by itself.
     guard !layout.isPartial else { return }
     try append(
       Refresh(schemaID: try trail.schemaID(layout.schema, token: layout.token), event: .end(rows: rows)), trail)

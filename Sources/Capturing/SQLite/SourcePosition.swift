@@ -1,48 +1,49 @@
 import Changes
 
-/// Where in an SQLite source a trail stands: what the progress record at the end of each of our transactions carries.
+/// The position of a trail in an SQLite source, stored in the progress record at the end of each of Cairn's
+/// transactions.
 ///
 /// The source keeps a **mark** (`cairn_control`): the sequence number up to which rows were taken, and a nonce. The
-/// mark is written less often than rows are taken, so the position also names the mark that stood in the source then,
-/// and a checksum of the journal rows from there. With both, a restart can tell a source that is where we left it from
-/// one that went back in time and then wrote other rows under the same sequence numbers.
+/// mark is written less often than rows are taken. So the position also names the mark that the source had then, and a
+/// checksum of the journal rows after it. Both together tell an unchanged source from one that was restored from a
+/// backup and then wrote other rows under the same sequence numbers.
 struct SourcePosition: Equatable {
   struct Mark: Equatable {
     var taken: Int64
     var nonce: Int64
   }
-  /// A refresh that is under way or has just ended.
+  /// A refresh that is in progress or has just ended.
   struct RefreshState: Equatable {
     var layout: Int64
     var rows: UInt64
-    /// Key values of the last row sent (for method *whole*: the rowid); nil: none yet.
+    /// The key values of the last row sent (for method *whole*: the rowid); nil: none yet.
     var cursor: [Value]?
     var isDone: Bool
-    /// Only some of the rows are sent (``Layout/isPartial``).
+    /// Whether only some of the rows are sent (``Layout/isPartial``).
     var isPartial = false
   }
-  /// Last journal row in the trail, and the nonce that the source will be marked with for it.
+  /// The last journal row in the trail, and the nonce of the mark that the source will get for it.
   var mark: Mark
-  /// The mark that stood in the source.
+  /// The mark that the source had.
   var previous: Mark
-  /// CRC-32C of the journal rows behind `previous.taken`, up to `mark.taken`.
+  /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// Rows of one look that stand in several transactions of the trail, of which this is not the last: the journal row
-  /// behind which it began, and the last one that it saw.
+  /// A look whose rows are in several transactions of the trail, of which this is not the last: the journal row after
+  /// which it began, and the last one that it saw.
   struct Look: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// What apply has brought into the file, as far as its notes were read.
+  /// The transactions that apply has brought into the file, as far as its notes were read.
   var knowledge = Knowledge()
-  /// Only where something was begun that the look has to end.
+  /// The unfinished look; nil unless it has begun something that it must end.
   var look: Look?
 
-  /// The numbers that journal rows have. A program can write others into its file; one more than these still counts.
+  /// The numbers that journal rows may have. An application can write other numbers; adding to these cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// 2: with knowledge. 3: with the ids of trails in it. One of version 1 is read as one without.
+  /// 2: with knowledge. 3: with the ids of trails in it. Version 1 is read as without knowledge.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

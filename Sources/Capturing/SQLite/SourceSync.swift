@@ -2,17 +2,17 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Makes what can be read in an SQLite file durable, before any of it goes into the trail.
+/// Makes the readable content of an SQLite file durable, before any of it goes into the trail.
 ///
-/// A program at `synchronous=NORMAL` commits without a sync; after a power cut its last commits are gone and their
-/// sequence numbers come again. So: whatever we take, we sync first.
+/// An application with `synchronous=NORMAL` commits without a sync. After a power cut its last commits are lost and
+/// their sequence numbers are used again. So Cairn syncs everything before it takes it.
 package final class SourceSync {
   private let path: String
   /// Open as long as the process lives: closing a descriptor of the database file would drop the POSIX locks that
   /// SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
   private var databaseDescriptor: Int32 = -1
 
-  /// A pipe or a link in the file's place neither keeps this thread waiting nor leads elsewhere.
+  /// With these flags, a pipe in the file's place does not block this thread, and a link is not followed.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
   package init(path: String) { self.path = path }
@@ -22,11 +22,11 @@ package final class SourceSync {
     return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
   }
 
-  /// WAL mode: `fdatasync` of the -wal file. Otherwise of the database file, and `fsync` of its folder, since a commit
-  /// is the removal of the -journal file.
+  /// Syncs the commits. In WAL mode: `fdatasync` of the -wal file. Otherwise `fdatasync` of the database file, and
+  /// `fsync` of its folder, because the removal of the -journal file is the commit.
   ///
-  /// An application may have switched the file to WAL since the mode was asked for: a -wal file is synced in any case.
-  /// - Returns: the suffixes of the files that were synced.
+  /// An application may have switched the file to WAL since the mode was read: an existing -wal file is always synced.
+  /// - Returns: The suffixes of the files that were synced.
   @discardableResult
   package func sync(isWAL: Bool) throws -> [String] {
     let log = try syncLog() ? ["-wal"] : []
@@ -37,12 +37,12 @@ package final class SourceSync {
     return log + [""]
   }
 
-  /// Syncs the -wal file. False without one: then everything has been checkpointed, and with it synced.
+  /// Syncs the -wal file. Returns false if there is none: then everything has been checkpointed, and so synced.
   private func syncLog() throws -> Bool {
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
     guard descriptor >= 0 else { return false }
-    // Another name of a database: closing it would drop the locks on that one.
+    // The file may be a link to another database: closing it would drop the locks on that database.
     guard Self.isPlainFile(descriptor) else { throw failed("-wal", EPERM) }
     defer { close(descriptor) }
     guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }

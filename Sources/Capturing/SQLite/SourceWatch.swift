@@ -2,11 +2,11 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Waits until there may be something new in an SQLite file.
+/// Waits until an SQLite file may have new changes.
 ///
-/// The event of a write to `-wal` comes before the commit can be read (the wal-index is updated after it, perhaps a
-/// sync later), so an event begins a short ladder of looks; a write through mmap makes no event at all, so there is a
-/// slow look every second besides.
+/// The event of a write to `-wal` comes before the commit is readable: the wal-index is updated after it, perhaps a
+/// sync later. So an event begins a short ladder of looks. A write through mmap makes no event, so there is also a slow
+/// look every second.
 struct SourceWatch {
   private static let ladderMicroseconds = [0, 100, 150, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]
   private static let slowMilliseconds: Int32 = 1000
@@ -21,18 +21,19 @@ struct SourceWatch {
     names = [name, name + "-wal", name + "-journal"]
   }
 
-  /// After an event, until the last rung of its ladder.
+  /// Whether an event has begun a ladder that has not reached its last rung.
   var isClimbing: Bool { rung != nil }
 
-  /// Blocks until it is time to look, or `stop` is set, or `milliseconds` have passed; say with `found` whether the last
-  /// look found something, which ends a ladder.
+  /// Blocks until it is time to look, or `stop` is set, or `milliseconds` have passed.
+  ///
+  /// - Parameter found: Whether the last look found changes, which ends a ladder.
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
     Pulse.beat()
     if found { rung = nil }
     var delay = min(Self.slowMilliseconds, max(0, milliseconds))
     if let rung {
       let microseconds = Self.ladderMicroseconds[rung]
-      // poll counts in milliseconds; for less than one, nothing else need be seen.
+      // poll counts in milliseconds; a shorter wait need not watch for other events.
       if 1..<1000 ~= microseconds {
         usleep(UInt32(microseconds))
         return climb()

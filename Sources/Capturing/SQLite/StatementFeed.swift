@@ -2,23 +2,23 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Looks ahead in the journal for what programs have written behind their changes: which statements caused them, and where
-/// their transactions end. In the trail, a statement stands before what it caused.
+/// Reads ahead in the journal for the rows that applications write after their changes: the statements that caused the
+/// changes, and the ends of transactions. In the trail, a statement comes before its changes.
 ///
-/// Both are read by cursors of their own, which run ahead of the one that reads the changes; of a look, and of its snapshot.
+/// Separate cursors read both, ahead of the cursor that reads the changes. A feed belongs to one look and its snapshot.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?
   private let path: String
-  /// The next transaction whose borders are known: its last journal row, which says so, and what that says.
+  /// The next transaction with known borders: its last journal row, and the content of that row.
   private(set) var end: (seq: Int64, JournalStatementRow.End)?
   private var pack: (seq: Int64, row: JournalStatementRow)?
   private var next = 0
-  /// The statement whose changes are being read ends with this journal row.
+  /// The last journal row of the statement whose changes are being read; nil if none is.
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
 
-  /// Journal rows behind `from`, up to and with `through`.
+  /// Reads the journal rows after `from`, through `through`.
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
     func cursor(_ codes: String) throws -> Statement {
@@ -63,10 +63,10 @@ final class StatementFeed {
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
-  /// Whether a statement begins before journal row `seq`, which is read next.
+  /// Returns whether a statement begins before journal row `seq`, which is read next.
   func hasStatement(at seq: Int64) throws -> Bool {
     while openThrough == nil, let (packSeq, row) = pack {
-      // Behind the row that tells of it, nothing is its own any more.
+      // After the journal row that lists a statement, no change belongs to the statement any more.
       if next < row.statements.count { return row.statements[next].before < seq || packSeq <= seq }
       try advancePack()
     }
@@ -80,7 +80,7 @@ final class StatementFeed {
     while try hasStatement(at: seq), let packSeq = pack?.seq, var row = pack?.row {
       let statement = row.statements[next]
       next += 1
-      // Else what it remembers would be copied.
+      // Otherwise its remembered values would be copied.
       pack = nil
       var flags = statement.flags
       if isPartial(statement, row.texts[statement.text], layouts) { flags.insert(.isPartial) }
@@ -100,7 +100,7 @@ final class StatementFeed {
     }
   }
 
-  /// Behind journal row `seq`: ends the statement that is open, if that was its last row.
+  /// Ends the open statement after journal row `seq`, if that was its last row.
   func endStatement(
     behind seq: Int64, _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
@@ -111,7 +111,7 @@ final class StatementFeed {
     try trail.append(kind: RecordKind.statementEnd, record.bytes)
   }
 
-  /// Whether it touches a table that was not captured then.
+  /// Returns whether the statement touches a table that was not captured then.
   private func isPartial(
     _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
   ) -> Bool {

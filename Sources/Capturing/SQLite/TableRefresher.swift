@@ -3,19 +3,19 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Reads a table in key order, a chunk at a time, into the trail.
+/// Copies a table into the trail in key order, a chunk at a time.
 ///
-/// A chunk is read in the same snapshot as the journal rows before it, so it stands in the trail exactly where it is
-/// true. Its size follows the time it takes, so that a snapshot is held for some 50 ms.
+/// A chunk is read in the same snapshot as the journal rows before it, so it is in the trail exactly where it is true.
+/// Its size is adjusted to the time it takes, so that a snapshot is held for some 50 ms.
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private var chunkRows = 1000
-  /// The rows that were sent since ``takeSent()``, and their bytes.
+  /// The number of rows sent since ``takeSent()``, and their bytes.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
-  /// Calls with each column whose text cannot be sent as it is. See ``Database/watchText()``.
+  /// Called with each column whose text cannot be sent unchanged. See ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends the start record (when nothing was sent yet), one chunk, and the end record when it was the last.
+  /// Appends the start record if nothing was sent yet, then one chunk, and the end record after the last chunk.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -46,21 +46,22 @@ struct TableRefresher {
     return sent
   }
 
-  /// The number of rows, which is only shown; 0 if SQLite would count by an index whose collation it has not.
+  /// Returns the number of rows, for display only; 0 if SQLite would count by an index whose collation is missing.
   private static func count(_ table: String, _ source: Database) throws -> Int64 {
     do { return try source.integer("SELECT count(*) FROM \(table.quotedName)") ?? 0 } catch let error as SQLiteError
       where error.primary == 1
     { return 0 }
   }
 
-  /// Appends the start record of a table of which some rows are sent: what follows may stand on values that they bring.
+  /// Appends the start record of a table of which some rows are sent: later changes may depend on values that they
+  /// bring.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record of a table whose copy was asked for and has not begun.
+  /// Appends the start record of a table whose copy was requested and has not begun.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
@@ -80,7 +81,7 @@ struct TableRefresher {
     let isNullable = schema.flags.contains(.nullableKey)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     if isNullable, state.cursor == nil {
-      // Rows with NULL in the key are few; they are one chunk of their own.
+      // Rows with NULL in the key are few: they form one chunk.
       try Self.append(Refresh(schemaID: id, event: .chunk(.nullKeys)), trail)
       let condition = schema.key.map { "\(schema.columns[$0].name.quotedName) IS NULL" }.joined(separator: " OR ")
       state.rows += try appendRows(
@@ -103,7 +104,7 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// The next rows in key order in which new columns are not their default.
+  /// Appends the next rows in key order in which new columns differ from their defaults.
   private mutating func appendSome(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
@@ -131,7 +132,7 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Key values as an image of the whole row.
+  /// Returns a function that turns key values into an image of the whole row.
   private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
     { key in
       var image: [Value?] = schema.columns.map { _ in nil }
@@ -184,7 +185,7 @@ struct TableRefresher {
   }
 }
 
-/// The rows of a table behind a cursor, in key order; those with NULL in the key are not among them.
+/// The rows of a table after a cursor, in key order, without rows that have NULL in the key.
 private struct KeyRange {
   let names: String
   let order: String

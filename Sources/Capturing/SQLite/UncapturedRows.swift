@@ -1,18 +1,21 @@
 import Changes
 import SQLiteKit
 
-/// What programs have written to a captured SQLite file and its trail does not hold yet, as the journal has it.
+/// The changes of applications to a captured SQLite file that its trail does not hold yet, read from the journal.
 ///
-/// An apply into the same file asks, inside of its transaction that writes: then nobody can add to it before the commit.
+/// An apply into the same file reads them inside its write transaction: no connection can add to them before the
+/// commit.
 package enum UncapturedRows {
-  /// Past so many journal rows they are not looked at: capture is far behind, and is waited for.
+  /// The most journal rows that are read: with more, capture is far behind, and apply waits for it.
   static let rowsMax: Int64 = 10_000
 
-  /// Calls `body` with each row that a change was made from or to, in the shape that it had then; with more rows than were
-  /// changed where a REPLACE may have taken some. `position`: of the trail's last progress record; empty when it has none.
+  /// Calls `body` with each old and new row of a change, in the shape that it had then. If a REPLACE may have deleted
+  /// rows, there may be more rows than were changed.
   ///
-  /// False, and perhaps nothing shown, where the journal does not tell: there are too many rows, some have been dropped, or
-  /// the file is not captured yet. Errors: ``DecodingError``, ``SQLiteError``, and what `body` throws.
+  /// - Parameter position: The position in the trail's last progress record; empty if there is none.
+  /// - Returns: False, perhaps after some calls, if the journal is incomplete. There are too many rows, some have been
+  ///   dropped, or the file is not captured.
+  /// - Throws: ``DecodingError``, ``SQLiteError``, and the errors of `body`.
   package static func read(
     _ database: Database, behind position: [UInt8], _ body: (TableSchema, [Value]) throws -> Void
   ) throws -> Bool {
@@ -25,7 +28,7 @@ package enum UncapturedRows {
       return false
     }
     var layouts: [Int64: Layout] = [:]
-    // Without the rows that are of no table.
+    // Without the rows that belong to no table.
     let statement = try database.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND code >= 8 ORDER BY seq")
     try statement.bind([.integer(taken)])
     while try statement.step() {
@@ -38,7 +41,7 @@ package enum UncapturedRows {
     return true
   }
 
-  /// How many journal rows that are.
+  /// Returns the number of those journal rows.
   package static func count(_ database: Database, behind position: [UInt8]) throws -> Int64 {
     guard try Journal(database).isInstalled() else { return 0 }
     let taken = try position.isEmpty ? 0 : SourcePosition(decoding: position).mark.taken

@@ -2,18 +2,19 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Finds writes to captured tables that left no row in the journal: by a program that switches triggers off
-/// (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or by incremental blob I/O, which fires none.
+/// Finds writes to captured tables that left no row in the journal. An application that switches triggers off
+/// (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or incremental blob I/O, which fires none, makes such writes.
 ///
-/// When capture is idle, it notes a digest of each table. When another connection has changed the file after that, and
-/// neither journal nor schema has changed, the digests are taken again: a table with another digest was written to unseen.
-/// A write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
+/// When capture is idle, it notes a digest of each table. If another connection then changes the file without a change
+/// to journal or schema, the digests are computed again. A table with another digest had an unseen write. A write to a
+/// table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
 struct UnseenWrites {
-  /// No more of a file is read for digests. With a rollback journal a reader keeps programs from committing.
+  /// The most bytes of a file that are read for digests. With a rollback journal a reader blocks commits of
+  /// applications.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// Reading takes at most one part of so many of the time.
+  /// Reading takes at most 1/200 of the time.
   private static let share: Int64 = 200
-  /// A file in which nothing was captured for so long is idle.
+  /// The time without captured changes after which a file is idle, ms.
   private static let idleMilliseconds: Int64 = 500
 
   private struct Look: Equatable {
@@ -30,11 +31,11 @@ struct UnseenWrites {
   /// Forgets the digests: tables are being copied, or the schema changes.
   mutating func forget() { known = nil }
 
-  /// Looks for unseen writes, in a read transaction in which no journal row was new.
+  /// Looks for unseen writes, in a read transaction without new journal rows.
   ///
-  /// - Parameter last: the last journal row.
-  /// - Parameter idle: milliseconds for which nothing was captured.
-  /// - Returns: the layouts of the tables that were written to unseen.
+  /// - Parameter last: The last journal row.
+  /// - Parameter idle: The milliseconds for which nothing was captured.
+  /// - Returns: The layouts of the tables with unseen writes.
   mutating func find(
     _ source: Database, _ layouts: [Layout], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
   ) throws -> [Layout] {
@@ -53,7 +54,7 @@ struct UnseenWrites {
     return layouts.filter { layout in before[layout.id].map { $0 != digests[layout.id] } ?? false }
   }
 
-  /// A sum over all rows, whatever their order.
+  /// Returns a sum over all rows, in any order.
   private static func digest(_ schema: TableSchema, _ source: Database) throws -> UInt64 {
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let statement = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) NOT INDEXED")
