@@ -5,25 +5,25 @@ import PostgresKit
 import Synchronization
 import SystemKit
 
-/// Tells an apply when the trail of its own database holds everything that was committed there before.
+/// Informs an apply when the trail of its own database holds everything that was committed there before a moment.
 ///
-/// It commits a message in a session of its own; the capture, on its own thread, meets that message behind all those
-/// commits, makes the trail durable and says so here. Any thread may ask.
+/// It commits a message in a session of its own. The capture, on its own thread, reads that message after all those
+/// commits, makes the trail durable and reports it here. Any thread may ask.
 package final class LocalWatch: Sendable {
-  /// A message that was committed.
+  /// A committed message.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String
-    /// What had ended on the server before it.
+    /// The transactions that had ended on the server before the message.
     package let moment: ServerMoment
-    /// Its transaction, as the server counts them.
+    /// The transaction of the message, by the server's number.
     package let transaction: UInt64
 
     fileprivate init(token: String, moment: ServerMoment, transaction: UInt64) {
       (self.token, self.moment, self.transaction) = (token, moment, transaction)
     }
 
-    /// Reads the printed form, `watch TOKEN MOMENT TRANSACTION`; nil when `text` is not one.
+    /// Reads the printed form, `watch TOKEN MOMENT TRANSACTION`; nil if `text` is not one.
     init?(_ text: String) {
       let parts = text.split(separator: " ")
       guard parts.count == 4, parts[0] == Self.word, let moment = ServerMoment(String(parts[2])),
@@ -32,19 +32,19 @@ package final class LocalWatch: Sendable {
       self.init(token: String(parts[1]), moment: moment, transaction: transaction)
     }
   }
-  /// Durable in the trail, with all that the source committed before.
+  /// The place of a message in the trail: it is durable, with everything that the source committed before.
   package struct Reach: Equatable, Sendable {
-    /// The trail's last transaction.
+    /// The last transaction of the trail.
     package let number: UInt64
     package let position: Position
   }
-  /// Who waits for a message: woken when it was met.
+  /// A wait for one message; it ends when capture has read the message.
   private struct Waiting {
     let arrival = StopSignal()
     var reach: Reach?
   }
 
-  /// A capture that ended behind the message has not told: it is asked again.
+  /// The time after which a new message is sent: a capture that ended after reading the last one has not reported it.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -53,8 +53,8 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message behind everything that was committed before the call. Every mark is to be waited for. Errors:
-  /// ``PostgresError``.
+  /// Commits a message after everything that was committed before the call. The caller must wait for every mark.
+  /// Errors: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
@@ -95,7 +95,7 @@ package final class LocalWatch: Sendable {
     }
   }
 
-  /// How far the trail is durable behind the message; nil when `stop` was set first, or so many milliseconds have passed.
+  /// Waits for a message and returns its place in the durable trail; nil if `stop` was set first, or the time ran out.
   package func wait(_ mark: Mark, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
     let token = mark.token
     guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
@@ -113,7 +113,8 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Returns when the trail holds, durably, all that had been committed before the call; nil when `stop` was set first.
+  /// Waits until the trail holds, durably, everything that had been committed before the call; nil if `stop` was set
+  /// first.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {
     while !stop.isSet {
       let mark = try mark()
@@ -122,10 +123,10 @@ package final class LocalWatch: Sendable {
     return nil
   }
 
-  /// Of the capture: whether somebody waits for this message.
+  /// Returns to the capture whether an apply waits for this message.
   func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
-  /// The capture has met the message, and the trail is durable up to there.
+  /// Reports that the capture has read the message, and that the trail is durable up to it.
   func reached(_ mark: Mark, _ reach: Reach) {
     waiting.withLock {
       $0[mark.token]?.reach = reach

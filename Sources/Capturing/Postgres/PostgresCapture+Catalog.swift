@@ -3,12 +3,12 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables as the catalog describes them.
+// The tables that the catalog describes.
 extension PostgresCapture {
   // MARK: Which tables
 
-  /// The tables that are to be captured. Throws `table-refused` for one whose capture would harm the program or lose
-  /// rows; others that cannot be captured are left out.
+  /// Returns the tables to capture. Throws `table-refused` for a table whose capture would harm the application or lose
+  /// rows. Other tables that cannot be captured are left out.
   func wantedTables() throws -> [PostgresTable] {
     let meant = try meantTables()
     let harmed = meant.filter { $0.refusal?.isHarmless == false }
@@ -41,7 +41,8 @@ extension PostgresCapture {
     _ = try wantedTables()
   }
 
-  /// A table that lost its identity: as long as it is published, the server refuses the program's own updates.
+  /// Unpublishes a table that lost its replica identity, and returns the error. As long as the table is published, the
+  /// server refuses the application's own updates.
   func refused(_ table: PostgresTable, _ refusal: PostgresTable.Refusal) -> CairnError {
     let name = table.schema.qualifiedName
     _ = try? source.connection.execute("ALTER PUBLICATION \(slotName.quotedName) DROP TABLE \(name)")
@@ -54,11 +55,11 @@ extension PostgresCapture {
 
   // MARK: Looking
 
-  /// One step of looking at the catalog; true when there was something to do.
+  /// Takes one step of comparing the catalog; returns whether it adopted something.
   func lookAtCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try takeLook(now) } catch let error as PostgresError where error.isLockTimeout {
-      // The stream goes on meanwhile.
+      // The stream continues meanwhile.
       look.postpone(now: now)
       return false
     }
@@ -82,7 +83,7 @@ extension PostgresCapture {
       do { try adopt(catalog.tables) } catch let error as PostgresError
         where error.sqlState.hasPrefix("42") && !error.isPrivilege
       {
-        // A table is not what it was when the catalog was read.
+        // A table has changed since the catalog was read.
         try abandon()
         look.told()
         return true
@@ -117,8 +118,8 @@ extension PostgresCapture {
       """, [slotName]) ?? ""
   }
 
-  /// Tables that are captured are not published as they must be, and we may not mend that: when somebody has, they are
-  /// copied again.
+  /// Marks tables that are captured but not completely published, and throws: this role may not fix the publication.
+  /// After another role has fixed it, the tables are copied again.
   private func waitForPublication(_ tables: [PostgresRegistry.Table], _ error: CairnError) throws {
     guard let first = tables.first else { return }
     for var table in tables {
@@ -133,7 +134,7 @@ extension PostgresCapture {
       hint: error.hint, context: ["table": first.schema.fullName])
   }
 
-  /// Brings publication and trail in step with the tables that are there.
+  /// Brings publication and trail in step with the existing tables.
   private func adopt(_ found: [PostgresTable]) throws {
     try lookAtTriggers()
     var tables: [PostgresTable] = []
@@ -154,7 +155,7 @@ extension PostgresCapture {
       }
     }
     var published = try source.published() ?? []
-    // New ones, and those that somebody took out: what was written to them since is not known.
+    // New tables, and tables that another role took out: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
       do {
@@ -166,8 +167,8 @@ extension PostgresCapture {
         tables.removeAll { missing.contains($0.oid) }
       }
     }
-    // No change of a table that an apply made and published at once is missing in the stream: a copy would bring the
-    // other nodes what they have, and what this one did not have yet.
+    // If an apply created a table and published it at once, the stream has all its changes. A copy would send the other
+    // nodes rows that they have, and rows that this node did not have yet.
     for table in tables where registry.tables[table.oid] == nil && !missing.contains(table.oid) {
       if try source.isPublishedByApply(table.oid) { try introduce(table, nil) }
     }
@@ -179,9 +180,9 @@ extension PostgresCapture {
           || table.refresh != nil && !known.contains(table.relation))
     }
     if !late.isEmpty {
-      // Transactions that are open now may have written to them before they were published. All of them have a smaller
-      // number than one that is given only now. The end of a snapshot would not do: it is the number after the last
-      // transaction that has ended, and larger ones may be running (procarray.c, GetSnapshotData).
+      // Open transactions may have written to the tables before these were published. All of them have a smaller number
+      // than one assigned now. The end of a snapshot would not do: it is the number after the last ended transaction,
+      // and larger ones may be running (procarray.c, GetSnapshotData).
       let xid = try source.connection.first("SELECT pg_current_xact_id()")
       for var table in late {
         table.copyNotBefore = xid.flatMap { UInt64($0) } ?? 0

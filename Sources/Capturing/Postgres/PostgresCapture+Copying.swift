@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables are copied in chunks, each placed where its snapshot is true in the stream.
+// Copies of tables, in chunks. Each chunk is placed where its snapshot is true in the stream.
 extension PostgresCapture {
   func beginChunk() throws {
     guard Clock.monotonicMilliseconds >= copyNotBefore, try !beginRequested() else { return }
@@ -21,7 +21,7 @@ extension PostgresCapture {
     try open(part, of: table, copier)
   }
 
-  /// Opens a chunk's snapshot, as soon as no transaction is left that the chunk must show.
+  /// Opens a chunk's snapshot, once all transactions that the chunk must show have ended.
   func open(_ part: PostgresChunk.Part, of table: PostgresRegistry.Table, _ copier: PostgresCopier) throws {
     let opened = try copier.open(table, part)
     guard opened.snapshot.xmin >= table.copyNotBefore else {
@@ -50,13 +50,13 @@ extension PostgresCapture {
     }.min { $0.epoch < $1.epoch }
   }
 
-  /// Reads the chunk into the trail, here, where its snapshot is true.
+  /// Reads the chunk into the trail at the present place, where its snapshot is true.
   func placeChunk() throws {
     if case .asked(let keys)? = chunk?.part { return try placeRequested(keys) }
     guard var chunk, var copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
       let reason = table.refresh
     else {
-      // The table changed its shape meanwhile; it is copied again from the start.
+      // The shape of the table has changed meanwhile: it is copied again from the start.
       dropChunk()
       return
     }
@@ -101,7 +101,7 @@ extension PostgresCapture {
     }
   }
 
-  /// The server ends a stream that is silent for too long.
+  /// Keeps the stream alive: the server ends a stream that is silent for too long.
   func keepStream() throws {
     if Clock.monotonicMilliseconds - reportedAt > 5000 { try report() }
   }
@@ -111,12 +111,12 @@ extension PostgresCapture {
     chunk = nil
   }
 
-  /// Drops a chunk that cannot be read now, and what the trail has of it; it is tried again. Throws any other error.
+  /// Drops a chunk that cannot be read now, and its part in the trail; it is tried again. Throws any other error.
   func putOff(_ error: any Error) throws {
     var pauseMilliseconds: Int64 = 300
     switch error {
     case PostgresChunk.Obstacle.isLocked: pauseMilliseconds = try waitForLock()
-    // The catalog, or the stream, will tell how.
+    // The catalog, or the stream, will show the change.
     case PostgresChunk.Obstacle.hasChanged: look.isWanted = true
     case let error as PostgresError where error.sqlState.hasPrefix("42") && !error.isPrivilege: look.isWanted = true
     default: throw error
@@ -126,7 +126,8 @@ extension PostgresCapture {
     copyNotBefore = Clock.monotonicMilliseconds + pauseMilliseconds
   }
 
-  /// For how long to leave a table alone that somebody has locked. Says once who, when it has been for a while.
+  /// Returns how long, in ms, to leave a locked table alone. After three seconds it reports once which sessions hold
+  /// the lock.
   private func waitForLock() throws -> Int64 {
     guard let table = chunk?.table else { return 0 }
     let now = Clock.monotonicMilliseconds
@@ -152,14 +153,14 @@ extension PostgresCapture {
     return true
   }
 
-  /// The stream has passed the snapshot: either the chunk stands right, or it is read again.
+  /// Ends a chunk, once the stream has passed its snapshot: the chunk is right, or is read again.
   func endChunk() throws {
     guard let chunk else { return }
     self.chunk = nil
     if case .asked(let keys) = chunk.part { return try endRequested(chunk, keys) }
     guard var state = position.refresh, state.relation == chunk.table.relation else { return }
     if chunk.isRaced {
-      // A table without key begins anew; a range comes again and heals itself.
+      // A table without key begins again. A range is read again, which corrects it.
       if !chunk.table.isKeyed {
         position.refresh = nil
         captured[chunk.table.relation] = nil
@@ -204,8 +205,8 @@ extension PostgresCapture {
     }
   }
 
-  /// An update that moved a row to another key, and left out of line what it did not change: behind the cursor no chunk
-  /// would bring the rest of it.
+  /// Requests a row that an update moved to another key, without the values that it did not change (stored out of
+  /// line). After the cursor has passed, no chunk would bring these values.
   func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
     let isCopied = position.refresh?.relation == table.relation
     guard isCopied || repairing.contains(table.relation), table.isKeyed else { return }

@@ -3,15 +3,16 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-// Logical messages. Every role may write them into the log, so one counts only when it has a code of ``MessageKey``.
+// Logical messages. Every role may write them into the log, so a message counts only if it has a code of
+// ``MessageKey``.
 extension PostgresCapture {
-  /// The prefix of what apply notes.
+  /// The prefix of apply's notes.
   private static let notePrefix = "cairn"
   private static let refusalMilliseconds: Int64 = 60_000
-  /// The largest barrier, in bytes. Cairn writes none that is larger.
+  /// The largest barrier, in bytes: Cairn writes none that is larger.
   private static let barrierBytesMax = 256
 
-  /// The keys of the database, as far as this role may read them.
+  /// The keys of the database that this role may read.
   struct MessageKeys {
     let hasher: SHA256
     var own: MessageKey?
@@ -25,7 +26,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Reads the keys. Those of a schema in which anything belongs to another role are no keys.
+  /// Reads the keys. A schema with an object of an untrusted role has no valid key.
   func readKeys() throws {
     for place in [MessageKey.Place.own, .triggers] { try readKey(place) }
   }
@@ -35,7 +36,8 @@ extension PostgresCapture {
     keys[place] = isOurs ? try MessageKey.read(place, source.connection) : nil
   }
 
-  /// Takes a transactional message. One that Cairn did not write changes nothing: its transaction is captured like any other.
+  /// Takes a transactional message. A message that Cairn did not write changes nothing: its transaction is captured
+  /// like any other.
   func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     switch prefix {
     case Self.barrierPrefix:
@@ -56,13 +58,15 @@ extension PostgresCapture {
       if !incoming.isSkipped { self.incoming?.isFresh = false }
       try take(SchemaMessage(known))
     case SchemaTriggers.earlierPrefix:
-      // A function of an earlier build, which signs nothing, or any role: capture looks in the catalog instead.
+      // A function of an earlier build wrote it, without a code, or any other role. Capture looks at the catalog
+      // instead.
       look.isWanted = true
     default: break
     }
   }
 
-  /// The content of a message that Cairn wrote in this very transaction; nil for any other, which is counted and logged.
+  /// Returns the content of a message that Cairn wrote in this same transaction; nil for any other message, which is
+  /// counted and logged.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
   ) throws -> UnsafeRawBufferPointer? {
@@ -71,7 +75,7 @@ extension PostgresCapture {
       keys[place]?.content(of: message, prefix: prefix, transaction: transaction.xid, keys.hasher)
     }
     if let known = content() { return known }
-    // The key may be a new one. One look for each transaction is enough.
+    // The key may be new. One look per transaction is enough.
     if incoming?.hasReadKeys == false {
       incoming?.hasReadKeys = true
       try readKeys()
@@ -95,13 +99,14 @@ extension PostgresCapture {
       """)
   }
 
-  /// A transaction of apply's says first that it is one, and somewhere what the database holds with it.
+  /// Takes a note of apply. A transaction of apply begins with such a message, and contains one that states what the
+  /// database then holds.
   private func takeNote(_ content: UnsafeRawBufferPointer) {
     guard let incoming, incoming.isFresh || incoming.isApplied else { return }
     var note = AppliedNote(String(decoding: content, as: UTF8.self))
-    // One that no trail is named in is of an apply all the same.
+    // A note that names no trail also comes from an apply.
     if let note, !leavesOut(note.trail) { return }
-    // Of a transaction with a replication origin the server does not give the time of the commit.
+    // For a transaction with a replication origin, the server does not report the time of the commit.
     note?.bound(
       now: max(incoming.transaction.time, clock.microseconds()), skewMicrosecondsMax: options.skewMicrosecondsMax)
     let isRelayed = options.relays && (note?.origin != nil || incoming.relay != nil)
@@ -109,7 +114,7 @@ extension PostgresCapture {
     self.incoming?.isApplied = true
     if isRelayed, incoming.relay == nil { self.incoming?.relay = note }
     if let note { self.incoming?.applier = note.trail }
-    // The trail has noted what it passed.
+    // The trail has recorded the notes of the transactions that it has passed.
     guard incoming.transaction.commit >= position.reached else { return }
     self.incoming?.isNews = true
     guard let note, note.number > 0, note.trail != trail.name.description

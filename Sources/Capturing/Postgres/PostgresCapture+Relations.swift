@@ -3,17 +3,18 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A table as the stream speaks of it now.
+/// A table in the form in which the stream now sends it.
 final class Captured {
   let relation: UInt32
   let epoch: UInt64
   let schema: TableSchema
-  /// Which columns an old row that names only its key gives.
+  /// For each column, whether an old row that has only its key gives it.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// False: its changes are left out, because it is not ours, or because its copy, still to come, brings what they made.
+  /// Whether its changes go into the trail. They do not if the table is not captured, or if its coming copy has their
+  /// result.
   let isWanted: Bool
-  /// The columns that an old row must give, as they are NOT NULL; nil for a table that has no partitions.
+  /// The columns that an old row must give, because they are NOT NULL; nil for a table without partitions.
   let givenAlways: [Bool]?
   /// Whether each UPDATE must come with the old row.
   let isFull: Bool
@@ -29,9 +30,10 @@ final class Captured {
   }
 }
 
-// Tables as the stream describes them.
+// The tables that the stream describes.
 extension PostgresCapture {
-  /// The table that a relation message describes; a shape that the trail does not know is told to it first.
+  /// Returns the table that a relation message describes. A shape that the trail does not know is written to the trail
+  /// first.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try registry.tables[relation.id] ?? introduced(relation) else { return ignored(relation) }
     if !Self.describes(relation, known) {
@@ -52,7 +54,8 @@ extension PostgresCapture {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Introduces a table of an apply that no event trigger has told of, as the role is no superuser. Nil for any other.
+  /// Introduces an apply's table that no event trigger has reported, because the role is no superuser. Returns nil for
+  /// any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     let table = try source.connection.catalog { try source.connection.table(relation.id) }
     guard let table, options.tables.includes(table), table.refusal == nil,
@@ -68,7 +71,7 @@ extension PostgresCapture {
       isKey: [], isKeyed: false, isWanted: false, isFull: false)
   }
 
-  /// Whether a relation message tells the shape that is known.
+  /// Returns whether a relation message describes the known shape.
   private static func describes(_ relation: PgOutput.Relation, _ table: PostgresRegistry.Table) -> Bool {
     let schema = table.schema
     guard relation.namespace.hasSameBytes(as: schema.namespace),
@@ -85,7 +88,7 @@ extension PostgresCapture {
     return Set(marked) == Set(schema.key)
   }
 
-  /// The shape of a relation message alone: of a moment that the catalog has left behind.
+  /// Returns the shape that a relation message alone gives. The catalog has changed since then.
   private static func shape(
     of relation: PgOutput.Relation, _ connection: PostgresConnection
   ) throws -> PostgresRegistry.Table {

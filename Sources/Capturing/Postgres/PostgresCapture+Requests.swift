@@ -3,12 +3,12 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Rows that somebody asked for are sent by their keys, some in one snapshot, placed like the chunk of a copy.
+// Requested rows. They are read by their keys, several in one snapshot, and placed like the chunk of a copy.
 extension PostgresCapture {
   private static let keysPerSnapshot = 500
 
-  /// Takes a message of the stream that may be a request. It is durable before the trail can pass it. From here on, what
-  /// the stream says of the table may be of rows that the reader does not have.
+  /// Takes a message of the stream that may be a request. The request is durable before the trail can pass it. From
+  /// here on, changes to the table may concern rows that the reader does not have.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage
@@ -26,7 +26,8 @@ extension PostgresCapture {
     try beginRepair(of: table, rows: message.keys.count)
   }
 
-  /// What the stream says of tables whose copies an earlier run was asked for may be of rows that the reader does not have.
+  /// Begins the refresh of tables whose copies an earlier run was asked for. Changes to them may concern rows that the
+  /// reader does not have.
   func beginAwaitedCopies() throws {
     let tables = registry.tables.values.filter { $0.passesChanges && $0.relation != position.refresh?.relation }
     guard !tables.isEmpty else { return }
@@ -46,7 +47,7 @@ extension PostgresCapture {
     try PostgresCopier.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: UInt64(rows))), trail)
   }
 
-  /// Begins to read rows that were asked for; false when there are none to be read.
+  /// Begins to read requested rows; returns false if there are none.
   func beginRequested() throws -> Bool {
     guard !requests.isEmpty, !isTrailOpen else { return false }
     try beginRequestedCopies()
@@ -93,7 +94,7 @@ extension PostgresCapture {
       "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent")
   }
 
-  /// The table whose rows are sent next, with their keys; what cannot be sent is dropped.
+  /// Returns the table whose rows are sent next, with their keys. Requests that cannot be answered are dropped.
   private func nextRequested() throws -> (PostgresRegistry.Table, [[String]])? {
     var hasDropped = false
     for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {
@@ -135,7 +136,7 @@ extension PostgresCapture {
     try requests.save()
   }
 
-  /// Reads the rows into the trail, here, where their snapshot is true.
+  /// Reads the rows into the trail at the present place, where their snapshot is true.
   func placeRequested(_ keys: [[String]]) throws {
     guard var chunk, let copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
       table.refresh == nil
@@ -191,7 +192,7 @@ extension PostgresCapture {
     if !hasCopies { copier = nil }
   }
 
-  /// Ends the refresh of a table's rows, also one that an earlier run may have begun.
+  /// Ends the refresh of a table's rows, even if an earlier run may have begun it.
   private func endRepair(of relation: UInt32) throws {
     guard let table = registry.tables[relation], table.refresh == nil, !isCopyAsked(of: table) else {
       repairing.remove(relation)
@@ -205,15 +206,15 @@ extension PostgresCapture {
     try endTransaction()
   }
 
-  /// While rows are sent again, an update that moved one and left out what it did not change may be of a row that the
-  /// reader does not have: then the row is wanted too.
+  /// Requests a row that an update has moved without its unchanged values, while rows are sent again. The reader may
+  /// not have that row.
   func wantRepaired(_ table: Captured, _ key: [String]) throws {
     requests.add(key, of: .init(namespace: table.schema.namespace, table: table.schema.name))
     try requests.save()
   }
 }
 
-/// A key that the server does not take for one.
+/// The error for a key whose text the server does not accept.
 struct UnfitKey: Error {
   let key: [String]
   let cause: PostgresError
@@ -222,8 +223,8 @@ struct UnfitKey: Error {
 extension PostgresCopier {
   private static let askedMillisecondsMax: Int64 = 200
 
-  /// Appends, for each key, a chunk record and the row if there is one; stops when it has taken long enough. Returns how
-  /// many keys it did.
+  /// Appends, for each key, a chunk record and the row if it exists; stops after a limited time. Returns the number of
+  /// keys done.
   func append(
     _ keys: [[String]], of chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -252,7 +253,8 @@ extension PostgresCopier {
     return keys.count
   }
 
-  /// The operator by which the key's index finds a value: that of a type of an extension is not in the search path.
+  /// Returns the operator by which the key's index finds a value. The operator of an extension's type is not in the
+  /// search path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

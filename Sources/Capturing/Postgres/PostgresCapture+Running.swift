@@ -3,11 +3,11 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// One connection after the other, until it is told to stop.
+// The run of a capture: one connection after the other, until it is told to stop.
 extension PostgresCapture {
-  /// Takes what the source commits until `stop` is set; with `untilCaughtUp`, until everything that was committed
-  /// before the call is in the trail and every table is copied. A server that goes away is waited for; with
-  /// `untilCaughtUp`, for a minute.
+  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
+  /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
+  /// `untilCaughtUp`, for one minute.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     progress.noteDurable(trail.end.position)
     var failures = 0
@@ -38,10 +38,10 @@ extension PostgresCapture {
     }
   }
 
-  /// Drops what was under way; the trail keeps whole transactions only.
+  /// Drops the unfinished transaction; the trail keeps whole transactions only.
   private func disconnect() throws {
     stream = nil
-    // A server that shuts down waits for a stream that nobody reads.
+    // A server that shuts down would wait for a stream that is not read.
     replication.cut()
     source.connection.cut()
     try abandon()
@@ -49,7 +49,7 @@ extension PostgresCapture {
     copier = nil
     chunk = nil
     incoming = nil
-    // What comes after it comes again.
+    // The server sends everything after it again.
     position.knowledge = toldKnowledge
     isConnected = false
     wantedRows = []
@@ -71,11 +71,11 @@ extension PostgresCapture {
 
   private enum FollowEnd {
     case isOver
-    /// Another connection is to go on.
+    /// The run continues on another connection.
     case isToGoOn
   }
 
-  /// One connection's life.
+  /// Follows the stream of one connection.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     source.connection.interrupt = stop.descriptor
     replication.interrupt = stop.descriptor
@@ -111,9 +111,10 @@ extension PostgresCapture {
     return .isOver
   }
 
-  /// Ends the connection, whose memory is that of the largest message so far: any role can send one of 1 GB.
+  /// Ends the connection, whose memory has the size of the largest message so far: any role can send one of 1 GB.
   ///
-  /// All that came is confirmed first, so that the server does not send it again. Returns false if it is too early.
+  /// Everything received is confirmed first, so that the server does not send it again. Returns false if it is too
+  /// early.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard chunk == nil, incoming == nil, !hasCopies, now >= giveBackAt else { return false }
@@ -125,7 +126,8 @@ extension PostgresCapture {
     return true
   }
 
-  /// A server that was asked for an answer, and gave none, counts as gone until it does.
+  /// Notes that the server sent something, or that it was silent. A server that did not answer a request counts as gone
+  /// until it sends something.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {
@@ -148,7 +150,8 @@ extension PostgresCapture {
     return stream
   }
 
-  /// What is committed is made durable as soon as nothing more is at hand; in a stream of transactions, a moment later.
+  /// The wait for the next message. With nothing to read, commits are made durable at once; in a stream of
+  /// transactions, a moment later.
   private var waitMilliseconds: Int32 {
     guard canSync else { return idleMilliseconds }
     return unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
@@ -158,7 +161,7 @@ extension PostgresCapture {
 
   private var idleMilliseconds: Int32 {
     if chunk == nil && hasCopies || look.isPending { return 5 }
-    // Somebody may wait to be told that it has caught up.
+    // A caller may wait for the report that capture has caught up.
     return min(untilNotesAreToldMilliseconds ?? 1000, isCaughtUp ? 1000 : 20)
   }
 
@@ -184,7 +187,8 @@ extension PostgresCapture {
     isConnected = false
   }
 
-  /// In a quiet moment: begins a chunk, looks at the catalog, moves the slot on. True when there was nothing to do.
+  /// Uses a quiet moment: begins a chunk, looks at the catalog, advances the slot. Returns true if there was nothing to
+  /// do.
   private func rest() throws -> Bool {
     if chunk == nil, hasCopies {
       try beginChunk()

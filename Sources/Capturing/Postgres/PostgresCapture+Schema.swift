@@ -3,9 +3,9 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Schema changes that the database tells of, each at its place in the stream.
+// Schema changes that event triggers report, each at its place in the stream.
 extension PostgresCapture {
-  /// Makes the event triggers where they are not there, and says so once where that cannot be.
+  /// Creates the event triggers if they are missing, and reports once if that is impossible.
   func installTriggers() throws {
     let triggers = SchemaTriggers(connection: source.connection)
     do {
@@ -20,7 +20,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Somebody may have dropped or disabled them.
+  /// Reports if the event triggers were dropped or disabled.
   func lookAtTriggers() throws {
     guard isTold, try !SchemaTriggers(connection: source.connection).isComplete() else { return }
     isTold = false
@@ -59,7 +59,8 @@ extension PostgresCapture {
     look.told()
   }
 
-  /// Objects that a command dropped are no longer in the catalog after its commit.
+  /// Returns whether a table no longer exists: objects that a command dropped are missing in the catalog after its
+  /// commit.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = incoming?.transaction.xid else { return false }
     return try !source.isTable(relation, after: transaction)
@@ -70,7 +71,7 @@ extension PostgresCapture {
     let isOurs = options.tables.includes(table) && table.refusal?.isHarmless != true
     guard let known else {
       guard isOurs, table.refusal == nil else { return look.isWanted = true }
-      // An apply that makes a table puts it into the publication at once: no change of it is missing in the stream.
+      // An apply that creates a table publishes it at once: the stream has every change of it.
       let isWhole =
         try incoming.map { try $0.isApplied && source.isPublished(table.oid, since: $0.transaction.xid) } ?? false
       try introduce(table, isWhole ? nil : .firstCopy, message.text, isPublished: isWhole)
@@ -78,7 +79,8 @@ extension PostgresCapture {
       return tellWaiting()
     }
     guard isOurs else { return try drop(known, message.text) }
-    // As long as it has no identity, the server refuses the program's own updates; it may get one right away.
+    // As long as the table has no replica identity, the server refuses the application's own updates. It may get one
+    // right away.
     if table.refusal != nil { look.isWanted = true }
     if table.refusal?.isOfPartition == true { unsure.insert(table.oid) } else { unsure.remove(table.oid) }
     let word = RowFate.Word(

@@ -4,7 +4,7 @@ import SystemKit
 import Trails
 
 extension PostgresCapture {
-  /// Tells how far the sequences of the captured tables have counted.
+  /// Writes the present values of the captured tables' sequences to the trail.
   func appendSequences(isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds
     guard hasChangedSinceSequences, isLast || now - sequencesAt > 5000, source.connection.isUsable else { return }
@@ -17,8 +17,8 @@ extension PostgresCapture {
       rows = try source.connection.query(
         "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
     } catch let error as PostgresError where error.sqlState == "XX000" || error.isTransient {
-      // A sequence was dropped while the view was read ("could not open relation with OID"), or somebody who alters several
-      // tables and we waited for each other.
+      // A sequence was dropped while the view was read ("could not open relation with OID"), or this query deadlocked
+      // with a session that alters several tables.
       return hasChangedSinceSequences = true
     }
     var moved: [SequenceState] = []

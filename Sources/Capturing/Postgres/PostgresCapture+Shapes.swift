@@ -3,10 +3,10 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// What the trail is told of tables.
+// The shapes of tables, as records of the trail.
 extension PostgresCapture {
-  /// Tells of every difference between the tables that the trail knows and `tables`. Tables that are new, or whose rows
-  /// may have changed without a word, are to be copied for `reason`.
+  /// Writes every difference between the tables that the trail knows and `tables`. New tables, and tables whose rows
+  /// may have changed unseen, are to be copied for `reason`.
   func announce(_ tables: [PostgresTable], _ reason: Refresh.Reason?, copiesAll: Bool = true) throws {
     let present = Set(tables.map(\.oid))
     for gone in registry.tables.values.sorted(by: { $0.epoch < $1.epoch }) where !present.contains(gone.relation) {
@@ -53,7 +53,7 @@ extension PostgresCapture {
     relationChanged(table.oid)
   }
 
-  /// Another table that had this name has not yet been told to have a new one: it steps aside.
+  /// Renames another table that has this name in the trail: its own rename has not been reported yet.
   private func free(_ name: TableSchema, for relation: UInt32) throws {
     let holder = registry.tables.values.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
@@ -81,8 +81,8 @@ extension PostgresCapture {
       sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
   }
 
-  /// A table in another shape than before: renamed, reshaped, or both. Where its rows are not what the trail's reader can
-  /// make of those that it has, it is copied again.
+  /// Records a table in another shape than before: renamed, reshaped, or both. If the reader cannot derive the new rows
+  /// from the rows that it has, the table is copied again.
   func update(
     _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
     _ word: RowFate.Word
@@ -94,12 +94,12 @@ extension PostgresCapture {
     fresh.copyNotBefore = known.copyNotBefore
     guard fresh != known || word.rewrites != 0 else { return }
     let fate = RowFate(before: known, after: fresh, details: details, word: word)
-    // A column may be another under the name and type of one that was dropped.
+    // A column may be new although it has the name and the type of a dropped one.
     let hasOtherColumns = !known.numbers.isEmpty && fresh.numbers != known.numbers
     let hasOtherShape = fresh.schema != known.schema || fresh.types != known.types || hasOtherColumns
     let isCopied = !fate.keepsRows && !word.isApplied
     if fresh.refresh == nil {
-      // Of rows that came or went with a partition, or with its TRUNCATE, the stream says nothing.
+      // The stream does not report rows that came or went with a partition, or with the TRUNCATE of a partition.
       if !fate.keepsPartitions, !word.isApplied { fresh.refresh = .lostChanges }
       if isCopied { fresh.refresh = .schemaChange }
     }
@@ -139,7 +139,7 @@ extension PostgresCapture {
         origins: origins))
   }
 
-  /// Nothing else changed than what a new name brings with it.
+  /// Returns whether only the name changed, with everything that depends on it.
   private func isOnlyRenamed(_ known: PostgresRegistry.Table, _ fresh: PostgresRegistry.Table) -> Bool {
     let (was, now) = (known.schema, fresh.schema)
     return was.columns == now.columns && known.types == fresh.types && known.numbers == fresh.numbers

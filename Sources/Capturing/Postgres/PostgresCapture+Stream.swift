@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// What the stream says, message by message.
+// The messages of the stream, one by one.
 extension PostgresCapture {
   func take(_ message: PgOutput) throws {
     switch message {
@@ -17,7 +17,7 @@ extension PostgresCapture {
       incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
       settleRegistry()
     case .origin(let name):
-      // What our apply writes here started elsewhere. The name is `cairn_OID_TRAIL`.
+      // Rows that Cairn's apply writes here began elsewhere. The name is `cairn_OID_TRAIL`.
       guard name.hasPrefix("cairn_") else { break }
       let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
       if leavesOut(trail.map(String.init) ?? "") { incoming?.isSkipped = true }
@@ -55,7 +55,8 @@ extension PostgresCapture {
     }
   }
 
-  /// A server that was restored from a backup does not send again what it no longer has.
+  /// Throws if the server does not send the expected transaction again: a server that was restored from a backup no
+  /// longer has it.
   private func checkExpected(_ transaction: PostgresPosition.Transaction) throws {
     guard let expected, transaction.commit >= expected.commit else { return }
     guard transaction == expected else {
@@ -65,8 +66,8 @@ extension PostgresCapture {
     self.expected = nil
   }
 
-  /// False if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL in place of values,
-  /// which would name no row, or another one. The table is copied again, if its partitions log enough by then.
+  /// Returns false if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL instead
+  /// of values, which would name no row, or another one. The table is copied again, once its partitions log enough.
   private func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     guard let givenAlways = table.givenAlways else { return true }
     if !unsure.contains(table.relation) {
@@ -94,7 +95,7 @@ extension PostgresCapture {
     }
   }
 
-  /// The table of a change that belongs into the trail; nil for one that does not.
+  /// Returns the table of a change that belongs in the trail; nil for a change that does not.
   private func table(_ id: UInt32) throws -> Captured? {
     guard let incoming, !incoming.isSkipped else { return nil }
     self.incoming?.isFresh = false
@@ -149,7 +150,7 @@ extension PostgresCapture {
     watch.reached(mark, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
   }
 
-  /// Every transaction that committed before `end` has been dealt with.
+  /// Notes that every transaction that committed before `end` has been processed.
   func reach(_ end: LSN) throws {
     if end > received { received = end }
     guard let chunk, received >= chunk.end else { return }

@@ -4,17 +4,17 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Transactions of the trail, what is durable of them, and what the server is told of that.
+// Transactions of the trail, their durability, and the confirmations to the server.
 extension PostgresCapture {
-  /// Of log that the server keeps for us without need.
+  /// The most bytes of log that the server keeps for the slot without need.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// Between transactions of the trail that tell nothing but what apply has noted.
+  /// The time between two transactions of the trail that contain only notes of apply, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// Transactions that make a stream of them, and a backlog.
+  /// The numbers of unsynced transactions that count as a stream, and as a backlog.
   static let unsyncedFew = 16
   static let unsyncedMany = 128
 
-  /// Begins the trail's transaction when something of the incoming one belongs into it.
+  /// Begins the trail's transaction, once part of the incoming one belongs in it.
   func openTransaction() throws {
     guard !isTrailOpen else { return }
     var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.late])
@@ -28,7 +28,7 @@ extension PostgresCapture {
   }
 
   func endTransaction() throws {
-    // Also what was left out, since a chunk shows it, is not to come again behind that chunk.
+    // A transaction that was left out because a chunk shows it must not come again after that chunk.
     if incoming == nil {
       position.reached = max(position.reached, passed)
       position.quiet = max(position.quiet, received)
@@ -54,14 +54,14 @@ extension PostgresCapture {
       $0.changes += changeCount
     }
     changeCount = 0
-    // Of two registries that are not durable yet, the file could not tell.
+    // The file could not distinguish two registries of which neither is durable yet.
     if hasNewShapes { try sync() }
   }
 
-  /// What is known of the tables holds also when a transaction of the trail is dropped.
+  /// Keeps the present registry even if a transaction of the trail is dropped.
   func settleRegistry() { (committedRegistry, committedRepairing) = (registry, repairing) }
 
-  /// Drops the transaction that is under way, and what it told of the tables.
+  /// Drops the unfinished transaction, and its changes to the registry.
   func abandon() throws {
     guard isTrailOpen || incoming != nil else { return }
     if isTrailOpen { try trail.abandon() }
@@ -71,7 +71,7 @@ extension PostgresCapture {
     captured = [:]
   }
 
-  /// Keeps the slot moving where nothing of what the server logs is ours.
+  /// Advances the slot while the server logs nothing for this capture.
   func appendProgressInTime(isDue: Bool) throws {
     guard received > position.quiet, incoming == nil, !isTrailOpen else { return }
     let isFar = received.value - position.quiet.value > Self.distanceBytesMax
@@ -81,7 +81,7 @@ extension PostgresCapture {
     try sync()
   }
 
-  /// Until what apply has noted is told, when nothing else comes.
+  /// The time until apply's notes are written to the trail if nothing else arrives, ms; nil if there are none.
   var untilNotesAreToldMilliseconds: Int32? {
     guard position.knowledge != toldKnowledge else { return nil }
     return Int32(max(1, min(1000, progressAt + Self.notesMilliseconds - Clock.monotonicMilliseconds)))
@@ -115,7 +115,7 @@ extension PostgresCapture {
     isRegistrySaved = true
   }
 
-  /// Tells the server what it may forget.
+  /// Reports to the server which log it may forget.
   func report() throws {
     try stream?.report(received: max(received, confirmed), flushed: confirmed)
     reportedAt = Clock.monotonicMilliseconds
@@ -124,7 +124,7 @@ extension PostgresCapture {
   func reportInTime() throws {
     let now = Clock.monotonicMilliseconds
     guard now - reportedAt > 5000 else { return }
-    // An answer tells us how far an otherwise idle server has come.
+    // The answer shows the position of an otherwise idle server.
     try stream?.report(received: max(received, confirmed), flushed: confirmed, wantsReply: incoming == nil)
     reportedAt = now
   }
@@ -132,13 +132,13 @@ extension PostgresCapture {
   // MARK: Barriers
 
   static let barrierPrefix = "cairn.barrier"
-  /// Of a message after which the trail tells at once how far it has come.
+  /// The prefix of a message after which the trail records its position at once.
   package static let progressPrefix = "cairn.progress"
 
-  /// Commits a message of ours: what comes before it in the stream committed before this call.
+  /// Commits a message of Cairn: everything before it in the stream committed before this call.
   func emitBarrier() throws -> String {
     barrierNumber += 1
-    // No other writer can write it, because no other writer knows it.
+    // No other writer can write this text, because none knows it.
     let text = "\(slotName) \(barrierNumber) \(randomBytes(16).hex)"
     try source.connection.query("SELECT pg_logical_emit_message(true, $1, $2)", [Self.barrierPrefix, text])
     return text

@@ -5,56 +5,57 @@ import Trails
 
 /// Captures one PostgreSQL database into a trail: by logical slot, `pgoutput` and refresh (`docs/postgres-capture.md`).
 ///
-/// One blocking worker on one thread. A transaction of the source is one of the trail. The slot is confirmed only up to
-/// what the trail has synced, and only to positions that stand in the trail.
+/// One blocking worker on one thread. A transaction of the source is one transaction of the trail. The slot is
+/// confirmed only to positions that are durable in the trail.
 package final class PostgresCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
-    /// The state folder: what is known of the tables is kept there.
+    /// The state folder, where the known tables are stored.
     package var place = ""
-    /// Every table is copied again, and a lost slot is made anew.
+    /// Whether every table is copied again, and a lost slot is created again.
     package var copiesAgain = false
-    /// Whether the rows are sent that are there when capture begins; else another way brings them.
+    /// Whether rows are sent that existed before capture began; if not, they arrive another way.
     package var copiesRows = true
-    /// Whether it is an error that there is no table yet.
+    /// Whether a source without tables is an error.
     package var needsTables = true
-    /// Whom to tell when its messages have been met.
+    /// The watch to inform when its messages have been read.
     package var watch: LocalWatch?
-    /// The trails whose applies' transactions are left out, as they come from where the trail goes; what other applies
-    /// write is as what programs do. Nil: all are left out.
+    /// The trails whose applies' transactions are left out, because they come from where the trail goes. Writes of
+    /// other applies count as those of applications. Nil: all applies are left out.
     package var applies: Set<String>?
-    /// Whether what applies write goes into the trail too, if they know of no way back.
+    /// Whether rows that applies write go into the trail too, if the applies know of no way back.
     package var relays = false
-    /// How far the clocks of other nodes may be ahead of ours, µs: no note of an apply moves the trail's clock further.
+    /// How far the clocks of other nodes may be ahead of this node's, µs: no note of an apply moves the trail's clock
+    /// further.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
 
-  /// The transaction whose messages are coming in.
+  /// The transaction whose messages are arriving.
   struct Incoming {
     var transaction: PostgresPosition.Transaction
-    /// In the trail already, or ours.
+    /// Whether it is left out, because it is already in the trail or is an apply's.
     var isSkipped: Bool
-    /// Nothing of it was seen but its begin, and messages.
+    /// Whether only its begin and messages have been seen.
     var isFresh = true
-    /// What a barrier of ours says; nil for all others.
+    /// The text of a barrier in it; nil if there is none.
     var barrier: String?
-    /// An apply made it, which says so first of all.
+    /// Whether an apply made it, as its first message states.
     var isApplied = false
     /// The trail of that apply.
     var applier = ""
-    /// Its rows go on: what the apply noted first.
+    /// The first note of the apply, if the rows go on into the trail.
     var relay: AppliedNote?
-    /// The time of the commit, µs since 1970. Of a transaction with a replication origin the server gives the origin's, which
-    /// apply does not set: then it is the clock that apply noted.
+    /// The time of the commit, µs since 1970. For a transaction with a replication origin the server reports the
+    /// origin's time, which apply does not set. Then it is the clock that apply noted.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
-    /// And it is not in the trail yet: that is told of what it changed in tables, not in rows.
+    /// Whether it is left out but not yet in the trail: the trail then gets its changes of tables, not of rows.
     var isNews = false
-    /// What it then notes.
+    /// The notes of the apply in it.
     var notes: [AppliedNote] = []
-    /// Somebody waits until the trail tells that it has come this far.
+    /// Whether a message asks the trail to record its position after it.
     var wantsProgress = false
-    /// The keys of messages were read again for it.
+    /// Whether the keys of messages were read again for it.
     var hasReadKeys = false
     /// Tables whose rows were written anew, and why, as the server counts reasons.
     var rewrites: [UInt32: Int] = [:]
@@ -70,75 +71,76 @@ package final class PostgresCapture {
   var replication: PostgresConnection
   var stream: ReplicationStream?
   var registry: PostgresRegistry { didSet { isRegistrySaved = false } }
-  /// As it was when the transaction under way began.
+  /// The registry at the start of the current transaction.
   var committedRegistry: PostgresRegistry
   let registryFile: RegistryFile
   var isRegistrySaved = true
   var position: PostgresPosition
-  /// What the last transaction of the trail tells.
+  /// The knowledge in the last transaction of the trail.
   var toldKnowledge = Knowledge()
 
-  // Of one connection
+  // The state of one connection
   var relations: [UInt32: PgOutput.Relation] = [:]
   var captured: [UInt32: Captured] = [:]
-  /// Of the transaction that is under way.
+  /// The number of changes in the current transaction.
   var changeCount: UInt64 = 0
   var incoming: Incoming?
   var isTrailOpen = false
-  /// Of the transaction that is open in the trail.
+  /// The number of the transaction that is open in the trail.
   var openNumber: UInt64 = 0
   var hasUnsynced = false
-  /// When the source committed the last transaction that is not synced yet; 0: none.
+  /// The time at which the source committed the last unsynced transaction; 0: none.
   var committedAt: Int64 = 0
-  /// Transactions since the last sync.
+  /// The number of transactions since the last sync.
   var unsyncedCount = 0
-  /// Every transaction that committed before has been dealt with.
+  /// The place before which every committed transaction has been processed.
   var received = LSN(0)
-  /// The end of the last transaction that came.
+  /// The end of the last transaction received.
   var passed = LSN(0)
   var confirmed = LSN(0)
-  /// What comes in the stream from now on was committed later, µs, as far as the server's clock goes. Of a transaction of the
-  /// trail that is none of the source this is the clock: what waits in the stream is not to seem later than it is.
+  /// A time before which nothing new in the stream was committed, by the server's clock, µs. Transactions of the trail
+  /// that are not the source's have it as their clock. So changes that wait in the stream do not seem later than they
+  /// are.
   var streamTime: Int64 = 0
-  /// Must come again before anything newer does.
+  /// The transaction that the server must send again before any newer one.
   var expected: PostgresPosition.Transaction?
   var reportedAt: Int64 = 0
   var syncedAt: Int64 = 0
-  /// When the stream said something last. It is asked for an answer every five seconds.
+  /// The time of the last message of the stream. Every five seconds the server is asked for an answer.
   var heardAt: Int64 = 0
   var isSilent = false
   static let silentMilliseconds: Int64 = 9000
   var progressAt: Int64 = 0
 
-  // Copying
+  // The state of copies
   var copier: PostgresCopier?
   var chunk: PostgresChunk?
   var wantedRows: [(relation: UInt32, key: [String])] = []
   var copyNotBefore: Int64 = 0
-  /// The table that somebody has locked, since when its copy waits, and whether that was said.
+  /// The locked table, the time since which its copy waits, and whether that was reported.
   var lockWait: (relation: UInt32, since: Int64, isTold: Bool)?
   var requests: PostgresRequests
-  /// Tables of which rows were asked for: the start is in the trail, the end is not.
+  /// The tables of which rows were requested: the trail has the start of their refresh, not the end.
   var repairing: Set<UInt32> = []
   var committedRepairing: Set<UInt32> = []
   var barrierNumber = 0
-  /// Nothing was left to be done in the last quiet moment.
+  /// Whether nothing was left to do in the last quiet moment.
   var isCaughtUp = false
-  /// What the barrier says behind which everything was committed before the run began.
+  /// The text of a barrier: everything committed before the run comes before it.
   var goal: String?
   var look = SchemaLook()
-  /// By which messages of ours are known.
+  /// The keys by which Cairn's messages are recognized.
   var keys: MessageKeys
   /// The next time that capture logs ignored messages of other roles, in monotonic milliseconds.
   var refusalTellAt: Int64 = 0
-  /// When a connection may be ended again for its memory, in monotonic milliseconds.
+  /// The next time at which a connection may be ended for its memory, in monotonic milliseconds.
   var giveBackAt: Int64 = 0
   static let giveBackMilliseconds: Int64 = 60_000
-  /// Whether the database tells of schema changes in the stream.
+  /// Whether the database reports schema changes in the stream.
   var isTold = false
-  /// Views and the like that were told of.
+  /// The views and other objects that have been reported.
   var toldOf: Set<NameKey> = []
-  /// Partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
+  /// The partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
   var unsure: Set<UInt32> = []
   var isConnected = true
   var sequences: [NameKey: Int64] = [:]
@@ -150,9 +152,9 @@ package final class PostgresCapture {
 
   // MARK: Opening
 
-  /// Connects, makes publication and slot where there are none, and proves that the server is where the trail ends.
+  /// Connects, creates a missing publication and slot, and checks that the server is where the trail ends.
   ///
-  /// Errors: what ``PostgresError`` maps to; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
+  /// Errors: the errors of ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
   /// `source-went-back`.
   package init(
     uri: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
@@ -173,7 +175,7 @@ package final class PostgresCapture {
     committedRegistry = registry
     let identity = try PostgresSource.identity(replication)
     position = stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0))
-    // Before anything there is read, as other roles could have put it there.
+    // First of all, as other roles could have put objects there that are read next.
     try installTriggers()
     try OwnSchema.check(MessageKey.Place.own.rawValue, source.connection)
     try readKeys()
@@ -191,7 +193,7 @@ package final class PostgresCapture {
     try tellOfRefusals()
   }
 
-  /// Publication first, then the slot: a slot does not know publications that came after it.
+  /// Begins a new slot. The publication is created first: a slot does not know publications that were created after it.
   private func beginAnew(_ reason: Refresh.Reason) throws {
     let identity = try PostgresSource.identity(replication)
     let tables = try wantedTables()
@@ -219,18 +221,18 @@ package final class PostgresCapture {
     try sync()
   }
 
-  /// Whether transactions of the apply of a trail are left out.
+  /// Returns whether transactions of the apply of a trail are left out.
   func leavesOut(_ trail: String) -> Bool { options.applies.map { $0.contains(trail) } ?? true }
 
-  /// Ends what ``announce(_:_:copiesAll:)`` began, if it had anything to tell.
+  /// Ends the transaction that ``announce(_:_:copiesAll:)`` began, if it had something to write.
   func endAnnouncement() throws {
     guard isTrailOpen else { return }
     try endTransaction()
     try sync()
   }
 
-  /// Proves that the server goes on from where the trail ends: the cluster, its timeline, slot, publication and place in
-  /// the log. The transaction `witness` is then expected to come again, if the slot has not been confirmed beyond it.
+  /// Checks that the server continues where the trail ends: the cluster, its timeline, slot, publication and place in
+  /// the log. Then the transaction `witness` must come again, unless the slot has been confirmed beyond it.
   func resume(_ identity: (system: UInt64, timeline: UInt32), copiesAgain: Bool) throws {
     let place = source.connection.place
     guard identity.system == position.system else {
@@ -275,8 +277,8 @@ package final class PostgresCapture {
     if copiesAgain { try askForCopies() }
   }
 
-  /// Proves that the server's timeline has everything that the trail has, if it is another one than before: a standby was
-  /// promoted, or a backup restored. The timeline's history says where each earlier one was left.
+  /// Checks that the server's timeline has everything that the trail has, if the timeline has changed: a standby was
+  /// promoted, or a backup restored. The timeline's history gives the place at which each earlier one was left.
   private func follow(timeline: UInt32) throws {
     guard timeline != position.timeline else { return }
     let place = source.connection.place
@@ -294,7 +296,8 @@ package final class PostgresCapture {
     position.timeline = timeline
   }
 
-  /// A stream looks it up as it was at each moment of the log: one that is made again does not help.
+  /// Returns the error for a missing publication. Creating it again does not help: a stream looks it up as it was at
+  /// each moment of the log.
   func publicationLost() -> CairnError {
     CairnError(
       .slotLost, "\(source.connection.place): publication \(slotName) is gone",
@@ -311,8 +314,8 @@ package final class PostgresCapture {
     )
   }
 
-  /// A copy goes on by its cursor; one of a table without key, or that wants rows that nobody remembers, begins anew. So
-  /// does one that is done and yet wanted.
+  /// Forgets a copy that cannot continue at its cursor: that of a table without key, or one with unknown requested
+  /// rows. A completed copy that was requested again also begins again.
   private func forgetUnfinishedCopy() {
     guard let refresh = position.refresh else { return }
     let table = registry.tables[refresh.relation]

@@ -3,63 +3,63 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Part of a table, read in a snapshot that is held open until the stream has reached it.
+/// A part of a table, read in a snapshot that is held open until the stream has reached it.
 ///
-/// The snapshot shows some transactions and not others. The chunk belongs into the trail right before the first
+/// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
 /// transaction of the stream that it does not show; there it is exact. Transactions become visible in nearly, but not
-/// quite, the order of their commit records: when one that the snapshot shows comes behind the chunk's place, before
-/// `end`, the chunk was `raced` and the same range is read again.
+/// quite, the order of their commit records. If one that the snapshot shows comes after the chunk's place and before
+/// `end`, the chunk is `raced`, and the same range is read again.
 struct PostgresChunk {
   enum Part {
-    /// Rows behind the cursor.
+    /// The rows after the cursor.
     case next
-    /// The row with this key: an update moved it to where chunks have been, without telling all of it.
+    /// The row with this key: an update moved it, without all its values, to keys that chunks have already passed.
     case row([String])
-    /// Rows that somebody asked for.
+    /// Requested rows.
     case asked([[String]])
 
     var isNext: Bool { if case .next = self { true } else { false } }
   }
 
-  /// Why it cannot be read now.
+  /// The reason why a chunk cannot be read now.
   enum Obstacle: Error {
-    /// Somebody is altering the table.
+    /// Another session has locked the table, to alter it.
     case isLocked
-    /// It is not what the snapshot shows, or not what the trail knows.
+    /// The table is not the one that the snapshot shows, or not the one that the trail knows.
     case hasChanged
   }
 
   let table: PostgresRegistry.Table
   let part: Part
   let snapshot: PostgresSnapshot
-  /// The table as the snapshot shows it; nil where it is not there.
+  /// The table as the snapshot shows it; nil if it does not exist there.
   let stored: StoredTable?
-  /// Whatever the snapshot shows committed before.
+  /// The place in the log before which everything that the snapshot shows was committed.
   let end: LSN
   var isPlaced = false
   var isRaced = false
-  /// Key of the last row; nil when there are no more.
+  /// The key of the last row; nil if there are no more rows.
   var through: [String]?
   var rows: UInt64 = 0
 }
 
-/// Reads chunks in a connection of its own.
+/// Reads chunks on a connection of its own.
 struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
-  /// For how long somebody else's lock is waited for.
+  /// The longest wait for a lock of another session, in ms.
   static let patience = "SET LOCAL lock_timeout = 100"
   /// A sort by printed text cannot use an index, so its chunks are larger.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Text sorts by bytes as it is.
+  /// Whether text sorts by its bytes in this database.
   private let isC: Bool
 
   init(_ connection: PostgresConnection) throws {
     self.connection = connection
     isC =
       try connection.first(
-        // The column `datlocprovider` came with PostgreSQL 15.
+        // The column `datlocprovider` exists since PostgreSQL 15.
         "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
       )
       == "t"
@@ -75,7 +75,8 @@ struct PostgresCopier {
       table: table, part: part, snapshot: snapshot, stored: try StoredTable(table.relation, on: connection), end: end)
   }
 
-  /// Keeps everybody from altering the table until ``close()``. Throws ``PostgresChunk/Obstacle`` where somebody does.
+  /// Prevents changes of the table's shape until ``close()``. Throws ``PostgresChunk/Obstacle`` if another session is
+  /// altering it.
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
@@ -88,12 +89,12 @@ struct PostgresCopier {
     }
   }
 
-  /// Proves that what was read since ``lock(_:)`` is of the table that the snapshot shows, and printed as the trail knows
-  /// its types: they have no lock and no snapshot. `other` sees what has been committed since.
+  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, and were printed by the
+  /// types that the trail knows. Types have neither lock nor snapshot. `other` sees everything committed since.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
-      // Somebody who waits for this snapshot's end may have a catalog locked, or stand in line for the table.
+      // A session that waits for the end of this snapshot may have locked a catalog, or may be queued for the table.
       let (now, forms) = try other.catalog(patience: Self.patience) {
         let now = try StoredTable(table.relation, on: other)
         return (now, table.forms.isEmpty ? [:] : try other.table(table.relation)?.forms)
@@ -104,7 +105,7 @@ struct PostgresCopier {
 
   func close() { connection.rollback() }
 
-  /// Rows as the planner believes, for progress bars.
+  /// Returns the planner's estimate of the number of rows, for progress bars.
   func estimate(_ table: PostgresRegistry.Table) throws -> UInt64 {
     let rows = try connection.first(
       "SELECT greatest(sum(c.reltuples), 0)::bigint FROM pg_class AS c WHERE c.oid = $1::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass) WHERE isleaf)",
@@ -114,7 +115,7 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends one chunk record and its rows to the open transaction of the trail; `paused` is called now and then.
+  /// Appends one chunk record and its rows to the open transaction of the trail; calls `paused` now and then.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -169,7 +170,7 @@ struct PostgresCopier {
     return order.postgresTerm(column.name.quotedName)
   }
 
-  /// A comparison of the key with a row of values, each by the expression that `value` gives for its place.
+  /// Returns a comparison of the key with a row of values. `value` returns the expression for the value at a place.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
@@ -187,12 +188,13 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// The first row, as the types print it: so pgoutput prints it too, and a cast to text would not for every type.
+  /// Returns the first row, as its types print it and as pgoutput prints it. A cast to text would print some types
+  /// differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Key values as an image of the whole row.
+  /// Returns key values as an image of the whole row.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
@@ -242,6 +244,7 @@ struct PostgresCopier {
 }
 
 extension PostgresRegistry.Table {
-  /// For SQL; children of inheritance have rows of their own, partitions have not.
+  /// The name for SQL. `ONLY` excludes children of inheritance, which have rows of their own; partitions are part of
+  /// their table.
   var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }

@@ -1,20 +1,21 @@
 import Changes
 import PostgresKit
 
-/// Where in a PostgreSQL source a trail stands: what the progress record at the end of each of our transactions carries.
+/// The position of a trail in a PostgreSQL source, stored in the progress record at the end of each of Cairn's
+/// transactions.
 ///
-/// A transaction is known by the place of its commit record. `quiet` is what the slot may be confirmed to. If the server
-/// sends the transaction `witness` again, it has the history that the trail has.
+/// A transaction is identified by the place of its commit record. The slot may be confirmed up to `quiet`. If the
+/// server sends the transaction `witness` again, it has the same history as the trail.
 struct PostgresPosition: Equatable {
-  /// A refresh that is under way or has just ended.
+  /// A refresh that is in progress or has just ended.
   struct RefreshState: Equatable {
     var relation: UInt32
     var epoch: UInt64
     var rows: UInt64
-    /// Key values up to which chunks are in the trail; nil: none yet.
+    /// The key values up to which chunks are in the trail; nil: none yet.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Rows are still to be read again by their keys, which are not kept here.
+    /// Whether rows must still be read again by their keys, which are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {
@@ -23,24 +24,25 @@ struct PostgresPosition: Equatable {
     var time: Int64
   }
 
-  /// `system_identifier` of the cluster.
+  /// The `system_identifier` of the cluster.
   var system: UInt64
   var timeline: UInt32
-  /// Everything that committed before is in the trail: the end of a transaction that the server has sent. Nothing that
-  /// commits later is left out, so a server that is restored to a moment after it has lost nothing that the trail has.
+  /// The end of a transaction that the server has sent: everything that committed before it is in the trail. No later
+  /// commit was left out. So a server that is restored to a moment after it has lost nothing that the trail has.
   var reached: LSN
-  /// From `reached` up to here the server had nothing to send.
+  /// The place up to which, from `reached` on, the server had nothing to send.
   var quiet: LSN
-  /// The last transaction that is in the trail.
+  /// The last transaction in the trail.
   var last: Transaction?
   /// The last transaction that the server sent: one of the trail, of an apply, or a message of capture's own.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// What apply has brought into the database, as far as everything that is in the trail shows it.
+  /// The transactions that apply has brought into the database, as far as the trail's content shows them.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. An older one is read as one without.
+  /// 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. An older version is read as without
+  /// these.
   static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
@@ -126,7 +128,7 @@ extension ByteReader {
   }
 }
 
-/// Which transactions a snapshot of the server shows.
+/// The transactions that a snapshot of the server shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 package struct PostgresSnapshot: Equatable, Sendable {
@@ -134,12 +136,12 @@ package struct PostgresSnapshot: Equatable, Sendable {
   let xmax: UInt64
   let running: Set<UInt64>
 
-  /// Shows nothing.
+  /// A snapshot that shows nothing.
   package static let empty = PostgresSnapshot()
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// Reads `xmin:xmax:xip,…`.
+  /// Reads the form `xmin:xmax:xip,…`.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]) else { return nil }
@@ -147,13 +149,14 @@ package struct PostgresSnapshot: Equatable, Sendable {
     running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
   }
 
-  /// As the server prints it.
+  /// The form that the server prints.
   package var text: String { "\(xmin):\(xmax):\(running.sorted().map(String.init).joined(separator: ","))" }
 
-  /// Whether what this transaction has committed is seen. The stream gives the lower half of its number.
+  /// Returns whether the snapshot shows the changes of a transaction. The stream gives only the lower 32 bits of its
+  /// number.
   package func shows(_ xid: UInt32) -> Bool {
     var full = xmax & ~0xffff_ffff | UInt64(xid)
-    // The nearest of the numbers with this lower half.
+    // The nearest number with these lower bits.
     if full > xmax, full - xmax > 1 << 31, full >= 1 << 32 { full -= 1 << 32 }
     if full < xmax, xmax - full > 1 << 31 { full += 1 << 32 }
     return full < xmax && !running.contains(full)

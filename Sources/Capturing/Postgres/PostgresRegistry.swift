@@ -8,32 +8,34 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-/// The tables that a capture of a PostgreSQL source knows, as the trail was told of them.
+/// The tables that a capture of a PostgreSQL source knows, as the trail records them.
 struct PostgresRegistry: Equatable {
   struct Table: Equatable {
     var relation: UInt32
-    /// Unique among all tables: names this shape in the trail's segments.
+    /// Unique among all tables: identifies this shape in the trail's segments.
     var epoch: UInt64
     var schema: TableSchema
     var types: [ColumnType]
-    /// The number of each column in the catalog, which is its own for as long as it lives; empty where not known.
+    /// The number of each column in the catalog, which identifies it as long as it exists; empty if not known.
     var numbers: [Int] = []
     /// As in ``PostgresTable/forms``.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
     /// As in ``PostgresTable/partitions``.
     @ByBytes var partitions: [String] = []
-    /// Why it is to be copied; nil when it has been.
+    /// The reason for which it must be copied; nil once it has been.
     var refresh: Refresh.Reason?
-    /// Transactions before this one may have changed it without being told: wait for their end before copying.
+    /// Transactions before this one may have changed the table without a report in the stream: a copy waits for their
+    /// end.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether its changes go into the trail before its copy has begun: it was only asked for, and the reader has what they
-    /// change. Where both ends write, a delete that is left out is unknown to an end that copies the row meanwhile.
+    /// Whether its changes go into the trail before its copy has begun. This is so if the copy was only requested,
+    /// because the reader already has the rows. In two-way replication, a delete that was left out would be unknown to
+    /// a peer that copies the row meanwhile.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// To be put into the publication first.
+    /// The value of `copyNotBefore` for a table that must be published first.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {
@@ -59,17 +61,19 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// Keeps the registry in a file of the state folder, so that a change of shape is seen also when it happened while nobody
-/// looked.
+/// Stores the registry in a file of the state folder, so that changes of shape are noticed even if they happened while
+/// capture did not run.
 ///
-/// Before a transaction that changes the registry goes into the trail, the file is written with both: the new registry,
-/// with the number of that transaction, and the one before. So after a crash the trail itself tells which one is true.
+/// Before a transaction that changes the registry goes into the trail, the file is written with two registries: the new
+/// one, with the number of that transaction, and the previous one. After a crash, the last transaction of the trail
+/// shows which one is true.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// `number` is that of the trail's last whole transaction. Empty when there is no file, or when it is not whole.
+  /// Reads the file. `number` is that of the trail's last whole transaction. The registry is empty if the file is
+  /// missing or damaged.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }
@@ -95,8 +99,8 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Writes the file anew: whole and durable, or as it was. `number`: of the transaction from which on it is true. The one
-  /// that was saved before must be true until then.
+  /// Replaces the file: after a crash it has all of the old or all of the new content. `number` is that of the
+  /// transaction from which on the registry is true. The registry saved before must be true until then.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)

@@ -4,15 +4,15 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// What a capture of a PostgreSQL source was asked to send again and has not sent yet. Kept in a file of the state
-/// folder, since the slot forgets a request as soon as the trail has passed it.
+/// The unanswered requests to a capture of a PostgreSQL source. They are kept in a file of the state folder, because
+/// the slot forgets a request as soon as the trail has passed it.
 ///
-/// The file is written before the trail can pass a request, and once more when nothing is left of a table: after a crash
-/// some rows are sent twice, none is forgotten.
+/// The file is written before the trail can pass a request, and again once a table has no requests left. After a crash
+/// some rows are sent twice, but none is forgotten.
 struct PostgresRequests {
-  /// Of the message by which a row is asked for.
+  /// The prefix of the message that requests rows.
   static let prefix = "cairn.request"
-  /// Above, a table is copied instead.
+  /// The most keys of a table; with more, the table is copied instead.
   static let keysMax = 50_000
   static let keyBytesMax = 16 << 20
 
@@ -25,7 +25,7 @@ struct PostgresRequests {
     private var parts: [NameKey] { [namespace.nameKey, table.nameKey] }
   }
 
-  /// Values of keys are told apart by their bytes, as names are.
+  /// The values of keys are compared by their bytes, as names are.
   private(set) var keys: [Name: Set<[NameKey]>] = [:]
   private(set) var copies: Set<Name> = []
   private var keyBytes: [Name: Int] = [:]
@@ -48,7 +48,7 @@ struct PostgresRequests {
     }
   }
 
-  /// Adds what a message asks for.
+  /// Adds the requests in a message.
   mutating func add(_ message: RequestMessage) {
     let name = Name(namespace: message.namespace, table: message.table)
     guard !message.isWhole else {
@@ -66,7 +66,7 @@ struct PostgresRequests {
     forget(name)
   }
 
-  /// Nothing is to be sent of these rows any more.
+  /// Removes rows that need not be sent any more.
   mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
     for key in sent where keys[name]?.remove(key.map(\.nameKey)) != nil {
       keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
@@ -81,7 +81,7 @@ struct PostgresRequests {
 
   mutating func forgetCopy(_ name: Name) { copies.remove(name) }
 
-  /// Writes the file anew: whole and durable, or as it was.
+  /// Replaces the file: after a crash it has all of the old or all of the new content.
   func save() throws {
     var writer = ByteWriter()
     for name in copies {
@@ -100,15 +100,15 @@ struct PostgresRequests {
   }
 }
 
-/// One request as it is written to the stream, and to the file.
+/// One request in the form of the stream and of the file.
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
-  /// Of the capture that is meant.
+  /// The slot of the capture that is asked.
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String
-  /// The whole table, whatever its keys.
+  /// Whether the whole table is requested, regardless of keys.
   var isWhole: Bool
   @ByBytes var keys: [[String]]
 
@@ -145,7 +145,7 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the message. The role reads the key of messages, or makes it.
+  /// Commits the message. The role reads the key of messages, or creates it.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -158,10 +158,10 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Asks the capture into `trail` to send rows again. Where the table has no key it is copied instead.
+  /// Asks the capture into `trail` to send rows again. A table without key is copied instead.
   ///
-  /// The table is looked for when the capture comes to it: one that is not captured is told of there, and nothing is
-  /// sent. Errors: what ``PostgresError`` maps to. What was asked before the error stays asked.
+  /// Capture looks for the table when it reads the request: if the table is not captured, capture reports that and
+  /// sends nothing. Errors: the errors of ``PostgresError``. Requests made before the error remain.
   package static func ask(_ request: RowRequest, on connection: PostgresConnection, trail: TrailID) throws {
     for keys in request.portions {
       let texts = keys.map { $0.map(\.keyText) }
@@ -182,7 +182,7 @@ extension PostgresSource {
 }
 
 extension Value {
-  /// As PostgreSQL writes it; nil for what no key holds.
+  /// The value as PostgreSQL writes it; nil for NULL, which no key holds.
   fileprivate var keyText: String? {
     switch self {
     case .exact(let bytes), .text(let bytes): String(decoding: bytes, as: UTF8.self)

@@ -2,11 +2,11 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// What capture keeps at a PostgreSQL source: a publication and a logical slot, both named after the trail.
+/// The objects of capture at a PostgreSQL source: a publication and a logical slot, both named after the trail.
 package struct PostgresSource {
   let connection: PostgresConnection
   let uri: String
-  /// Of slot and publication.
+  /// The name of slot and publication.
   let name: String
 
   init(_ connection: PostgresConnection, uri: String, trail: TrailID) {
@@ -18,8 +18,9 @@ package struct PostgresSource {
 
   // MARK: What the server must be
 
-  /// Proves that the server and the role can be captured from. Writes nothing. `newSlots`: so many are still to
-  /// be made.
+  /// Checks that this server and this role can be captured from. Writes nothing.
+  ///
+  /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
     let place = connection.place
     func refuse(_ message: String, _ hint: String) -> CairnError {
@@ -72,8 +73,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Encodings in which each byte is a character of Unicode. The others of PostgreSQL have valid texts that the server
-  /// cannot convert: one such value in any table ends the stream of the whole database, at each start again.
+  /// The encodings in which each byte is a character of Unicode. PostgreSQL's other encodings have valid texts that the
+  /// server cannot convert. One such value in any table ends the stream of the whole database, again at each start.
   ///
   /// Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
   private static let wholeEncodings = [
@@ -87,7 +88,7 @@ package struct PostgresSource {
       : "database \(database) has the encoding \(encoding), with texts that cannot be converted to UTF-8: one such value, of whichever table, would stop the capture"
   }
 
-  /// The notice for a database that is captured already and has such an encoding; nil if there is none.
+  /// Returns the notice for a captured database with another encoding; nil if there is none.
   package static func encodingNotice(_ connection: PostgresConnection) throws -> String? {
     let row = try connection.query("SELECT current_setting('server_encoding'), current_database()").first ?? []
     guard let gap = encodingGap(row.first.flatMap { $0 } ?? "", row.last.flatMap { $0 } ?? "") else { return nil }
@@ -100,7 +101,7 @@ package struct PostgresSource {
       : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
   }
 
-  /// A capture streams through a sender of its own.
+  /// Throws if too few senders are free: each capture streams through one of its own.
   private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
@@ -116,8 +117,8 @@ package struct PostgresSource {
       hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
   }
 
-  /// The warning about schema changes before a capture begins; nil if the stream will carry them. Throws
-  /// `privilege-missing` if schema `cairn`, or anything in it, belongs to another role.
+  /// Returns the warning about schema changes before a capture begins; nil if the stream will carry them. Throws
+  /// `privilege-missing` if schema `cairn`, or an object in it, belongs to an untrusted role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
     try OwnSchema.check(MessageKey.Place.own.rawValue, connection)
     let row = try connection.query("SELECT rolsuper, rolname FROM pg_roles WHERE rolname = current_user").first ?? []
@@ -129,7 +130,7 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
-  /// The notice about the server's version for the operator; nil if there is none.
+  /// Returns the notice about the server's version for the operator; nil if there is none.
   ///
   /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {
@@ -142,8 +143,8 @@ package struct PostgresSource {
 
   // MARK: Publication
 
-  /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
-  /// Returns true when tables were added.
+  /// Creates the publication, or adds the tables that it lacks. If this role may not, another role can create it
+  /// before. Returns whether tables were added.
   func publish(_ tables: [PostgresTable]) throws -> Bool {
     let there = try publication()
     let missing = tables.filter { there?.whole.contains($0.oid) != true }
@@ -163,7 +164,7 @@ package struct PostgresSource {
     return there != nil
   }
 
-  /// Whether a table has been in the publication since a transaction, and no later one took it out meanwhile.
+  /// Returns whether a transaction put a table into the publication, and no later one took it out.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.query(
@@ -174,8 +175,8 @@ package struct PostgresSource {
     ).first != nil
   }
 
-  /// Whether an apply made a table and published it in the same transaction, before it wrote a row: then no change of the
-  /// table is missing in the stream. A system column's row in the catalog stays as the table's creation left it.
+  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. Then the
+  /// stream has every change of the table. The catalog row of a system column is unchanged since the table's creation.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -191,14 +192,15 @@ package struct PostgresSource {
     ).first != nil
   }
 
-  /// Whether the catalog has a table, once a transaction of the stream is visible.
+  /// Returns whether the catalog has a table, once a transaction of the stream is visible.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// The stream may tell of a commit a moment before others see it: until then its session holds the lock of its transaction.
+  /// Waits until a transaction is visible. The stream may send a commit a moment earlier; until then the transaction's
+  /// session holds its lock.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
@@ -208,7 +210,7 @@ package struct PostgresSource {
     }
   }
 
-  /// A server may let a commit wait for its standbys.
+  /// The longest wait, in ms: a server may let a commit wait for its standbys.
   private static let visibilityMillisecondsMax: Int64 = 5000
 
   private func make(_ tables: [PostgresTable]) -> String {
@@ -217,8 +219,8 @@ package struct PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// The statements that complete the publication, for one transaction. A table with a filter has to be taken out and put in
-  /// again.
+  /// Returns the statements that complete the publication, for one transaction. A table with a filter must be taken out
+  /// and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
@@ -237,18 +239,18 @@ package struct PostgresSource {
     tables.map(\.schema.qualifiedName).joined(separator: ", ")
   }
 
-  /// What is in the publication, and how.
+  /// The content of the publication.
   struct Publication {
     var tables: Set<UInt32>
-    /// Those of which it leaves out rows or columns.
+    /// The tables of which it leaves out rows or columns.
     var narrowed: Set<UInt32>
-    /// Every kind of change is published, and those of partitions by their root.
+    /// Whether every kind of change is published, and changes of partitions under their root.
     var isWhole: Bool
     /// The tables of which every change is published.
     var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
   }
 
-  /// Nil when there is none.
+  /// Returns the publication; nil if it does not exist.
   func publication() throws -> Publication? {
     let found = try connection.query(
       """
@@ -257,7 +259,7 @@ package struct PostgresSource {
         WHERE r.prpubid = p.oid AND c.relkind = 'p')) FROM pg_publication AS p WHERE pubname = $1
       """, [name])
     guard let row = found.first else { return nil }
-    // Filters and lists of columns came with PostgreSQL 15.
+    // Filters and lists of columns exist since PostgreSQL 15.
     let tables = try connection.query(
       row[0] == "t"
         ? "SELECT oid, $1::text, false FROM pg_class WHERE relkind IN ('r', 'p')"
@@ -270,7 +272,7 @@ package struct PostgresSource {
       tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
   }
 
-  /// The tables of which every change is published; nil when there is no publication.
+  /// Returns the tables of which every change is published; nil if there is no publication.
   func published() throws -> Set<UInt32>? { try publication()?.whole }
 
   // MARK: Slot
@@ -284,7 +286,7 @@ package struct PostgresSource {
     var plugin: String
   }
 
-  /// By the server's clock, µs.
+  /// Returns the time of the server's clock, µs since 1970 UTC.
   func time() throws -> Int64 {
     let text = try connection.first("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
     return text.flatMap { Int64($0) } ?? 0
@@ -301,7 +303,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Makes the slot. Waits until all transactions that are open now have ended; says so, and gives up after a minute.
+  /// Creates the slot. Waits until all transactions that are open now have ended; reports the wait, and gives up after
+  /// a minute.
   func createSlot(
     _ replication: PostgresConnection, tell: @escaping (String) -> Void
   ) throws -> (start: LSN, snapshot: String) {
@@ -334,11 +337,12 @@ package struct PostgresSource {
     }
   }
 
-  /// Up to which transaction of each trail an apply has brought all of the database, as the snapshot of a new slot shows it:
-  /// no further than a table that waits, or a transaction that was put aside.
+  /// Returns, for each trail, the last transaction through which an apply has brought everything, as a snapshot shows
+  /// it. The number stops before any suspended table and any quarantined transaction.
   ///
-  /// - Parameter snapshot: the name of an exported snapshot; nil: as it is now.
-  /// - Parameter clock: of each trail nothing is known but that it was no later than this, as far as clocks agree.
+  /// - Parameter snapshot: The name of an exported snapshot; nil: the present state.
+  /// - Parameter clock: The clock for all trails: the true ones are unknown, but no later than this, as far as clocks
+  ///   agree.
   func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }
@@ -378,7 +382,7 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends a stream that a killed cairn has left behind: the state folder's lock proves that it is not in use.
+  /// Ends a stream that a killed cairn left: the lock of the state folder proves that no process uses it.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {
@@ -396,7 +400,7 @@ package struct PostgresSource {
 
   static func application(_ name: String) -> String { "cairn \(name)" }
 
-  /// `system_identifier` and timeline of the cluster.
+  /// Returns the `system_identifier` and the timeline of the cluster.
   static func identity(_ replication: PostgresConnection) throws -> (system: UInt64, timeline: UInt32) {
     let row = try replication.query("IDENTIFY_SYSTEM").first ?? []
     guard row.count > 1, let system = UInt64(row[0] ?? ""), let timeline = UInt32(row[1] ?? "") else {
@@ -406,12 +410,12 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
-  /// For each timeline that this one descends from, where it was left.
+  /// Returns, for each timeline from which this one descends, the place at which it was left.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
   static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
     let content = try replication.query("TIMELINE_HISTORY \(timeline)").first?[1] ?? ""
-    // With extended queries or without, a bytea may come in its hexadecimal form.
+    // With or without extended queries, a bytea may come in its hexadecimal form.
     let text =
       content.hasPrefix("\\x") ? String(decoding: Self.bytes(ofHex: content.dropFirst(2)), as: UTF8.self) : content
     var left: [UInt32: LSN] = [:]
@@ -434,8 +438,8 @@ package struct PostgresSource {
 
   // MARK: Detach
 
-  /// Drops one slot of Cairn's that nothing reads from, and the publication of its name; all else stays. Errors: `usage`
-  /// for a name that is none of ours, `slot-missing` where there is none or it is in use.
+  /// Drops one unused slot of Cairn, and the publication of its name; everything else stays. Errors: `usage` for a name
+  /// that is not Cairn's, `slot-missing` if the slot does not exist or is in use.
   package static func detach(slot name: String, _ connection: PostgresConnection) throws {
     let digits = name.dropFirst("cairn_".count)
     guard name.hasPrefix("cairn_"), digits.count == 16, digits.allSatisfy(\.isHexDigit) else {
@@ -466,7 +470,7 @@ package struct PostgresSource {
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }
 
-  /// Slots of Cairn's in this database from which nobody reads at this moment, with the log that is kept for each.
+  /// Returns the slots of Cairn in this database that are not in use now, with the bytes of log that each one keeps.
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """
@@ -482,7 +486,7 @@ package struct PostgresSource {
       hint: "stop the replication first, then run again", remedy: .retry)
   }
 
-  /// Takes slots and publications of Cairn's out of the database. True when there were any.
+  /// Removes the slots and publications of Cairn from the database. Returns whether there were any.
   package static func detach(_ connection: PostgresConnection) throws -> Bool {
     let slots = try connection.query(
       "SELECT slot_name, active, active_pid FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"

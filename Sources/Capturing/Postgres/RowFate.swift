@@ -2,27 +2,28 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Whether a reader of the trail can make the rows of a table's new shape from those that it has: pure.
+/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows that it has.
+/// Pure.
 ///
-/// Where it can, the table need not be copied again. Of what is in doubt, the answer is no.
+/// If it can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
-  /// How a change of shape came to be known.
+  /// The report of a change of shape.
   struct Word {
-    /// Told at its very place in the stream; else found later.
+    /// Whether the change was reported at its very place in the stream; otherwise it was found later.
     var isExact = false
-    /// Values may have been computed from others (`USING`).
+    /// Whether values may have been computed from others (`USING`).
     var mayCompute = true
-    /// Why rows were written anew: bits of `pg_event_trigger_table_rewrite_reason()`.
+    /// The reason why rows were rewritten: bits of `pg_event_trigger_table_rewrite_reason()`.
     var rewrites = 0
-    /// A new table, and so a partition without rows.
+    /// Whether the command created a table, and so a partition without rows.
     var isCreation = false
-    /// An apply made the change, and what it made of the rows came from elsewhere.
+    /// Whether an apply made the change: its effect on rows came from elsewhere.
     var isApplied = false
     /// The statement.
     var text = ""
 
     static let found = Word()
-    /// A column got another type, or another value.
+    /// The bit for a column that got another type, or another value.
     static let columnWasRewritten = 4
   }
 
@@ -31,7 +32,7 @@ struct RowFate {
   let details: [PostgresTable.Detail]
   let word: Word
 
-  /// For each column after: which one it was before; nil where not known.
+  /// Returns, for each column after, its index before; nil if that is not known.
   static func origins(_ before: PostgresRegistry.Table, _ after: PostgresRegistry.Table) -> [Int?]? {
     guard before.numbers.count == before.schema.columns.count, after.numbers.count == after.schema.columns.count,
       !before.numbers.isEmpty
@@ -45,7 +46,7 @@ struct RowFate {
     var hasRetyped = false
     for (new, origin) in origins.enumerated() {
       guard let origin else {
-        // A generated column that became one of its own has its values already.
+        // A generated column that became a plain column already has its values.
         let wasGenerated = before.forms[PostgresTable.generatedForm(after.numbers[new])] != nil
         guard isFilled(new), !wasGenerated else { return false }
         continue
@@ -60,13 +61,13 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Partitions took no rows with them, nor brought any.
+  /// Whether no rows came or went with partitions.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
   }
 
-  /// Whether a copy that is under way, of the shape before, can go on.
+  /// Whether a running copy of the shape before can continue.
   var keepsCopy: Bool {
     hasSameColumns && keepsForms && word.rewrites == 0 && before.schema.name.hasSameBytes(as: after.schema.name)
       && before.schema.namespace.hasSameBytes(as: after.schema.namespace)
@@ -86,7 +87,7 @@ struct RowFate {
     before.forms.allSatisfy { key, text in after.forms[key].map { $0 == text } ?? true }
   }
 
-  /// Rows that were there before a new column have in it what its default says, or NULL.
+  /// Returns whether existing rows have, in a new column, the value that its default states, or NULL.
   private func isFilled(_ index: Int) -> Bool {
     let (column, detail) = (after.schema.columns[index], details[index])
     guard column.identity == .none else { return false }
@@ -94,7 +95,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Whether every value of one type prints the same in the other, and has a place there.
+  /// Returns whether every value of one type prints the same in the other, and fits there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }

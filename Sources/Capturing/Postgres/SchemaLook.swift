@@ -1,11 +1,12 @@
 import PostgresKit
 
-/// When the catalog is looked at, to find tables that came, went and changed without a word in the stream.
+/// The schedule of looks at the catalog, which find tables that were created, dropped or changed without a report in
+/// the stream.
 ///
-/// What the catalog says is true when it is read, the stream tells of before. So what was read counts only when the stream
-/// has reached a barrier behind the reading; and where the stream told of a schema in between, it is read again.
+/// The catalog shows the present, while the stream reports the past. So a reading counts only once the stream has
+/// reached a barrier after it. If the stream reported a change of a schema in between, the catalog is read again.
 struct SchemaLook {
-  /// All of one moment.
+  /// A reading of the catalog; everything in it is of one moment.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
@@ -13,18 +14,18 @@ struct SchemaLook {
 
   private static let intervalMilliseconds: Int64 = 2000
   var isWanted = true
-  /// Looked at since the connection was made, and found as the trail was told.
+  /// Whether the catalog was read on this connection and found as the trail knows it.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
-  /// Grows as long as somebody is in the way.
+  /// Grows as long as another session's lock is in the way.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
 
-  /// Something is to be done as soon as the stream rests.
+  /// Whether a step is due as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
@@ -44,13 +45,13 @@ struct SchemaLook {
     return now >= dueAt ? .compare : .nothing
   }
 
-  /// `found` is the fingerprint of now.
+  /// Compares fingerprints; `found` is the present one.
   mutating func compare(_ found: String, now: Int64, took: Int64) {
     dueAt = now + max(Self.intervalMilliseconds, took * 20)
     if found != fingerprint { isWanted = true }
   }
 
-  /// Somebody has a table locked, and definitions can be read when that has ended.
+  /// Postpones the look: a session has locked a table, and definitions can be read only after that.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)
@@ -63,13 +64,13 @@ struct SchemaLook {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// The stream told of a schema: what was read may be older, or newer, than that.
+  /// Notes that the stream reported a schema: the reading may be older, or newer, than that report.
   mutating func told() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// What was read is what the trail knows.
+  /// Notes that the trail knows everything that was read.
   mutating func adopted(now: Int64) {
     fingerprint = catalog?.fingerprint
     (barrier, catalog, isReached, isDone) = (nil, nil, false, true)

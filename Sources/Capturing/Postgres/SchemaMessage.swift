@@ -1,31 +1,31 @@
 import Changes
 import PostgresKit
 
-/// What an event trigger wrote into the stream (``SchemaTriggers``).
+/// The message that an event trigger wrote into the stream (``SchemaTriggers``).
 struct SchemaMessage {
   enum Event {
-    /// What the catalog said of a table when the command had ended.
+    /// The shape of a table in the catalog at the end of the command.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be written anew; why, in the server's bits.
+    /// The rows of a table are about to be rewritten, with the reason in the server's bits.
     case rewritten(Int)
     /// A table was taken out of this publication.
     case unpublished(String)
-    /// Something that is not replicated was made: what, and its name.
+    /// An object that is not replicated was created: its kind and its name.
     case made(kind: String, name: String)
-    /// Something of which the trigger could not say more.
+    /// A change that the trigger could not describe.
     case doubt
   }
 
   let event: Event
-  /// The table's oid; 0 where there is none.
+  /// The oid of the table; 0 if there is none.
   var relation: UInt32 = 0
-  /// Such as `ALTER TABLE`.
+  /// The command, such as `ALTER TABLE`.
   var tag = ""
-  /// A column that got another type may have got other values: with `USING`, or inside of a function, where the text does
-  /// not tell.
+  /// Whether a column that got another type may have got other values: with `USING`, or inside a function, whose text
+  /// is unknown.
   var mayCompute = true
-  /// What the program sent, cut where it is long; empty where it is not kept.
+  /// The statement that the application sent, cut if it is long; empty if it is not kept.
   var text = ""
 
   static let version = "1"

@@ -1,30 +1,30 @@
 import Changes
 import PostgresKit
 
-/// Event triggers that write into the stream what became of tables, at its very place: one transactional message for each
-/// table and command, with the whole shape as the catalog has it at that moment.
+/// The event triggers that report changes of tables in the stream, each at its very place. They write one transactional
+/// message for each table and command, with the whole shape that the catalog has at that moment.
 ///
-/// They are shared by all captures of a database, and never make a program's command fail or wait: what goes wrong in them
-/// becomes a message that says no more than "look". They write nothing where no slot of Cairn's is there to read it.
+/// All captures of a database share them. They never make an application's command fail or wait: an error in them
+/// becomes a message that says only "look". They write nothing if no slot of Cairn exists to read it.
 ///
-/// Their functions run as the superuser who made them. So they are in a schema of their own, `cairn_ddl`, in which nothing may
-/// belong to another role; they call no function but those of `pg_catalog`; and each message has a code of
-/// ``MessageKey``, the table `cairn_ddl.key`.
+/// Their functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`, in which
+/// no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message has a code of
+/// ``MessageKey``, with the key in the table `cairn_ddl.key`.
 ///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
-  /// Of the messages.
+  /// The prefix of the messages.
   static let prefix = "cairn.schema"
   /// The prefix of messages that functions of earlier builds write, without a code.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  /// Of the functions; a newer one replaces an older one.
+  /// The version of the functions; a newer one replaces an older one.
   private static let version = 4
 
   let connection: PostgresConnection
 
-  /// Whether all triggers exist, fire also in replicating sessions, and belong to a trusted role.
+  /// Returns whether all triggers exist, fire also in replicating sessions, and belong to a trusted role.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -36,10 +36,10 @@ struct SchemaTriggers {
     return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
-  /// Makes them where they are not there. Throws ``PostgresError`` with `isPrivilege` where the role may not: it takes a
-  /// superuser; `privilege-missing` if the schema, or anything in it, belongs to another role.
+  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the role is no superuser.
+  /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
   func install() throws {
-    // Two captures may begin at once.
+    // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
   }
 
@@ -53,7 +53,7 @@ struct SchemaTriggers {
     try removeEarlier()
   }
 
-  /// Functions of builds that kept them in schema `cairn`.
+  /// Removes the functions of builds that kept them in schema `cairn`.
   private func removeEarlier() throws {
     let functions = try connection.query(
       """
@@ -65,7 +65,7 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// False when there was nothing.
+  /// Removes the triggers and their schema. Returns false if there were none.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
@@ -91,7 +91,7 @@ struct SchemaTriggers {
     return true
   }
 
-  /// The note for a database in which an earlier build made schema `cairn` only for its functions.
+  /// Removes schema `cairn` if an earlier build created it only for its functions.
   private func removeEmptySchema() throws {
     let isEmpty = try connection.first(
       """
@@ -102,7 +102,7 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// What is said where they are not there.
+  /// Returns the notice for a database without the triggers.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
@@ -110,7 +110,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The error if the triggers exist and the role may not read the key of their messages.
+  /// Returns the notice for a database with the triggers if the role may not read the key of their messages.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -132,7 +132,7 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// What a function prints must not depend on the session that it runs in, and it waits for nobody.
+  /// The settings of the functions: their output must not depend on the session, and they must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "lock_timeout=20", "plan_cache_mode=force_generic_plan",
@@ -157,7 +157,7 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: "true")),
   ]
 
-  /// Statements that write one message: `fields` behind the version and the tag.
+  /// Returns the statements that write one message: `fields` follow the version and the tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -171,8 +171,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The document of table `v_root`. Not by a statement in the language SQL, which would be planned again for each table:
-  /// that takes longer than to run it.
+  /// Computes the document of table `v_root`. Not by a function in the language SQL, which would be planned again for
+  /// each table: planning takes longer than running it.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -182,7 +182,7 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Tables with a column that rests on a type.
+  /// Returns a query for the tables with a column that depends on a type.
   private static func users(of type: String) -> String {
     """
 
@@ -218,7 +218,7 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Nothing is told where nobody hears it, and whatever goes wrong is not the program's business.
+  /// Wraps a trigger's body: it writes nothing if no slot exists, and its errors never reach the application.
   private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 
@@ -254,7 +254,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Temporary tables come and go with many programs.
+  /// Temporary tables are left out: many applications create and drop them all the time.
   private static let isCommandOurs = """
     EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
     """
