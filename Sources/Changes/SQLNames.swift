@@ -1,7 +1,7 @@
 /// Names and texts as SQL. This file is the only place in Cairn that quotes; `QuotingLintTests` looks for others.
 ///
-/// SQL ends a name at the byte 0x22 and a text at the byte 0x27, even if Unicode combines that byte with its neighbors
-/// into one character. Swift's `Character` is such a cluster, so no code here may split or compare by it.
+/// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Unicode may combine that byte with its neighbors into
+/// one character. Swift's `Character` is such a cluster, so no code here may split or compare by it.
 ///
 /// A NUL stays where it is, because no quoting can carry it. The connections refuse statements that contain a NUL.
 extension String {

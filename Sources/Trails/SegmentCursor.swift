@@ -157,7 +157,7 @@ final class SegmentCursor {
     return nil
   }
 
-  // Readers find the values of a row or a key by column, so each image and key must have as many values as its table
+  // Readers find the values of a row or a key by column. So each image and key must have as many values as its table
   // has columns.
 
   private func check(_ change: ChangeView) throws {

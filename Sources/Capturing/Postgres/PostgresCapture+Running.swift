@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// The run of a capture: one connection after the other, until it is told to stop.
+// The run of a capture: one connection after the other, until the stop signal.
 extension PostgresCapture {
   /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
   /// before the call is in the trail and every table is copied. It waits for an unreachable server; with

@@ -57,7 +57,7 @@ package final class PostgresCapture {
     var wantsProgress = false
     /// Whether the keys of messages were read again for it.
     var hasReadKeys = false
-    /// Tables whose rows were written anew, and why, as the server counts reasons.
+    /// The tables whose rows were rewritten, each with the server's bits for the reason.
     var rewrites: [UInt32: Int] = [:]
   }
 

@@ -5,8 +5,8 @@ import Changes
 ///
 /// The source keeps a **mark** (`cairn_control`): the sequence number up to which rows were taken, and a nonce. The
 /// mark is written less often than rows are taken. So the position also names the mark that the source had then, and a
-/// checksum of the journal rows after it. Both together tell an unchanged source from one that was restored from a
-/// backup and then wrote other rows under the same sequence numbers.
+/// checksum of the journal rows after it. With both, a restart recognizes a source that was restored from a backup and
+/// then wrote other rows under the same sequence numbers.
 struct SourcePosition: Equatable {
   struct Mark: Equatable {
     var taken: Int64
