@@ -2,7 +2,7 @@
 /// pattern that matches it does not exclude it.
 ///
 /// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a
-/// table also excludes a table whose other letters differ only in case, so no list includes a table by such a letter.
+/// table also excludes tables whose other letters differ only in case. So no list includes a table by such a letter.
 ///
 ///     TablePatterns(["k"]).includes("K")          // true
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k

@@ -58,8 +58,8 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Asks the server to answer the queued statements as soon as they are done, so that ``readAnswers(_:_:)`` need not
-  /// wait for the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when
+  /// Asks the server to answer the queued statements as soon as they are done. So ``readAnswers(_:_:)`` need not wait
+  /// for the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when
   /// answers are read.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }

@@ -87,8 +87,8 @@ package final class TrailCopy {
   /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns the number of bytes
   /// taken: bytes after the last whole block, or after a seal, are not taken. The blocks are not synced.
   ///
-  /// Throws `.trailElsewhere` if the copy does not end at `place`, `.trailForked` if it ends there with another
-  /// history, and `.trailDamaged` if the bytes fail the checks. Whole blocks before the fault are kept.
+  /// Throws `.trailElsewhere` if the copy does not end at `place`, and `.trailForked` if it ends there with another
+  /// history. Throws `.trailDamaged` if the bytes fail the checks; whole blocks before the fault are kept.
   package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
     try guarded {
       try expect(place, id)

@@ -16,8 +16,8 @@ package final class TrailReader {
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The source position of the last progress record read, including records between the start of the segment and the
-  /// checkpoint at which the reader was opened. Nil if none was read.
+  /// The source position of the last progress record read; nil if none was read. Records between the start of the
+  /// segment and the opening checkpoint count too.
   package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.

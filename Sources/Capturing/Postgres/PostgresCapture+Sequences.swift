@@ -17,7 +17,7 @@ extension PostgresCapture {
       rows = try source.connection.query(
         "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
     } catch let error as PostgresError where error.sqlState == "XX000" || error.isTransient {
-      // A sequence was dropped while the view was read ("could not open relation with OID"), or this query deadlocked
+      // A sequence was dropped while the view was read ("could not open relation with OID"). Or this query deadlocked
       // with a session that alters several tables.
       return hasChangedSinceSequences = true
     }

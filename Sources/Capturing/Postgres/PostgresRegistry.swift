@@ -61,7 +61,7 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// Stores the registry in a file of the state folder, so that changes of shape are noticed even if they happened while
+/// Stores the registry in a file of the state folder. So changes of shape are noticed even if they happened while
 /// capture did not run.
 ///
 /// Before a transaction that changes the registry goes into the trail, the file is written with two registries: the new
