@@ -219,7 +219,7 @@ struct CaptureTriggers {
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
-  /// A condition that is true for rows of the table, under the name `o`, that share a unique key with NEW.
+  /// A condition that is true for rows of the table that share a unique key with NEW.
   private var conflicts: String {
     var keys = table.uniqueKeys.map { key in
       var terms = key.terms.map { term -> String in
