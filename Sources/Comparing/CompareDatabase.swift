@@ -24,6 +24,9 @@ package final class CompareDatabase {
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
+  /// Whether text that sorts by its bytes sorts by those of UTF-8. Of a PostgreSQL source at another node, only
+  /// ``sortsByBytes`` is known.
+  let isUTF8: Bool
   /// What the node of the source tells of its tables.
   private let told: [OriginTable]
   /// Tables of SQLite, by name, whose key's index sorts backwards in part.
@@ -32,14 +35,20 @@ package final class CompareDatabase {
   package init(_ handle: Handle) throws {
     self.handle = handle
     switch handle {
-    case .sqlite: (engine, sortsByBytes, told) = (.sqlite, true, [])
+    case .sqlite(let database):
+      try database.readEncoding()
+      (engine, sortsByBytes, told) = (.sqlite, !database.isUTF16, [])
+      isUTF8 = sortsByBytes
     case .origin(let origin):
       (engine, sortsByBytes, told) = try origin.tables()
+      isUTF8 = sortsByBytes || engine == .postgres
       backwards = Set(told.filter(\.sortsBackwards).map { $0.schema.name.sqliteKey })
     case .postgres(let connection):
       (engine, told) = (.postgres, [])
+      isUTF8 = try connection.first("SELECT current_setting('server_encoding')") == "UTF8"
       sortsByBytes =
-        try connection.first(
+        try isUTF8
+        && connection.first(
           // The column `datlocprovider` came with PostgreSQL 15.
           "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
         ) == "t"

@@ -26,9 +26,11 @@ struct KeyOrder {
   ) -> Bool {
     let (one, other) = (table.source.column(place), table.target.column(place))
     let type = table.columns[place].type
+    // In another encoding, text sorts by other bytes.
+    let isUTF8 = source.isUTF8 && target.isUTF8
     switch (source.engine, target.engine) {
     case (.sqlite, .sqlite):
-      return one.affinity == other.affinity && isBuiltIn(one.collation)
+      return isUTF8 && one.affinity == other.affinity && isBuiltIn(one.collation)
         && one.collation.asciiUppercased == other.collation.asciiUppercased
     case (.postgres, .postgres):
       guard one.declaredType == other.declaredType, one.baseType == other.baseType, !type.isDomain else { return false }
@@ -36,7 +38,7 @@ struct KeyOrder {
       case .bool, .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea, .uuid, .date, .time, .timestamp,
         .timestamptz:
         return true
-      case .text, .varchar: return sortsByBytes(table.source, place) && sortsByBytes(table.target, place)
+      case .text, .varchar: return isUTF8 && sortsByBytes(table.source, place) && sortsByBytes(table.target, place)
       default: return false
       }
     case (.postgres, .sqlite):
@@ -45,7 +47,7 @@ struct KeyOrder {
       case .bool, .int2, .int4, .int8, .oid: return ["INTEGER", "NUMERIC"].contains(other.affinity)
       case .uuid: return other.affinity == "TEXT"
       case .bytea: return other.affinity == "BLOB"
-      case .text, .varchar: return other.affinity == "TEXT" && sortsByBytes(table.source, place)
+      case .text, .varchar: return isUTF8 && other.affinity == "TEXT" && sortsByBytes(table.source, place)
       default: return false
       }
     case (.sqlite, .postgres):
@@ -53,7 +55,7 @@ struct KeyOrder {
       switch type.kind {
       case .int2, .int4, .int8, .oid, .numeric: return one.affinity == "INTEGER" || one.affinity == "NUMERIC"
       case .bytea: return one.affinity == "BLOB"
-      case .text, .varchar: return one.affinity == "TEXT" && sortsByBytes(table.target, place)
+      case .text, .varchar: return isUTF8 && one.affinity == "TEXT" && sortsByBytes(table.target, place)
       default: return false
       }
     }

@@ -55,8 +55,8 @@ package struct PostgresTokens {
     var depth = 0
     var start = tokens.startIndex
     for index in tokens.indices {
-      if tokens[index].isSymbol("(") { depth += 1 }
-      if tokens[index].isSymbol(")") { depth -= 1 }
+      if tokens[index].isSymbol("(") || tokens[index].isSymbol("[") { depth += 1 }
+      if tokens[index].isSymbol(")") || tokens[index].isSymbol("]") { depth -= 1 }
       guard depth == 0, tokens[index].isSymbol(separator) else { continue }
       parts.append(tokens[start..<index])
       start = index + 1

@@ -90,6 +90,14 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
+  /// Whether values are text of any characters.
+  package var isText: Bool {
+    switch kind {
+    case .text, .varchar: true
+    default: false
+    }
+  }
+
   /// Whether the values that SQLite keeps for it sort as they do in PostgreSQL, text under the collation `C`.
   package var keepsOrderInSQLite: Bool {
     switch kind {

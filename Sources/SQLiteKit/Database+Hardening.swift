@@ -18,17 +18,35 @@ extension Database {
     // No statement alters sqlite_master, shadow tables or the file itself, whatever the file suggests.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DEFENSIVE), 1)
     // Views, triggers, CHECKs and indexes of the file call only functions without effects.
-    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
+    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), Self.misjudgesJSON ? 1 : 0)
     takesQuotedTexts = false
     // A page that is damaged is seen before it is used. A file in memory that is cut short would end the process.
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
+
+  /// Whether the library takes its own JSON functions for unsafe in a schema that is not trusted, as SQLite 3.38 to 3.40
+  /// do: a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written then.
+  ///
+  /// Such a library has no other function that a schema may not call and that does more than compute, except those that
+  /// it denies to every schema. What reads a hostile file denies all functions: ``forbidForeignCode()``.
+  static let misjudgesJSON: Bool = {
+    guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
+      return false
+    }
+    _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
+    do {
+      try database.executeScript("CREATE TABLE t(c CHECK (json_valid(c))); INSERT INTO t VALUES ('1')")
+      return false
+    } catch let error as SQLiteError { return error.message.contains("unsafe use") } catch { return false }
+  }()
 
   /// Sets the largest value, and the largest row, that statements make (`SQLITE_LIMIT_LENGTH`).
   ///
   /// - Parameter bytes: more than a statement makes for the largest row that is to be written. A larger value is
   ///   ``SQLiteError`` with SQLITE_TOOBIG.
   package func limitValues(bytes: Int32) { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, bytes) }
+
+  var trustsSchema: Bool { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA)) != 0 }
 
   /// Lets triggers of the file write to its virtual tables, as they do on a program's own connection.
   ///

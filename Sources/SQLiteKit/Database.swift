@@ -1,6 +1,7 @@
 import CSQLite
 import CShims
 import Changes
+import Glibc
 import SystemKit
 
 /// A connection to one SQLite file. Owns the `sqlite3*`; for one thread.
@@ -150,6 +151,7 @@ package final class Database {
   ///
   /// For connections that read tables and write Cairn's own. See ``ForbiddenCode``.
   package func forbidForeignCode() {
+    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
     let forbidden = ForbiddenCode()
     forbidden.watch(handle)
     self.forbidden = forbidden
@@ -158,7 +160,33 @@ package final class Database {
   /// Begins to check for texts that are not well-formed UTF-16, if the file is in UTF-16.
   ///
   /// SQLite reads such a text as another text, without an error.
-  package func watchText() throws { watchesText = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
+  ///
+  /// In such a file, BINARY sorts text by the bytes of UTF-16. The order of a copy must be one that every target has, so
+  /// ``binaryCollation`` is another one then.
+  package func watchText() throws {
+    try readEncoding()
+    watchesText = isUTF16
+    guard watchesText else { return }
+    sqlite3_create_collation_v2(
+      handle, Self.bytesOfUTF8, SQLITE_UTF8, nil,
+      { _, count, one, otherCount, other in
+        guard let one, let other else { return count - otherCount }
+        let order = memcmp(one, other, Int(min(count, otherCount)))
+        return order != 0 ? order : count - otherCount
+      }, nil)
+  }
+
+  /// Whether the file keeps text in UTF-16, as of ``readEncoding()``.
+  package private(set) var isUTF16 = false
+
+  /// Reads the encoding of the file; for a file without content, SQLite returns the encoding that it would get.
+  package func readEncoding() throws { isUTF16 = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
+
+  package static let binary = "BINARY"
+  private static let bytesOfUTF8 = "cairn_utf8"
+
+  /// The collation that sorts text by its bytes in UTF-8. No index of a file in UTF-16 has it.
+  package var binaryCollation: String { watchesText ? Self.bytesOfUTF8 : Self.binary }
 
   /// Returns the column of an ill-formed text that was encoded since the last call; nil if there was none.
   package func takeIllFormedColumn() -> Int? {

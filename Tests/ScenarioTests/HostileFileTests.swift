@@ -24,8 +24,14 @@ extension DaemonScenarios {
       let victims = [revoked, node.bench.path("tenant.db")] + segments
 
       // At work: the next look meets the journal.
-      try ForgedJournal.write(for: node.bench.path("source.db"), naming: revoked)
-      #expect(node.waitForLog("[database-unsafe]"), "\(node.log)")
+      // A write of capture, which may still note that the table is copied, takes a journal away.
+      let isFound = node.wait {
+        if !files.fileExists(atPath: node.bench.path("source.db-journal")) {
+          try? ForgedJournal.write(for: node.bench.path("source.db"), naming: revoked)
+        }
+        return node.log.contains("[database-unsafe]")
+      }
+      #expect(isFound, "\(node.log)")
       for victim in victims { #expect(files.fileExists(atPath: victim), "\(victim)") }
       #expect(
         node.wait {

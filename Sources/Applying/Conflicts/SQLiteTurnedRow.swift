@@ -31,11 +31,11 @@ struct SQLiteTurnedRow {
       let changed = differing(from: columns, there)
       if changed.isEmpty { return }
       let list = changed.map { "\($0.name.quotedName) = ?" }.joined(separator: ", ")
-      try database.run("UPDATE \(table) SET \(list) \(condition)", (changed + key).map(\.value))
+      try database.run("UPDATE OR ABORT \(table) SET \(list) \(condition)", (changed + key).map(\.value))
     } else {
       let list = columns.map(\.name.quotedName).joined(separator: ", ")
       let marks = columns.map { _ in "?" }.joined(separator: ", ")
-      try database.run("INSERT INTO \(table)(\(list)) VALUES (\(marks))", columns.map(\.value))
+      try database.run("INSERT OR ABORT INTO \(table)(\(list)) VALUES (\(marks))", columns.map(\.value))
     }
   }
 

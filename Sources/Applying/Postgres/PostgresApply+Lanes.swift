@@ -20,6 +20,8 @@ extension PostgresApply {
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
+    /// Whether apply waits for capture, after its turn, before it runs the lane again.
+    var isOvertaken = false
   }
 
   /// The next attempt of a waiting table.
@@ -130,13 +132,22 @@ extension PostgresApply {
   /// since.
   private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = lane.desk else { return try advance(&lane, main, stop) }
-    guard try desk.shared.enter(stop) else { throw Stopped() }
-    defer { desk.shared.leave() }
-    do { return try advance(&lane, main, stop) } catch {
-      desk.shared.window.rollback(name)
-      desk.shared.note(error)
-      throw error
+    let isMoved = try desk.shared.inTurn(stop) {
+      do { return try advance(&lane, main, stop) } catch {
+        desk.shared.window.rollback(name)
+        desk.shared.note(error)
+        throw error
+      }
     }
+    guard let isMoved else { throw Stopped() }
+    // Apply waits after its turn, because other applies wait for the turn.
+    if lane.isOvertaken {
+      self.lane?.isOvertaken = false
+      progress.update { $0.isWaitingForCapture = true }
+      defer { progress.update { $0.isWaitingForCapture = false } }
+      try desk.waitForCapture(stop)
+    }
+    return isMoved
   }
 
   /// Runs a lane for a slice of time. Returns whether anything was committed.
@@ -170,6 +181,12 @@ extension PostgresApply {
         if lane.replay.isCareful, lane.replay.applied >= lane.carefulThrough { try reopen(&lane) }
       } catch {
         guard try recover(&lane, from: error, stop) else { break }
+        if lane.isOvertaken {
+          try lane.replay.sink.rest()
+          self.lane = lane
+          isMoved = true
+          break
+        }
       }
     }
     if self.lane == nil { lane.replay.abandon() }
@@ -209,8 +226,8 @@ extension PostgresApply {
       lane.carefulThrough = max(number, 1)
       do {
         if let desk = lane.desk { try lane.replay.checkOvertaken(desk, stop) }
-      } catch is LocalAhead { try waitForCapture(&lane, number - applied, stop) }
-    case is LocalAhead: try waitForCapture(&lane, number - applied, stop)
+      } catch is LocalAhead { overtake(&lane, number - applied) }
+    case is LocalAhead: overtake(&lane, number - applied)
     case is ClockGate.Ahead:
       postpone(lane.tables.map(\.source))
       return false
@@ -248,15 +265,12 @@ extension PostgresApply {
     return true
   }
 
-  /// Waits for capture after applications overtook a group of `count` transactions. The group is rolled back: no locks
-  /// are held.
-  private func waitForCapture(_ lane: inout Lane, _ count: UInt64, _ stop: StopSignal) throws {
+  /// Notes that applications overtook a group of `count` transactions, which is rolled back: apply waits for capture.
+  private func overtake(_ lane: inout Lane, _ count: UInt64) {
     guard let desk = lane.desk else { return }
     lane.share.shrink(count)
     desk.overtaken(at: lane.replay.number)
-    progress.update { $0.isWaitingForCapture = true }
-    defer { progress.update { $0.isWaitingForCapture = false } }
-    try desk.waitForCapture(stop)
+    lane.isOvertaken = true
   }
 
   /// Returns the copy with which a table continues whose rule could not be kept; nil if there is none, or it was tried.

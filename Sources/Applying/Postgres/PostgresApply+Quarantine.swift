@@ -57,42 +57,58 @@ extension PostgresApply {
 
   /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
-    if let desk { guard try desk.shared.enter(stop) else { throw Stopped() } }
-    defer { desk?.shared.leave() }
     while !stop.isSet {
-      let replay = try PostgresReplay(
-        connection, trail: folder, name: name, options: options, clock: clock, progress: progress, isCareful: true,
-        madeAhead: madeAhead, refusals: [:], desk: desk, shelf: shelf, retried: one)
-      do {
-        guard try replay.applyAvailable(stop, through: one.number), replay.number == one.number else {
-          throw CairnError(
-            .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
-            hint: "run 'cairn trail verify \(name)'")
-        }
-        return replay.abandon()
-      } catch {
-        replay.abandon()
-        desk?.shared.window.rollback(name)
-        switch error {
-        case is LocalAhead:
-          if let desk { try waitForCapture(desk, stop) }
-        case is ClockGate.Ahead: _ = stop.wait(milliseconds: 200)
-        case let ahead as Ahead: try make(ahead, connection)
-        case let refusal as SchemaStop:
-          // Apply waits for the sessions that use the table.
-          if refusal.isLocked {
-            _ = stop.wait(milliseconds: 200)
-          } else {
-            return try explain(one, refusal.error, connection)
-          }
-        case let fault as PostgresSink.Fault: throw fault.error ?? Self.untouched(replay)
-        case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
-        case let error as CairnError where QuarantineShelf.isOfRows(error): return try explain(one, error, connection)
-        default: throw error
-        }
+      // Apply waits after its turn, because other applies wait for the turn.
+      var wait: (() throws -> Void)?
+      guard let desk else {
+        if try attempt(one, connection, stop, &wait) { return }
+        try wait?()
+        continue
       }
+      guard let isDone = try desk.shared.inTurn(stop, { try attempt(one, connection, stop, &wait) }) else { break }
+      if isDone { return }
+      try wait?()
     }
     throw Stopped()
+  }
+
+  /// Returns false if the transaction is to be tried again, after `wait`.
+  private func attempt(
+    _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
+    _ wait: inout (() throws -> Void)?
+  ) throws -> Bool {
+    let replay = try PostgresReplay(
+      connection, trail: folder, name: name, options: options, clock: clock, progress: progress, isCareful: true,
+      madeAhead: madeAhead, refusals: [:], desk: desk, shelf: shelf, retried: one)
+    do {
+      guard try replay.applyAvailable(stop, through: one.number), replay.number == one.number else {
+        throw CairnError(
+          .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
+          hint: "run 'cairn trail verify \(name)'")
+      }
+      replay.abandon()
+      return true
+    } catch {
+      replay.abandon()
+      desk?.shared.window.rollback(name)
+      switch error {
+      case is LocalAhead: wait = { [self] in if let desk { try waitForCapture(desk, stop) } }
+      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
+      case let ahead as Ahead: try make(ahead, connection)
+      // Apply waits for the sessions that use the table.
+      case let refusal as SchemaStop where refusal.isLocked: wait = { _ = stop.wait(milliseconds: 200) }
+      case let refusal as SchemaStop:
+        try explain(one, refusal.error, connection)
+        return true
+      case let fault as PostgresSink.Fault: throw fault.error ?? Self.untouched(replay)
+      case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
+      case let error as CairnError where QuarantineShelf.isOfRows(error):
+        try explain(one, error, connection)
+        return true
+      default: throw error
+      }
+      return false
+    }
   }
 
   /// Stores the reason why a transaction stays in quarantine.

@@ -127,7 +127,7 @@ struct PostgresTargetTable {
             AND x.amopstrategy = 3
           JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
           WHERE k.oid = t.oid AND t.typnamespace <> 'pg_catalog'::regnamespace LIMIT 1),
-        a.attcollation = 'pg_catalog."C"'::regcollation,
+        a.attcollation = 'pg_catalog."C"'::regcollation AND current_setting('server_encoding') = 'UTF8',
         a.atthasdef AND a.attgenerated = '' AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) IS NOT NULL
       FROM pg_attribute a JOIN types t ON t.start = a.atttypid AND t.typtype <> 'd'
       LEFT JOIN pg_attrdef g ON g.adrelid = a.attrelid AND g.adnum = a.attnum

@@ -69,46 +69,65 @@ extension SQLiteApply {
 
   /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
-    if let desk { guard try desk.shared.enter(stop) else { throw SQLiteReplay.Stopped() } }
-    defer { desk?.shared.leave() }
     while !stop.isSet {
-      let replay = try SQLiteReplay(target, trail: folder, at: one.border, number: one.number - 1, desk: desk)
-      do {
-        guard let group = try replay.applyGroup(through: one.number, stop), replay.number == one.number else {
-          throw CairnError(
-            .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
-            hint: "run 'cairn trail verify \(name)'")
-        }
-        try log.remove(one.id)
-        if group.isOfChanges {
-          try write(noteOf: group, through: min(number, shelf.quarantine.heldThrough(besides: one) ?? .max), replay)
-        }
-        try target.state.check(name, at: checkpoint)
-        try target.commit()
-        noteAdopted(replay)
-        try desk?.shared.window.commit(name)
-        self.replay.forgetShapes()
-        progress.update {
-          $0.rows += UInt64(group.rows)
-          $0.conflicts += replay.conflicts
-        }
-        return
-      } catch {
-        target.rollback()
-        desk?.shared.window.rollback(name)
-        try target.reload()
-        self.replay.forgetShapes()
-        switch error {
-        case is LocalAhead: try desk?.waitForCapture(stop)
-        case is ClockGate.Ahead: _ = stop.wait(milliseconds: 200)
-        case let refusal as SQLiteReplay.Refusal: return try explain(one, refusal.error, stop)
-        case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
-        case let error as CairnError where QuarantineShelf.isOfRows(error): return try explain(one, error, stop)
-        default: throw error
-        }
+      // Apply waits after its turn, because other applies wait for the turn.
+      var wait: (() throws -> Void)?
+      guard let desk else {
+        if try attempt(one, stop, &wait) { return }
+        try wait?()
+        continue
       }
+      guard let isDone = try desk.shared.inTurn(stop, { try attempt(one, stop, &wait) }) else { break }
+      if isDone { return }
+      try wait?()
     }
     throw SQLiteReplay.Stopped()
+  }
+
+  /// Returns false if the transaction is to be tried again, after `wait`.
+  private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
+    -> Bool
+  {
+    let replay = try SQLiteReplay(target, trail: folder, at: one.border, number: one.number - 1, desk: desk)
+    do {
+      guard let group = try replay.applyGroup(through: one.number, stop), replay.number == one.number else {
+        throw CairnError(
+          .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
+          hint: "run 'cairn trail verify \(name)'")
+      }
+      try log.remove(one.id)
+      if group.isOfChanges {
+        try write(noteOf: group, through: min(number, shelf.quarantine.heldThrough(besides: one) ?? .max), replay)
+      }
+      try target.state.check(name, at: checkpoint)
+      try target.commit()
+      noteAdopted(replay)
+      try desk?.shared.window.commit(name)
+      self.replay.forgetShapes()
+      progress.update {
+        $0.rows += UInt64(group.rows)
+        $0.conflicts += replay.conflicts
+      }
+      return true
+    } catch {
+      target.rollback()
+      desk?.shared.window.rollback(name)
+      try target.reload()
+      self.replay.forgetShapes()
+      switch error {
+      case is LocalAhead: wait = { [desk] in try desk?.waitForCapture(stop) }
+      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
+      case let refusal as SQLiteReplay.Refusal:
+        try explain(one, refusal.error, stop)
+        return true
+      case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
+      case let error as CairnError where QuarantineShelf.isOfRows(error):
+        try explain(one, error, stop)
+        return true
+      default: throw error
+      }
+      return false
+    }
   }
 
   /// Stores the reason why a transaction stays in quarantine.

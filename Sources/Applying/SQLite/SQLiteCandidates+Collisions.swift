@@ -53,7 +53,7 @@ extension SQLiteCandidates {
     let given = row.row.columns.filter { names.contains($0.name) }
     let keys = row.key.columns.map(\.name.quotedName)
     let insert = """
-      INSERT INTO \(row.table.quotedName)(\(given.map(\.name.quotedName).joined(separator: ","))) \
+      INSERT OR ABORT INTO \(row.table.quotedName)(\(given.map(\.name.quotedName).joined(separator: ","))) \
       VALUES (\(given.map { _ in "?" }.joined(separator: ","))) ON CONFLICT DO
       """
     // An update that changes nothing, by which SQLite returns the row in the way.

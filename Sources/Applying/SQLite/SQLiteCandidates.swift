@@ -96,7 +96,7 @@ struct SQLiteCandidates: CandidateStore {
         try database.run(
           "DELETE FROM \(other.table.quotedName) WHERE \(keyed(other))", other.key.columns.map(\.value))
       }
-      try database.run("INSERT INTO \(row.table.quotedName)(\(list)) VALUES (\(marks))", given.map(\.value))
+      try database.run("INSERT OR ABORT INTO \(row.table.quotedName)(\(list)) VALUES (\(marks))", given.map(\.value))
       try database.execute("RELEASE cairn_candidate")
       return true
     } catch let error as SQLiteError where error.isConstraint {

@@ -56,7 +56,8 @@ final class SQLiteTarget {
     database.setTriggersEnabled(false)
     fired = try FiredTriggers(database, patterns: options.fireTriggers)
     identity = FileIdentity(path: path)
-    isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
+    try database.readEncoding()
+    isUTF16 = database.isUTF16
     state = TargetState(database, of: trail)
     shape = TargetShape(database: database, progress: progress)
     notes = JournalNotes(database)

@@ -21,10 +21,10 @@ extension TargetTable {
     guard let row else { return try database.run("DELETE FROM \(table)\(keyed)", key) }
     let given = row.indices.filter { row[$0] != nil }
     let set = given.map { "\(columnNames[$0]) = ?" }.joined(separator: ",")
-    try database.run("UPDATE \(table) SET \(set)\(keyed)", given.compactMap { row[$0] } + key)
+    try database.run("UPDATE\(Self.orAbort) \(table) SET \(set)\(keyed)", given.compactMap { row[$0] } + key)
     guard database.changes == 0 else { return }
     try database.run(
-      "INSERT INTO \(table)(\(given.map { columnNames[$0] }.joined(separator: ","))) VALUES (\(given.map { _ in "?" }.joined(separator: ",")))",
+      "INSERT\(Self.orAbort) INTO \(table)(\(given.map { columnNames[$0] }.joined(separator: ","))) VALUES (\(given.map { _ in "?" }.joined(separator: ",")))",
       given.compactMap { row[$0] })
   }
 

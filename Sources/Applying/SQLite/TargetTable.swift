@@ -85,9 +85,15 @@ final class TargetTable {
     converters =
       source.engine == .sqlite
       ? nil : (image?.schema ?? source).columns.map { SQLiteValue(from: $0, goesBothWays: goesBothWays) }
+    // Chunks follow the bytes of UTF-8; in a file in UTF-16, text does not.
+    let isUTF16 = database.isUTF16
     sortsAsSource =
       source.engine == .sqlite
-      || source.rangeKey.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }
+      ? !isUTF16
+      : source.rangeKey.allSatisfy {
+        let type = PostgresType(source.columns[$0])
+        return type.keepsOrderInSQLite && !(isUTF16 && type.isText)
+      }
     self.state = state
     self.database = database
     treatment = source.treatment
@@ -290,11 +296,17 @@ final class TargetTable {
     return statement
   }
 
+  /// Has a statement fail if its row breaks a constraint. Otherwise the ON CONFLICT clause of a constraint of the target
+  /// would leave the row out, or delete another one, without a word.
+  ///
+  /// Source: https://sqlite.org/lang_conflict.html
+  static let orAbort = " OR ABORT"
+
   private func sql(_ shape: Shape, _ isWholeRow: Bool) -> String {
     let after = names.indices.map { "?\(names.count + $0 + 1)" }
     switch shape {
     case .insert(let insertion):
-      let clause = insertion == .replacing ? " OR REPLACE" : ""
+      let clause = insertion == .replacing ? " OR REPLACE" : Self.orAbort
       let key = "(\(schema.key.map { names[$0] }.joined(separator: ",")))"
       let conflict =
         switch insertion {
@@ -311,7 +323,7 @@ final class TargetTable {
     case .update(let mask, let isChecked, let replaces):
       let set = names.indices.filter { mask.contains($0) }
         .map { "\(names[$0]) = \(after[$0])" }
-      let clause = replaces ? " OR REPLACE" : ""
+      let clause = replaces ? " OR REPLACE" : Self.orAbort
       return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
     case .twins:
       let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
@@ -353,7 +365,7 @@ final class TargetTable {
       guard let mark else { return }
       let condition = rows.condition.isEmpty ? " WHERE" : rows.condition + " AND"
       try database.run(
-        "UPDATE \(table) SET \(mark) = ?\(condition) \(mark) IS NULL", [.text(time)] + rows.values)
+        "UPDATE\(Self.orAbort) \(table) SET \(mark) = ?\(condition) \(mark) IS NULL", [.text(time)] + rows.values)
     }
   }
 

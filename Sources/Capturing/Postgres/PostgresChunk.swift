@@ -52,17 +52,22 @@ struct PostgresCopier {
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Whether text sorts by its bytes in this database.
+  /// Whether text sorts by its bytes in this database, and these are those of UTF-8.
   private let isC: Bool
+  /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
+  /// collation `C` sorts by other bytes.
+  private let isUTF8: Bool
 
   init(_ connection: PostgresConnection) throws {
     self.connection = connection
+    isUTF8 = ["UTF8", "SQL_ASCII"].contains(try connection.first("SELECT current_setting('server_encoding')") ?? "")
     isC =
-      try connection.first(
+      try isUTF8
+      && connection.first(
         // The column `datlocprovider` exists since PostgreSQL 15.
         "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
       )
-      == "t"
+        == "t"
     try connection.executeScript("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
@@ -167,7 +172,14 @@ struct PostgresCopier {
   private func term(_ column: TableSchema.Column) -> String {
     let order = ChunkOrder(column)
     if order == .text, isC, column.collation.isEmpty { return column.name.quotedName }
-    return order.postgresTerm(column.name.quotedName)
+    let name = column.name.quotedName
+    guard !isUTF8, order != .native else { return order.postgresTerm(name) }
+    return bytes(order == .printed ? "concat(\(name))" : name)
+  }
+
+  /// Returns the expression that sorts a text by its bytes in UTF-8.
+  private func bytes(_ text: String) -> String {
+    isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
   /// Returns a comparison of the key with a row of values. `value` returns the expression for the value at a place.
@@ -177,7 +189,7 @@ struct PostgresCopier {
     let values = key.enumerated().map { place, column in
       // Of PostgreSQL's own types; a cast to a domain would run its CHECK.
       ChunkOrder(column) == .native
-        ? "\(value(place))::\(column.undomainedType)" : "\(value(place))::text COLLATE \"C\""
+        ? "\(value(place))::\(column.undomainedType)" : bytes("\(value(place))::text")
     }
     return terms.count == 1
       ? "\(terms[0]) \(sign) \(values[0])"

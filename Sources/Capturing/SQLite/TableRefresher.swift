@@ -9,6 +9,7 @@ import Trails
 /// Its size is adjusted to the time it takes, so that a snapshot is held for some 50 ms.
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
+  private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
   /// The number of rows sent since ``takeSent()``, and their bytes.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
@@ -39,6 +40,12 @@ struct TableRefresher {
     if took < Self.chunkMillisecondsGoal / 2 { chunkRows = min(chunkRows * 2, 50_000) }
     if took > Self.chunkMillisecondsGoal * 2 { chunkRows = max(chunkRows / 2, 50) }
     return state
+  }
+
+  /// Under a collation of Cairn the key's index does not help: each chunk sorts the table.
+  private func rows(of schema: TableSchema, _ source: Database) -> Int {
+    let isSorted = schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
+    return isSorted && source.binaryCollation != Database.binary ? max(chunkRows, Self.sortedRowsMin) : chunkRows
   }
 
   mutating func takeSent() -> (rows: Int64, bytes: Int64) {
@@ -87,9 +94,9 @@ struct TableRefresher {
       state.rows += try appendRows(
         "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema, source, trail)
     }
-    let range = KeyRange(schema, after: state.cursor)
+    let range = KeyRange(schema, after: state.cursor, binary: source.binaryCollation)
     let through = try source.query(
-      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(chunkRows - 1)",
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(rows(of: schema, source) - 1)",
       range.parameters()
     ).first
     try Self.append(
@@ -111,11 +118,11 @@ struct TableRefresher {
     let schema = layout.schema
     let added = layout.firstNew.flatMap { AddedColumns(schema, from: $0) }
     let wanted = added?.condition ?? (sql: "1", parameters: [])
-    let range = KeyRange(schema, after: state.cursor)
+    let range = KeyRange(schema, after: state.cursor, binary: source.binaryCollation)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let table = schema.name.quotedName
     let through = try source.query(
-      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(chunkRows - 1)",
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(rows(of: schema, source) - 1)",
       range.parameters()
     ).first
     var isBegun = false
@@ -195,10 +202,13 @@ private struct KeyRange {
   private let key: [String]
   private let sorted: [String]
 
-  init(_ schema: TableSchema, after cursor: [Value]?) {
+  /// - Parameter collation: the one that stands for BINARY.
+  init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in
-      schema.columns[index].name.quotedName + " COLLATE " + schema.columns[index].collation.quotedName
+      let column = schema.columns[index]
+      let isBinary = column.collation.isSameInSQLite(as: Database.binary)
+      return column.name.quotedName + " COLLATE " + (isBinary ? collation : column.collation).quotedName
     }
     names = key.joined(separator: ",")
     order = " ORDER BY " + sorted.joined(separator: ",")
