@@ -126,7 +126,7 @@ struct BucketScan: Sendable {
     var step: UInt32 = 8
     while !watch.stop.isSet {
       // The last part has no end: the table grows meanwhile.
-      let isLast = pages < from + step
+      let isLast = pages - from < step
       let end = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
       if isLast { return }
       from += step

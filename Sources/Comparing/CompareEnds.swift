@@ -68,9 +68,10 @@ package final class CompareWatch: Sendable {
 
   func count(_ side: CanonicalColumn.Side, rows: Int, bytes: Int) {
     state.withLock { state in
-      if side == .source { state.sourceRows += rows } else { state.targetRows += rows }
-      state.rows += rows
-      state.bytes += bytes
+      // Another node's numbers.
+      if side == .source { state.sourceRows &+= rows } else { state.targetRows &+= rows }
+      state.rows &+= rows
+      state.bytes &+= bytes
     }
   }
 }

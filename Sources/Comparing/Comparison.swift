@@ -165,7 +165,7 @@ package final class Comparison {
   ) throws -> Int {
     var count = 0
     try TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
-      count += settlement.differences.count + settlement.inFlight
+      count += settlement.differences.reduce(settlement.inFlight) { $0 + $1.times }
     }.run()
     return count
   }
@@ -189,9 +189,9 @@ package final class Comparison {
     let comparison = TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
       for difference in settlement.differences {
         switch difference.kind {
-        case .missing: result.missing += 1
-        case .extra: result.extra += 1
-        default: result.different += 1
+        case .missing: result.missing += difference.times
+        case .extra: result.extra += difference.times
+        default: result.different += difference.times
         }
         try tell(.difference(difference, table))
       }
@@ -199,7 +199,13 @@ package final class Comparison {
       try repair?.ask(table, settlement.differences)
       result.inFlight += settlement.inFlight
     }
-    do { try comparison.run() } catch is OriginSource.TooLarge {
+    do { try comparison.run() } catch is Narrowing.TooMany {
+      result.inFlight += 1
+      try tell(
+        .notice(
+          "table \(table.name) is not compared: more of its rows fall together than can be held, as if their node had chosen the hashes"
+        ))
+    } catch is OriginSource.TooLarge {
       result.inFlight += 1
       try tell(
         .notice(

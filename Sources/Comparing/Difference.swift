@@ -34,6 +34,8 @@ package struct Difference: Sendable {
   /// The whole rows, as far as they are there, each in its end's own values.
   package var source: [Value]?
   package var target: [Value]?
+  /// How many rows without a key that are equal differ in this way.
+  package var times = 1
   /// The column, for kinds that are about one.
   package var column = ""
 

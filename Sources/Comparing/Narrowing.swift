@@ -12,11 +12,15 @@ struct Narrowing: ~Copyable {
     let rowHash: UInt64
     /// Where the source's key stands; -1: of a row that is told apart by all its values, -2: of the target only.
     let key: Int
-    let rowBytes: UInt32
+    var rowBytes: UInt32
     /// Of rows with a key 1 until the target's was seen, 0 where that was equal, -1 of suspects. Of others the rows of
     /// the source less those of the target.
     var balance: Int32
   }
+
+  /// The most rows for which memory is reserved beforehand, and the most bytes that are held.
+  private static let reservedMax = 1 << 18
+  private static let bytesMax = 64 << 20
 
   private let isUnique: Bool
   private var entries: [UInt64: Entry] = [:]
@@ -26,7 +30,15 @@ struct Narrowing: ~Copyable {
   /// For about so many rows. `isUnique`: the target has no two rows of one key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique
-    entries.reserveCapacity(rows)
+    entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
+  }
+
+  /// Rows fall together that chance would not bring together: nobody has to hold them.
+  struct TooMany: Error {}
+
+  /// Throws ``TooMany`` where more is held than honest hashes come to.
+  func check() throws {
+    if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }
 
   mutating func takeSource(_ mark: borrowing RowMark) {
@@ -58,8 +70,12 @@ struct Narrowing: ~Copyable {
   }
 
   private mutating func count(_ mark: borrowing RowMark, _ step: Int32) {
-    let fresh = Entry(rowHash: mark.rowHash, key: -1, rowBytes: UInt32(clamping: mark.bytes), balance: 0)
-    entries[mark.keyHash, default: fresh].balance &+= step
+    let bytes = UInt32(clamping: mark.bytes)
+    var entry = entries[mark.keyHash] ?? Entry(rowHash: mark.rowHash, key: -1, rowBytes: bytes, balance: 0)
+    entry.balance &+= step
+    // The rows are read again at both ends, whatever one of them says of their bytes.
+    entry.rowBytes = max(entry.rowBytes, bytes)
+    entries[mark.keyHash] = entry
   }
 
   private func key(_ place: Int) -> UnsafeRawBufferPointer? {

@@ -87,7 +87,7 @@ struct RangeScan: Sendable {
       watch.count(.source, rows: end.rows, bytes: end.bytes)
       let range = KeyRange(after: after, through: end.last, count: end.rows, sum: sum, rowsBefore: rows)
       guard ranges.append(range) else { return }
-      rows += end.rows
+      rows &+= end.rows
       pace.took(Clock.monotonicMilliseconds - begun, end)
       guard let last = end.last else { return }
       after = last

@@ -119,7 +119,7 @@ final class Repair {
     for start in stride(from: 0, to: asked.count, by: Self.batchRows) where !stop.isSet {
       let batch = (start..<min(asked.count, start + Self.batchRows)).map { asked[$0] }
       let part = try flight.settle(look, verdict, keyed: batch)
-      left += part.differences.count + part.inFlight
+      left += part.differences.reduce(part.inFlight) { $0 + $1.times }
     }
     return left
   }

@@ -30,10 +30,14 @@ final class RowCounts {
 
   func contains(_ hash: UInt64) -> Bool { index(hash) != nil }
 
+  /// What the rows take that are held.
+  var bytes: Int { rows.count }
+
   /// Counts a row, if it is one of those.
   func add(_ hash: UInt64, times: Int = 1, _ row: () -> [Value]) {
     guard let index = index(hash) else { return }
-    counts[index] &+= Int32(clamping: times)
+    let (sum, isTooMany) = counts[index].addingReportingOverflow(Int32(clamping: times))
+    counts[index] = isTooMany ? .max : sum
     guard places[index] < 0 else { return }
     places[index] = rows.count
     rows.appendImage(row())

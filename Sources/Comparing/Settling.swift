@@ -19,7 +19,7 @@ struct Settlement {
 
   /// Differences of which nobody can say that they will stay.
   mutating func doubt() {
-    inFlight += differences.count
+    inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
     differences = []
   }
@@ -30,7 +30,7 @@ protocol Settling {
   /// Judges rows with a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
   /// Judges rows that are told apart by all their values, by their hashes in ascending order; `report` gets what they
-  /// turned out to be in parts, for there may be many of each.
+  /// turned out to be, rows of one hash together.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
@@ -98,13 +98,11 @@ final class SettlingByLooks: Settling {
           changing.append(hash)
           continue
         }
-        try verdict.forEachDifference(
-          source[hash] - target[hash], source: source.row(hash), target: target.row(hash)
-        ) { difference in
-          var settlement = Settlement(differences: [difference])
-          if !proves { settlement.doubt() }
-          try report(settlement)
-        }
+        let difference = try verdict.difference(
+          source[hash] - target[hash], source: source.row(hash), target: target.row(hash))
+        var settlement = Settlement(differences: difference.map { [$0] } ?? [])
+        if !proves { settlement.doubt() }
+        try report(settlement)
       }
       source.forgetRows()
       target.forgetRows()
@@ -116,12 +114,11 @@ final class SettlingByLooks: Settling {
 }
 
 extension RowVerdict {
-  /// Calls `body` for each row that one end has more often than the other; `balance` is negative for the target.
-  func forEachDifference(
-    _ balance: Int, source: [Value]?, target: [Value]?, _ body: (Difference) throws -> Void
-  ) throws {
-    let one = try balance > 0 ? difference(source, nil) : difference(nil, target)
-    guard let one else { return }
-    for _ in 0..<abs(balance) { try body(one) }
+  /// The rows that one end has more often than the other; `balance` is negative for the target. Nil where there is none.
+  func difference(_ balance: Int, source: [Value]?, target: [Value]?) throws -> Difference? {
+    guard balance != 0 else { return nil }
+    var difference = try balance > 0 ? difference(source, nil) : difference(nil, target)
+    difference?.times = abs(balance)
+    return difference
   }
 }

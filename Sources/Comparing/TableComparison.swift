@@ -80,7 +80,10 @@ final class TableComparison {
     var narrowing = Narrowing(rows: range.count, isUnique: true)
     let end = try look.source.scan(
       table, .range(after: range.after, through: range.through, limit: rows), naming: true
-    ) { narrowing.takeSource($0) }
+    ) { mark in
+      narrowing.takeSource(mark)
+      try narrowing.check()
+    }
     watch.rate.spend(end.bytes, watch.stop)
     let part = KeyRange(
       after: range.after, through: end.last ?? range.through, count: end.rows, sum: 0, rowsBefore: range.rowsBefore)
@@ -99,10 +102,14 @@ final class TableComparison {
     for group in try scan.run(bytesInMemory: Self.bytesInMemory) where !watch.stop.isSet {
       var narrowing = Narrowing(rows: group.rows, isUnique: false)
       try scan.scan(look.source, .source) { mark in
-        if group.contains(mark.keyHash) { narrowing.takeSource(mark) }
+        guard group.contains(mark.keyHash) else { return }
+        narrowing.takeSource(mark)
+        try narrowing.check()
       }
       try scan.scan(look.target, .target) { mark in
-        if group.contains(mark.keyHash) { narrowing.takeTarget(mark) }
+        guard group.contains(mark.keyHash) else { return }
+        narrowing.takeTarget(mark)
+        try narrowing.check()
       } between: {
         try narrowing.drain(take)
       }

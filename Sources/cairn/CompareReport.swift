@@ -79,13 +79,21 @@ final class CompareReport {
 
   private func tellSQL(_ difference: Difference, _ table: ComparedTable?) throws {
     guard dialect != nil else { return }
-    for line in try sql.statements(difference, table) { Terminal.script(line) }
+    for _ in 0..<difference.times where !watch.stop.isSet {
+      for line in try sql.statements(difference, table) { Terminal.script(line) }
+    }
   }
 
   private func tell(_ difference: Difference, isProven: Bool = true) {
     let count = isProven ? difference.table : "?" + difference.table
-    told[count, default: 0] += 1
-    guard told[count, default: 0] <= listed || !difference.kind.isOfRow else { return }
+    let known = told[count, default: 0]
+    told[count] = known + difference.times
+    // Rows that are equal are listed each.
+    let listings = difference.kind.isOfRow ? min(difference.times, max(0, listed - known)) : 1
+    for _ in 0..<listings where !watch.stop.isSet { list(difference, isProven) }
+  }
+
+  private func list(_ difference: Difference, _ isProven: Bool) {
     if isJSON {
       var members: [(String, JSONObject.Value)] = [
         ("table", .text(difference.table)), ("kind", .text(difference.kind.rawValue)),

@@ -3,6 +3,7 @@ import Configuring
 import Foundation
 import Mapping
 import SQLiteKit
+import Synchronization
 import SystemKit
 import TestServers
 import Testing
@@ -155,10 +156,207 @@ import Trails
     #expect(outcomes["busy", default: 0] > 0, "\(outcomes)")
   }
 
+  @Test func `rows are not read further than an answer can hold`() throws {
+    let (node, trail) = try started()
+    defer { node.end() }
+    try node.database("pos.db").execute(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) INSERT INTO note SELECT zeroblob(100000 + i), i FROM n"
+    )
+    let origin = OriginSource { try node.context.answer($0, about: trail, of: "hq") { false } }
+    let file = try node.database("pos.db")
+    let plan = try ComparePlan(CompareDatabase(.origin(origin)), CompareDatabase(.sqlite(file)), TablePatterns(), .fold)
+    let local = try ComparePlan(CompareDatabase(.sqlite(file)), CompareDatabase(.sqlite(file)), TablePatterns(), .fold)
+    let table = try #require(plan.tables.first { $0.name == "note" })
+    let same = try #require(local.tables.first { $0.name == "note" })
+    var hashes: Set<UInt64> = []
+    _ = try SQLiteRowReader(file, .source, seed: 3).scan(same, .behind(nil, limit: 5000), naming: true) {
+      if $0.bytes > 100_000 { hashes.insert($0.keyHash) }
+    }
+    #expect(hashes.count == 200)
+    var question = ByteWriter()
+    question.append(OriginQuestion.counts(QuestionedTable(table, seed: 3), hashes: hashes.sorted()))
+    // Whether anybody waits is asked with each row.
+    var read = 0
+    let answer = try node.context.answer(Array(question.bytes), about: trail, of: "hq") {
+      read += 1
+      return false
+    }
+    #expect(answer == [OriginAnswer.tooLarge])
+    // 500 small rows come first, then 32 that fill an answer.
+    #expect((500..<560).contains(read), "\(read)")
+  }
+
+  /// What a reader of the source at another node makes of an answer to each question.
+  private typealias Reading = @Sendable (OriginSource) throws -> Void
+
+  private func readings(_ tables: [ComparedTable]) -> [Reading] {
+    var readings: [Reading] = [
+      { _ = try $0.tables() }, { _ = try $0.standing() },
+      { _ = try OriginRowReader($0, .sqlite, seed: 3).atOneMoment {} },
+    ]
+    for table in tables {
+      let key = table.key.map { Value.text(Array("item \($0)".utf8)) }
+      func read(_ body: @escaping @Sendable (OriginRowReader) throws -> Void) {
+        readings.append { try body(OriginRowReader($0, .sqlite, seed: 3)) }
+      }
+      read { _ = try $0.parts(of: table) }
+      read { _ = try $0.scan(table, .behind(nil, limit: 200), naming: true) { _ in } }
+      read { _ = try $0.scan(table, .all, naming: true) { _ in } }
+      read { reader in
+        let counts = RowCounts([1, 5, 9])
+        _ = try reader.atOneMoment { try reader.count(table, into: counts) }
+      }
+      guard !key.isEmpty else { continue }
+      read { _ = try $0.scan(table, .range(after: nil, through: nil, limit: 90), naming: false) { _ in } }
+      read { _ = try $0.scan(table, .range(after: key, through: nil, limit: nil), naming: true) { _ in } }
+      read { reader in
+        _ = try reader.atOneMoment {
+          try reader.rows(table, keys: [key, [.integer(7)], [.integer(400)]].filter { $0.count == key.count }) { _, _ in
+          }
+        }
+      }
+    }
+    return readings
+  }
+
+  @Test func `answers with any bytes are read or refused, in little memory`() throws {
+    let (node, trail) = try started()
+    defer { node.end() }
+    let seed = UInt64.random(in: 0 ... .max)
+    var random = Seeded(seed)
+    let honest: @Sendable ([UInt8]) throws -> [UInt8] = {
+      try node.context.answer($0, about: trail, of: "hq") { false }
+    }
+    let path = node.folder + "/pos.db"
+    let plan = try ComparePlan(
+      CompareDatabase(.origin(OriginSource(send: honest))), CompareDatabase(.sqlite(Database(path: path))),
+      TablePatterns(), .fold)
+    var outcomes: [String: Int] = [:]
+    let before = residentMemory()
+    for reading in readings(plan.tables) {
+      let recorder = Teller(honest)
+      _ = try? reading(OriginSource { try recorder.answer($0) })
+      let answers = recorder.known
+      guard !answers.isEmpty else { continue }
+      for _ in 0..<(isSoak ? 20_000 : 400) {
+        let bytes = Teller.mutated(answers[random.below(answers.count)], &random)
+        do {
+          try reading(OriginSource { _ in bytes })
+          outcomes["read", default: 0] += 1
+        } catch let error as CairnError {
+          #expect(error.code == .unsupported, "\(error), seed \(seed)")
+          outcomes["refused", default: 0] += 1
+        } catch is OriginSource.TooLarge { outcomes["too large", default: 0] += 1 }
+      }
+    }
+    // Whole comparisons, in which the answers to some questions are others.
+    let teller = Teller(honest)
+    for _ in 0..<(isSoak ? 5_000 : 300) {
+      let table = plan.tables[random.below(plan.tables.count)]
+      teller.begin(Seeded(random.next()))
+      let ends = CompareEnds(
+        source: .origin(OriginSource { try teller.answer($0) }, .sqlite), target: .sqlite(path: path), seed: 3)
+      let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
+      let comparison = TableComparison(table, ends, CompareWatch(), settling: SettlingAtOnce(), looks: looks) { _ in }
+      do {
+        try comparison.run()
+        outcomes["compared", default: 0] += 1
+      } catch { outcomes["not compared", default: 0] += 1 }
+    }
+    for outcome in ["read", "refused", "compared", "not compared"] {
+      #expect(outcomes[outcome, default: 0] > 30, "\(outcomes), seed \(seed)")
+    }
+    #expect(residentMemory() < before + 512 << 20, "seed \(seed)")
+  }
+
   private func rows(_ node: TestNode) throws -> [String] {
     let file = try node.database("pos.db")
     return try ["item", "word", "note", "maybe", "secret"].map { table in
       try "\(file.query("SELECT * FROM \(table)").map { $0.map(\.shown) })"
+    }
+  }
+}
+
+private func residentMemory() -> Int {
+  let words = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+  return (words.count > 1 ? Int(words[1]) ?? 0 : 0) * 4096
+}
+
+/// Answers what a node answers, or something else.
+private final class Teller: Sendable {
+  private struct State {
+    var known: [[UInt8]: [UInt8]] = [:]
+    /// Nil: the truth.
+    var random: Seeded?
+    var asked = 0
+  }
+
+  private static let extremes: [UInt64] = [
+    0, 1, 127, 1 << 31 - 1, 1 << 31, 1 << 32 - 1, 1 << 32, 1 << 34, 1 << 62 - 1, 1 << 62, .max,
+  ]
+  private let honest: @Sendable ([UInt8]) throws -> [UInt8]
+  private let state = Mutex(State())
+
+  init(_ honest: @escaping @Sendable ([UInt8]) throws -> [UInt8]) { self.honest = honest }
+
+  /// The true answers so far.
+  var known: [[UInt8]] { state.withLock { Array($0.known.values) } }
+
+  func begin(_ random: Seeded) { state.withLock { ($0.random, $0.asked) = (random, 0) } }
+
+  func answer(_ question: [UInt8]) throws -> [UInt8] {
+    let known = try state.withLock { $0.known[question] } ?? honest(question)
+    return try state.withLock { state in
+      if state.known.count < 1000 { state.known[question] = known }
+      state.asked += 1
+      // A table without an end.
+      if state.asked > 200 { throw OriginSource.TooLarge() }
+      guard var random = state.random else { return known }
+      defer { state.random = random }
+      return random.below(3) == 0 ? Self.mutated(known, &random) : known
+    }
+  }
+
+  static func mutated(_ honest: [UInt8], _ random: inout Seeded) -> [UInt8] {
+    var bytes = honest
+    for _ in 0..<(1 + random.below(3)) {
+      // Most numbers stand at the beginning.
+      let at = random.below(max(1, min(bytes.count, random.below(3) == 0 ? bytes.count : 40)))
+      switch random.below(5) {
+      case 0 where !bytes.isEmpty: bytes[at] = UInt8.random(in: 0...255, using: &random)
+      case 1 where !bytes.isEmpty: bytes[at] ^= 1 << UInt8(random.below(8))
+      case 2: bytes = Array(bytes.prefix(at))
+      case 3:
+        var number = ByteWriter()
+        number.appendVarint(extremes[random.below(extremes.count)])
+        let end = min(bytes.count, at + 1 + random.below(2))
+        bytes.replaceSubrange(min(at, end)..<end, with: Array(number.bytes))
+      default: bytes.insert(contentsOf: random.bytes(9), at: min(at, bytes.count))
+      }
+    }
+    return bytes
+  }
+}
+
+/// Judges what is read once, without waiting.
+private struct SettlingAtOnce: Settling {
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement {
+    let (source, target) = (try look.rows(.source, keyed), try look.rows(.target, keyed))
+    var settlement = Settlement()
+    for suspect in keyed {
+      settlement.differences += try verdict.differences(source[suspect.hash]?.first, target[suspect.hash] ?? [])
+    }
+    return settlement
+  }
+
+  func settle(
+    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void
+  ) throws {
+    let (source, target) = (try look.counts(.source, whole), try look.counts(.target, whole))
+    for hash in whole {
+      let difference = try verdict.difference(
+        source[hash] - target[hash], source: source.row(hash), target: target.row(hash))
+      try report(Settlement(differences: difference.map { [$0] } ?? []))
     }
   }
 }

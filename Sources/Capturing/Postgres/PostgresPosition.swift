@@ -141,12 +141,23 @@ package struct PostgresSnapshot: Equatable, Sendable {
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// Reads the form `xmin:xmax:xip,…`.
+  /// The most transactions that run at once: a server has at most 262,143 sessions, and as many that are prepared.
+  private static let runningMax = 1 << 19
+
+  /// Reads `xmin:xmax:xip,…`, which another node may have sent; nil where it is none, or has numbers of no server.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-    guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]) else { return nil }
-    (self.xmin, self.xmax) = (xmin, xmax)
-    running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
+    guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]), NumberBounds.isNumber(xmax),
+      xmin <= xmax
+    else { return nil }
+    var running: Set<UInt64> = []
+    for part in parts[2].isEmpty ? [] : parts[2].split(separator: ",", omittingEmptySubsequences: false) {
+      guard let number = UInt64(part), (xmin..<xmax).contains(number), running.count < Self.runningMax else {
+        return nil
+      }
+      running.insert(number)
+    }
+    (self.xmin, self.xmax, self.running) = (xmin, xmax, running)
   }
 
   /// The form that the server prints.
@@ -158,6 +169,7 @@ package struct PostgresSnapshot: Equatable, Sendable {
     var full = xmax & ~0xffff_ffff | UInt64(xid)
     // The nearest number with these lower bits.
     if full > xmax, full - xmax > 1 << 31, full >= 1 << 32 { full -= 1 << 32 }
+    // Cannot overflow: `xmax` is below 2^62.
     if full < xmax, xmax - full > 1 << 31 { full += 1 << 32 }
     return full < xmax && !running.contains(full)
   }

@@ -22,7 +22,9 @@ package final class OriginAnswers: Sendable {
   /// What is open is closed after so long without a question.
   private static let idleMilliseconds: Int64 = 30_000
   /// The most rows of one slice.
-  private static let rowsMax = 50_000
+  static let rowsMax = 50_000
+  /// A trail says how far it has come this often at most: each time is a transaction at the source.
+  private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
 
   private struct Turn {
@@ -30,6 +32,9 @@ package final class OriginAnswers: Sendable {
     var askers: [NameKey: Int] = [:]
     /// The source rests until then: milliseconds of a clock that never jumps.
     var restsUntil: Int64 = 0
+    /// When the trail was to be asked last how far it has come, and when it was.
+    var progressTriedAt: Int64?
+    var progressAt: Int64?
   }
 
   /// Used in its turn alone.
@@ -72,6 +77,7 @@ package final class OriginAnswers: Sendable {
     case .repair where !mayRepair(false), .copy where !mayRepair(true): throw Self.busy(asker)
     default: break
     }
+    if case .progress = asked { return try progress(asker, isOver) }
     try begin(asker, isOver)
     let begun = Clock.monotonicMilliseconds
     defer { end(asker, took: Clock.monotonicMilliseconds - begun) }
@@ -98,7 +104,34 @@ package final class OriginAnswers: Sendable {
 
   // MARK: Turns
 
-  private func begin(_ asker: String, _ isOver: () -> Bool) throws {
+  /// Asks the trail how far it has come, once for all who ask within a second.
+  private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
+    // An SQLite source says it by itself.
+    guard case .postgres = place else { return [OriginAnswer.whole] }
+    let askedAt = Clock.monotonicMilliseconds
+    // Of a trail that was asked in the same millisecond, nobody knows what came first.
+    func isDone(_ turn: Turn) -> Bool { turn.progressAt.map { $0 > askedAt } ?? false }
+    try begin(asker, isOver) { turn in
+      isDone(turn) || Clock.monotonicMilliseconds - (turn.progressTriedAt ?? .min / 2) >= Self.progressMilliseconds
+    }
+    let begun = Clock.monotonicMilliseconds
+    defer { end(asker, took: Clock.monotonicMilliseconds - begun) }
+    let isDue = turn.withLock { turn in
+      if isDone(turn) { return false }
+      turn.progressTriedAt = begun
+      return true
+    }
+    guard isDue else { return [OriginAnswer.whole] }
+    do { try opened().ends(trail.name).askForProgress() } catch {
+      if !(error is CairnError) { open.source = nil }
+      throw error
+    }
+    turn.withLock { $0.progressAt = begun }
+    return [OriginAnswer.whole]
+  }
+
+  /// Waits for the turn, and until `isDue`.
+  private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
       turn.askers[NameKey(asker), default: 0] += 1
@@ -108,7 +141,7 @@ package final class OriginAnswers: Sendable {
     let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
     while true {
       let isOurs = turn.withLock { turn in
-        guard !turn.isTaken, Clock.monotonicMilliseconds >= turn.restsUntil else { return false }
+        guard !turn.isTaken, Clock.monotonicMilliseconds >= turn.restsUntil, isDue(turn) else { return false }
         turn.isTaken = true
         return true
       }
@@ -178,7 +211,7 @@ package final class OriginAnswers: Sendable {
         }
         // Asked for after `taken`: it has all of that.
         out.appendVarint(try Trail.info(folder: trail.folder).lastTransaction)
-      case .progress: try source.ends(trail.name).askForProgress()
+      case .progress: break
       case .parts(let asked):
         let (table, reader) = try source.table(asked, patterns)
         switch try reader.parts(of: table) {
@@ -216,7 +249,7 @@ package final class OriginAnswers: Sendable {
         let counts = RowCounts(hashes)
         let (moment, _) = try FlightEnds(source: reader, target: reader, trail: trail.name).atSource {
           _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
-            try check(0)
+            try check(counts.bytes)
             if mark.key.isEmpty { counts.add(mark.keyHash) { reader.currentRow(table) } }
           }
         }

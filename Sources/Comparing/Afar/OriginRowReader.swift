@@ -3,7 +3,20 @@ import Changes
 import Mapping
 
 /// Reads rows of a source at another node, by questions. Each slice is one question, so one short snapshot there.
+///
+/// The other node may answer anything, so each number and value is checked here: behind this border counts can be added,
+/// and memory reserved for them.
 final class OriginRowReader: RowReader {
+  /// What a node reads in the time that it has for an answer, at the very most.
+  private static let bytesMax: UInt64 = 1 << 34
+  /// The fewest bytes of a row in an answer: two hashes, its bytes and its key.
+  private static let markBytes = 18
+  /// The most parts of a table, and the first number of pages that no table of PostgreSQL has.
+  private static let partsMax = 65_536
+  private static let pagesEnd: UInt64 = 1 << 32 - 1
+  /// The first count that ``RowCounts`` does not hold.
+  private static let countEnd: UInt64 = 1 << 31
+
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
@@ -29,11 +42,15 @@ final class OriginRowReader: RowReader {
   ) throws -> SliceEnd {
     try origin.ask(.scan(QuestionedTable(table, seed: seed), slice, naming: naming)) { reader in
       var end = SliceEnd()
-      end.rows = Int(clamping: try reader.readNumber("count of rows"))
-      end.bytes = Int(clamping: try reader.readNumber("count of bytes"))
+      let rows = try reader.readNumber("count of rows")
+      end.bytes = try Self.readBytes(&reader)
       end.last = try reader.readKey()
+      let fits = naming ? reader.remaining / Self.markBytes : .max
+      guard rows <= UInt64(min(fits, slice.rowsMax)) else { throw Self.refusal("a slice has \(rows) rows") }
+      end.rows = Int(rows)
       // A slice without progress would be asked for without end.
-      guard end.last == nil || end.rows > 0 else { throw DecodingError(offset: 0, problem: "a slice has no row") }
+      guard end.last == nil || end.rows > 0 else { throw Self.refusal("a slice has no row") }
+      if let last = end.last { try check(last, endOf: slice, table) }
       guard naming else {
         let sum = try reader.readFixed(UInt64.self)
         // One mark stands for all of them.
@@ -42,9 +59,9 @@ final class OriginRowReader: RowReader {
       }
       for _ in 0..<end.rows {
         let (keyHash, rowHash) = (try reader.readFixed(UInt64.self), try reader.readFixed(UInt64.self))
-        let bytes = Int(clamping: try reader.readNumber("count of bytes"))
+        let bytes = try Self.readBytes(&reader)
         let key = try reader.readCounted()
-        try Self.check(key, table)
+        try check(key, table)
         try body(RowMark(keyHash: keyHash, rowHash: rowHash, bytes: bytes, key: key))
       }
       return end
@@ -53,13 +70,71 @@ final class OriginRowReader: RowReader {
 
   private static var none: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 
+  // MARK: The border
+
+  private static func refusal(_ problem: String) -> DecodingError { DecodingError(offset: 0, problem: problem) }
+
+  private static func readBytes(_ reader: inout ByteReader) throws -> Int {
+    let bytes = try reader.readNumber("count of bytes")
+    guard bytes < bytesMax else { throw refusal("rows have \(bytes) bytes") }
+    return Int(bytes)
+  }
+
   /// A key has as many values as the table's has columns, or none.
-  private static func check(_ key: UnsafeRawBufferPointer, _ table: ComparedTable) throws {
+  private func check(_ key: UnsafeRawBufferPointer, _ table: ComparedTable) throws {
     guard !key.isEmpty else { return }
-    guard try ImageView(bytes: key).columnCount() == table.key.count else {
-      throw DecodingError(offset: 0, problem: "a key has another number of values")
+    var reader = ByteReader(key)
+    var count = 0
+    while !reader.isAtEnd {
+      switch try reader.readColumn() {
+      case .unchanged: throw Self.refusal("a value is not given")
+      case .null: break
+      case .exact: try check(isExact: true)
+      case .integer, .real, .text, .blob: try check(isExact: false)
+      }
+      count += 1
+    }
+    try Self.check(count, table.key.count)
+  }
+
+  /// A source has values of PostgreSQL, or those of SQLite.
+  private func check(isExact: Bool) throws {
+    guard isExact == (engine == .postgres) else { throw Self.refusal("a value is of another engine") }
+  }
+
+  private static func check(_ count: Int, _ wanted: Int) throws {
+    guard count == wanted else { throw refusal("there are \(count) values, not \(wanted)") }
+  }
+
+  /// The last key of a slice leads to the next slice: one of this table, and another one than that from which it began.
+  private func check(_ last: [Value], endOf slice: Slice, _ table: ComparedTable) throws {
+    switch slice {
+    case .range(let after, _, _):
+      try check(last, count: table.key.count)
+      guard last != after else { throw Self.refusal("a slice ends where it began") }
+    case .behind(let after, _):
+      if table.source.rowidName == nil {
+        try check(last, count: table.key.count)
+      } else {
+        guard last.count == 1, case .integer = last[0] else { throw Self.refusal("a rowid is no number") }
+      }
+      guard last != after else { throw Self.refusal("a slice ends where it began") }
+    case .nullKeys, .pages, .all: throw Self.refusal("rows without an order have a last one")
     }
   }
+
+  private func check(_ values: [Value], count: Int) throws {
+    try Self.check(values.count, count)
+    for value in values {
+      switch value {
+      case .null: break
+      case .exact: try check(isExact: true)
+      case .integer, .real, .text, .blob: try check(isExact: false)
+      }
+    }
+  }
+
+  // MARK: Parts and rows
 
   func parts(of table: ComparedTable) throws -> PartSequence {
     try origin.ask(.parts(QuestionedTable(table, seed: seed))) { reader in
@@ -68,8 +143,13 @@ final class OriginRowReader: RowReader {
       case 2: return .slices([.all])
       default:
         let count = try reader.readCount()
+        guard count <= Self.partsMax else { throw Self.refusal("a table has \(count) parts") }
         return .pages(
-          try (0..<count).map { (table: String($0), pages: UInt32(clamping: try reader.readNumber("count of pages"))) })
+          try (0..<count).map { part in
+            let pages = try reader.readNumber("count of pages")
+            guard pages < Self.pagesEnd else { throw Self.refusal("a table has \(pages) pages") }
+            return (table: String(part), pages: UInt32(pages))
+          })
       }
     }
   }
@@ -84,12 +164,13 @@ final class OriginRowReader: RowReader {
     try origin.ask(.rows(QuestionedTable(table, seed: seed), keys: keys)) { reader in
       moments.append(try reader.readMoment())
       let count = try reader.readCount()
+      // Tables that inherit may have a key once more.
+      guard count <= keys.count * 2 + 1000 else { throw Self.refusal("\(keys.count) keys have \(count) rows") }
       for _ in 0..<count {
         let index = try reader.readNumber("place of a key")
         let row = try reader.readRow()
-        guard row.count == table.columns.count, index <= UInt64(keys.count) else {
-          throw DecodingError(offset: 0, problem: "a row has another number of values")
-        }
+        guard index <= UInt64(keys.count) else { throw Self.refusal("there is no key \(index)") }
+        try check(row, count: table.columns.count)
         try body(index == 0 ? nil : Int(index) - 1, row)
       }
     }
@@ -99,14 +180,24 @@ final class OriginRowReader: RowReader {
     try origin.ask(.counts(QuestionedTable(table, seed: seed), hashes: counts.hashes)) { reader in
       moments.append(try reader.readMoment())
       for hash in counts.hashes {
-        let count = Int(clamping: try reader.readNumber("count of rows"))
+        let count = try reader.readNumber("count of rows")
+        guard count < Self.countEnd else { throw Self.refusal("a row is there \(count) times") }
         guard count > 0 else { continue }
         let row = try reader.readRow()
-        guard row.count == table.columns.count else {
-          throw DecodingError(offset: 0, problem: "a row has another number of values")
-        }
-        counts.add(hash, times: count) { row }
+        try check(row, count: table.columns.count)
+        counts.add(hash, times: Int(count)) { row }
       }
+    }
+  }
+}
+
+extension Slice {
+  /// The most rows that an origin reads of it.
+  fileprivate var rowsMax: Int {
+    switch self {
+    case .range(_, _, let limit): min(max(1, limit ?? OriginAnswers.rowsMax), OriginAnswers.rowsMax)
+    case .behind(_, let limit): min(max(1, limit), OriginAnswers.rowsMax)
+    case .nullKeys, .pages, .all: 1 << 32
     }
   }
 }

@@ -11,6 +11,10 @@ package struct OriginSource: Sendable {
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
+  /// The most tables of a source, and the memory that what is told of them may take.
+  private static let tablesMax = 10_000
+  private static let tableBytesMax = 64 << 20
+
   private let send: @Sendable ([UInt8]) throws -> [UInt8]
   private let stop: StopSignal
 
@@ -69,18 +73,35 @@ package struct OriginSource: Sendable {
   /// What the origin says of its tables.
   func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
     var found: [OriginTable] = []
+    var names: Set<[NameKey]> = []
+    var bytes = 0
+    var known: Engine?
     while true {
       let (engine, sortsByBytes, isLast) = try ask(.tables(from: found.count)) { reader in
-        guard let engine = Engine(rawValue: try reader.readByte()) else {
-          throw DecodingError(offset: 0, problem: "engine is unknown")
+        guard let engine = Engine(rawValue: try reader.readByte()), engine == known ?? engine else {
+          throw DecodingError(offset: 0, problem: "engine is unknown, or another one")
         }
         let flags = try reader.readByte()
         let count = try reader.readCount()
-        for _ in 0..<count { found.append(try reader.readOriginTable()) }
         guard count > 0 || flags & 2 != 0 else { throw DecodingError(offset: 0, problem: "no table comes") }
+        guard count <= Self.tablesMax - found.count else {
+          throw DecodingError(offset: 0, problem: "more than \(Self.tablesMax) tables come")
+        }
+        for _ in 0..<count {
+          let table = try reader.readOriginTable()
+          let (schema, name) = (table.schema, [table.schema.namespace, table.schema.name].map { $0.key(in: engine) })
+          guard schema.engine == engine else { throw DecodingError(offset: 0, problem: "a table is of another engine") }
+          guard names.insert(name).inserted else { throw DecodingError(offset: 0, problem: "a table comes twice") }
+          bytes += table.bytesInMemory
+          guard bytes <= Self.tableBytesMax else {
+            throw DecodingError(offset: 0, problem: "tables take more than \(Self.tableBytesMax) bytes")
+          }
+          found.append(table)
+        }
         return (engine, flags & 1 != 0, flags & 2 != 0)
       }
       if isLast { return (engine, sortsByBytes, found) }
+      known = engine
     }
   }
 }
@@ -99,6 +120,21 @@ struct OriginTable {
   var rowidName: String?
   var isPartitioned = false
   var sortsBackwards = false
+
+  /// What it takes in memory, about.
+  fileprivate var bytesInMemory: Int { 512 + name.utf8.count + (refusal?.utf8.count ?? 0) + schema.bytesInMemory }
+}
+
+extension TableSchema {
+  fileprivate var bytesInMemory: Int {
+    var bytes = 512 + namespace.utf8.count + name.utf8.count + createText.utf8.count
+    for column in columns {
+      bytes += MemoryLayout<Column>.stride + column.name.utf8.count + column.declaredType.utf8.count
+      bytes += column.collation.utf8.count + column.baseType.utf8.count
+    }
+    for unique in uniques { bytes += 64 + unique.count * 8 }
+    return bytes + (original?.bytesInMemory ?? 0)
+  }
 }
 
 extension ByteWriter {
@@ -131,7 +167,8 @@ extension ByteReader {
     let refusal = try readString()
     var inner = ByteReader(try readCounted())
     return OriginTable(
-      name: name, schema: try inner.readSchema(), refusal: refusal.isEmpty ? nil : refusal,
+      // Nothing else of it is of use here.
+      name: name, schema: try inner.readSchema().compared, refusal: refusal.isEmpty ? nil : refusal,
       // Its name there is of no use here, and is never read.
       rowidName: flags & 4 != 0 ? "rowid" : nil, isPartitioned: flags & 1 != 0, sortsBackwards: flags & 2 != 0)
   }

@@ -38,13 +38,11 @@ extension SettlingByTrail {
     let moving = try moving(look.table, checkpoint, rows: [:], counts: here)
     for hash in hashes where here[hash] != there[hash] {
       let isMoving = moving(hash)
-      try verdict.forEachDifference(
-        here[hash] - there[hash], source: here.row(hash), target: there.row(hash)
-      ) { difference in
-        var settlement = Settlement(differences: [difference])
-        if isMoving { settlement.doubt() }
-        try report(settlement)
-      }
+      let difference = try verdict.difference(
+        here[hash] - there[hash], source: here.row(hash), target: there.row(hash))
+      var settlement = Settlement(differences: difference.map { [$0] } ?? [])
+      if isMoving { settlement.doubt() }
+      try report(settlement)
     }
   }
 

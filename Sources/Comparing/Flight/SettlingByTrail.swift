@@ -84,9 +84,9 @@ struct SettlingByTrail: Settling {
       } catch is OriginSource.TooLarge { break }
       guard let (fold, there) = found else { continue }
       for hash in hashes {
-        try verdict.forEachDifference(
-          fold.count(hash) - there[hash], source: fold.row(hash), target: there.row(hash)
-        ) { try report(Settlement(differences: [$0])) }
+        let difference = try verdict.difference(
+          fold.count(hash) - there[hash], source: fold.row(hash), target: there.row(hash))
+        if let difference { try report(Settlement(differences: [difference])) }
       }
       return
     }
