@@ -51,6 +51,8 @@ package final class Pump: Sendable {
   }
 
   private static let lookMilliseconds: Int32 = 2000
+  /// The most trails of one pump, each of which takes a thread.
+  static let lanesMax = 4096
 
   package let plan: PumpPlan
   private let shared: PumpShared
@@ -107,7 +109,14 @@ package final class Pump: Sendable {
     case .push: return Set(try Trail.names(state: shared.copies.state).filter { plan.trails.includes($0) })
     case .pull:
       let names = try link.trails().map(\.standing.name)
-      return Set(names.filter { plan.trails.includes($0) && $0.origin != plan.node })
+      let wanted = Set(names.filter { plan.trails.includes($0) && $0.origin != plan.node })
+      guard wanted.count <= Self.lanesMax else {
+        throw CairnError(
+          .diskBudget,
+          "the node at \(plan.url) names \(wanted.count) trails that this pump would fetch: it fetches \(Self.lanesMax) at most",
+          hint: "narrow 'trail' of the pump, or divide the trails among several", remedy: .retry)
+      }
+      return wanted
     }
   }
 

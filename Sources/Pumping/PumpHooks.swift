@@ -13,11 +13,13 @@ package struct PumpHooks: Sendable {
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// Returns the same for all trails that begin elsewhere.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Notes the copies of tables that a peer waits for now. Returns how many of them are too much, and are not taken.
+  /// A peer asks for copies of tables: all that it waits for now. Returns how many of them are too much, and not taken.
+  /// `peer` is the name of its certificate, or the address at which this node dials it.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The questions of this node and of other nodes for the origins of trails elsewhere.
   package var questions = QuestionBook()
-  /// Answers a question about the rows of a trail's source, here or by handing it on. Called on the asker's thread.
+  /// Answers a question about the rows of a trail's source, here or by handing it on; called on the asker's thread. The
+  /// asker is known as in ``asked``.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]

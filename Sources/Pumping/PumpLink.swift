@@ -54,7 +54,7 @@ final class PumpLink {
     guard !versions.contains(Self.version) else { return }
     throw CairnError(
       .unsupported,
-      "node '\(object.text("node") ?? "")' at \(address) does not speak version \(Self.version) of the protocol, as this one does, but \(versions.map(String.init).joined(separator: ", "))",
+      "node '\(object.told("node") ?? "")' at \(address) does not speak version \(Self.version) of the protocol, as this one does, but \(versions.prefix(10).map(String.init).joined(separator: ", "))",
       hint: "bring both to the same version of Cairn; it is tried again by itself", remedy: .retry)
   }
 
@@ -138,10 +138,12 @@ final class PumpLink {
     let mark = known.map { "&known=\($0)" } ?? ""
     let reply = try perform("GET", "/cairn/1/requests?wait=\(Self.waitSeconds)\(mark)")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body),
-      let node = object.text("node"), let mark = object.text("mark"), mark.utf8.allSatisfy(Self.isHexDigit)
+      let node = object.text("node"), TrailName.isValid(node), let mark = object.text("mark"),
+      mark.utf8.count <= 64, mark.utf8.allSatisfy(Self.isHexDigit)
     else { throw fault(reply).error }
-    let requests = object.objects("trails").compactMap { entry in
-      entry.text("trail").flatMap { TrailName($0) }.map { ($0, entry.list("requests").compactMap { CopyRequest($0) }) }
+    let requests = object.objects("trails").prefix(Pump.lanesMax).compactMap { entry in
+      entry.text("trail").flatMap { TrailName($0) }
+        .map { ($0, entry.list("requests").prefix(CopyRequest.countMax).compactMap { CopyRequest($0) }) }
     }
     return (node, mark, requests, object.bool("questions") ?? false)
   }

@@ -11,6 +11,9 @@ package struct CopyRequest: Hashable, Sendable {
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
+  /// The most requests that are read of one trail, and the most bytes of the tables of one.
+  static let countMax = 256
+  private static let tableBytesMax = 64 << 10
 
   /// Returns whether a text is an id: 1 to 64 letters, digits and hyphens.
   package static func isID(_ text: String) -> Bool {
@@ -28,7 +31,9 @@ package struct CopyRequest: Hashable, Sendable {
     else { return nil }
     self.id = id
     tables = patterns.compactMap { if case .text(let text) = $0, !text.isEmpty { text } else { nil } }
-    guard tables.count == patterns.count else { return nil }
+    guard tables.count == patterns.count, tables.reduce(0, { $0 + 8 + $1.utf8.count }) <= Self.tableBytesMax else {
+      return nil
+    }
   }
 
   var json: JSONObject {
@@ -69,13 +74,23 @@ package struct TrailReport: Equatable, Sendable {
       let oldest = object.integer("oldest"), oldest > 0, NumberBounds.isSegment(UInt64(oldest)),
       let end = object.object("end"), let place = TrailPlace(end)
     else { return nil }
-    node = object.text("node") ?? ""
+    node = object.text("node").flatMap { TrailName.isValid($0) ? $0 : nil } ?? ""
     standing = TrailStanding(
       name: name, id: id, oldest: UInt64(oldest), end: place,
       position: end.text("position").flatMap { Position($0) } ?? Position(segment: place.segment, offset: 0),
       lastTransaction: min(UInt64(clamping: object.integer("transaction") ?? 0), NumberBounds.numbers - 1))
     applied = object.text("applied").flatMap { Position($0) }
-    requests = object.list("requests").compactMap { CopyRequest($0) }
+    requests = object.list("requests").prefix(CopyRequest.countMax).compactMap { CopyRequest($0) }
+  }
+}
+
+extension JSONObject {
+  private static let toldBytesMax = 4096
+
+  /// A text that another node tells, and that a log or a status page repeats: not more than a few lines of it.
+  func told(_ name: String) -> String? {
+    guard let text = text(name), text.utf8.count > Self.toldBytesMax else { return text(name) }
+    return String(decoding: text.utf8.prefix(Self.toldBytesMax), as: UTF8.self) + "…"
   }
 }
 
@@ -142,8 +157,8 @@ package struct PumpFault: Sendable {
       default: .retry
       }
     error = CairnError(
-      code, "\(peer) answers \(status): \(told?.text("message") ?? "nothing that Cairn says")",
-      hint: told?.text("hint") ?? "see what listens there: it may be no cairnd", remedy: remedy)
+      code, "\(peer) answers \(status): \(told?.told("message") ?? "nothing that Cairn says")",
+      hint: told?.told("hint") ?? "see what listens there: it may be no cairnd", remedy: remedy)
   }
 
   package var json: JSONObject {

@@ -125,7 +125,8 @@ final class PushLane: Lane {
     let hooks = shared.hooks
     hooks.acknowledged(report.node, trail, report.standing.end)
     if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
-    _ = hooks.asked(report.node, trail, report.requests)
+    // Known by its address: what it calls itself may be anything.
+    _ = hooks.asked(plan.url, trail, report.requests)
   }
 
   private func forked(_ problem: String) -> CairnError {

@@ -34,6 +34,8 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
+  /// By the address that is dialled: what the node there calls itself.
+  private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
     (self.takenMilliseconds, self.answeredMilliseconds) = (takenMilliseconds, answeredMilliseconds)
@@ -92,20 +94,24 @@ package final class QuestionBook: Sendable {
   /// gets it.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  private static func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
-    let isOld = Clock.monotonicMilliseconds - entry.askedAt > originFirstMilliseconds
-    return entry.taker == nil && entry.asker != taker && mayTake(entry.question.trail, isOld)
+  /// A question that comes from the address `asker` is not handed back to a peer of this name either.
+  func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
+
+  private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
+    let isOld = Clock.monotonicMilliseconds - entry.askedAt > Self.originFirstMilliseconds
+    let isAsker = entry.asker == taker || names.withLock { $0[entry.asker] }?.hasSameBytes(as: taker) == true
+    return entry.taker == nil && !isAsker && mayTake(entry.question.trail, isOld)
   }
 
   /// Returns whether a question waits that `taker` may take.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
-    entries.withLock { $0.contains { Self.mayTake($0, taker, mayTake) } }
+    entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
   /// Returns the oldest question that `taker` may take; no other taker gets it then.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
-      guard let index = entries.firstIndex(where: { Self.mayTake($0, taker, mayTake) }) else { return nil }
+      guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
       entries[index].taker = taker
       return entries[index].question
     }
@@ -152,8 +158,8 @@ package final class QuestionBook: Sendable {
     case 1:
       guard case .object(let told)? = try? JSONReader.read(Array(sealed.dropFirst())) else { fallthrough }
       throw CairnError(
-        told.text("code").flatMap { ErrorCode(rawValue: $0) } ?? .peerUnreachable, told.text("message") ?? "",
-        hint: told.text("hint") ?? "", remedy: .retry)
+        told.text("code").flatMap { ErrorCode(rawValue: $0) } ?? .peerUnreachable, told.told("message") ?? "",
+        hint: told.told("hint") ?? "", remedy: .retry)
     default:
       throw CairnError(
         .peerUnreachable, "a question about rows was answered by nothing that Cairn says",

@@ -5,9 +5,11 @@ import Trails
 
 /// A loop that hands on what nodes ask of each other at once: requests for copies of tables, and questions about rows.
 ///
-/// The lanes of a pump may have nothing to send for ten seconds, so they are too slow for that. If trails are pushed,
-/// the ear hears what the peer asks; if they are pulled, it asks for this node. Failures here are left to the lanes.
-/// Belongs to one thread.
+/// Where trails are pushed, it hears what the peer asks; where they are pulled, it asks for this node. What fails here is
+/// left to the lanes. Belongs to one thread.
+///
+/// A node that is dialled is known by the address of the plan, which its certificate proves: its rates and requests must
+/// not depend on what it calls itself.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
@@ -51,8 +53,11 @@ final class RequestEar {
 
   private func hear(_ link: PumpLink, _ stop: StopSignal) throws {
     let told = try link.requests(known: known)
-    for (trail, requests) in told.requests where plan.trails.includes(trail) {
-      _ = hooks.asked(told.node, trail, requests)
+    let ours = Set(trails())
+    hooks.questions.note(told.node, at: plan.url)
+    // It may ask only about what goes there.
+    for (trail, requests) in told.requests where plan.trails.includes(trail) && ours.contains(trail) {
+      _ = hooks.asked(plan.url, trail, requests)
     }
     known = told.mark
     guard told.hasQuestions else { return }
@@ -66,7 +71,7 @@ final class RequestEar {
             .peerRefused, "trail \(question.trail) does not go to node '\(told.node)'",
             hint: "add it to the pump of its node", remedy: .retry)
         }
-        return try hooks.answer(told.node, question.trail, question.bytes) { stop.isSet }
+        return try hooks.answer(plan.url, question.trail, question.bytes) { stop.isSet }
       }
       try link.answer(question, sealed)
     }

@@ -1,3 +1,5 @@
+import Changes
+
 /// A rate limit: a number of events at once, then one after each pause.
 ///
 ///     var copies = Allowance(burst: 3, refill: 60_000_000)
@@ -23,5 +25,33 @@ struct Allowance: Equatable, Sendable {
     guard left > 0 else { return false }
     left -= 1
     return true
+  }
+
+  /// Whether one that is forgotten, and begins again, allows no more than this one.
+  func isFull(now: Int64) -> Bool {
+    guard let countedAt else { return true }
+    return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
+  }
+}
+
+/// A rate limit for each of many askers, held in bounded memory.
+struct Allowances: Sendable {
+  /// The most askers at a time.
+  static let most = 4096
+
+  private let fresh: Allowance
+  private var known: [NameKey: Allowance] = [:]
+
+  init(burst: Int, refill: Int64) { fresh = Allowance(burst: burst, refill: refill) }
+
+  var count: Int { known.count }
+
+  /// Whether it may happen now for `asker`; if so it counts. Where too many ask, those who ask first go on.
+  mutating func take(_ asker: String, now: Int64) -> Bool {
+    if known[asker] == nil, known.count >= Self.most {
+      known = known.filter { !$0.value.isFull(now: now) }
+      guard known.count < Self.most else { return false }
+    }
+    return known[asker, default: fresh].take(now: now)
   }
 }

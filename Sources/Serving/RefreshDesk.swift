@@ -17,10 +17,9 @@ package final class RefreshDesk: Sendable {
   /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// By peer and trail: the number of copies that may still be carried out.
-  private let allowances = Mutex<[String: Allowance]>([:])
-  /// The copies of a trail that a peer may have at once; one more is allowed each minute. Requests made meanwhile
-  /// become one copy.
+  /// By peer and trail: copies that may still be carried out.
+  private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
+  /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -68,9 +67,7 @@ package final class RefreshDesk: Sendable {
       guard case .peer(let peer) = request.asker else { return true }
       let key = "\(peer) \(request.trail)"
       if let verdict = verdicts[key] { return verdict }
-      let verdict = allowances.withLock {
-        $0[key, default: Allowance(burst: Self.burst, refill: Self.refillMicroseconds)].take(now: now)
-      }
+      let verdict = allowances.withLock { $0.take(key, now: now) }
       verdicts[key] = verdict
       return verdict
     }

@@ -50,8 +50,8 @@ package final class RequestBook: Sendable {
   private let book = Mutex<[Request]>([])
   /// The last ids of this node itself: in a ring of nodes they come back.
   private let own = Mutex<[String]>([])
-  /// By peer: the number of new requests that it may still make.
-  private let allowances = Mutex<[String: Allowance]>([:])
+  /// By peer: what it may still ask for.
+  private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 
   package init(state: String) {
@@ -110,10 +110,7 @@ package final class RequestBook: Sendable {
     }
     guard let fresh else { return true }
     guard all.count(where: { $0.asker == fresh.asker && !$0.isDone }) < Self.ofPeerMax else { return false }
-    let isAllowed = allowances.withLock { allowances in
-      allowances[peer, default: Allowance(burst: Self.burst, refill: Self.refillMicroseconds)].take(now: now)
-    }
-    guard isAllowed else { return false }
+    guard allowances.withLock({ $0.take(peer, now: now) }) else { return false }
     guard (try? write(fresh)) != nil else { return false }
     book.withLock { book in
       if !book.contains(where: { $0.id == id && $0.trail == fresh.trail }) { book.append(fresh) }

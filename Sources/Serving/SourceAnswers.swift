@@ -27,7 +27,9 @@ final class SourceAnswers: Sendable {
 
   /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
-  private let allowances = Mutex<[String: Allowance]>([:])
+  /// By asker and trail.
+  private let repairs = Mutex(Allowances(burst: SourceAnswers.repairBurst, refill: SourceAnswers.repairMicroseconds))
+  private let copies = Mutex(Allowances(burst: SourceAnswers.copyBurst, refill: SourceAnswers.copyMicroseconds))
 
   func answer(
     _ question: [UInt8], about trail: TrailName, _ capture: Configuration.Capture, _ location: DatabaseURL,
@@ -51,16 +53,8 @@ final class SourceAnswers: Sendable {
 
   private func mayRepair(_ asker: String, _ trail: TrailName, isWholeTable: Bool) -> Bool {
     let now = Clock.monotonicMilliseconds * 1000
-    return allowances.withLock { allowances in
-      if isWholeTable {
-        allowances["copy \(asker) \(trail)", default: Allowance(burst: Self.copyBurst, refill: Self.copyMicroseconds)]
-          .take(now: now)
-      } else {
-        allowances[
-          "rows \(asker) \(trail)", default: Allowance(burst: Self.repairBurst, refill: Self.repairMicroseconds)
-        ].take(now: now)
-      }
-    }
+    let key = "\(asker) \(trail)"
+    return isWholeTable ? copies.withLock { $0.take(key, now: now) } : repairs.withLock { $0.take(key, now: now) }
   }
 
   /// Closes databases about which no question came for a while.

@@ -20,9 +20,8 @@ import Testing
       "Changes/Knowledge.swift", "Conflicts/CondensedVersions.swift", "Conflicts/RowVersion.swift",
       "Conflicts/RowVersions.swift", "Operating/LeftSlot.swift", "Operating/Replication.swift",
       "Operating/WayBack.swift", "Operating/WorkerRuns.swift", "Serving/RefreshDesk.swift",
-      "Serving/RequestBook.swift", "Versions/VersionPlace.swift",
-      "Versions/VersionReader.swift", "Versions/VersionWindow.swift", "Versions/WindowIndex+References.swift",
-      "Versions/WindowIndex.swift",
+      "Versions/VersionPlace.swift", "Versions/VersionReader.swift", "Versions/VersionWindow.swift",
+      "Versions/WindowIndex+References.swift", "Versions/WindowIndex.swift",
     ],
     "keywords of connection strings": [
       "Changes/URLPassword.swift", "PostgresKit/PostgresConnection+Trust.swift", "PostgresKit/PostgresConnection.swift",

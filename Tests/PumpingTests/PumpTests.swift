@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 import NetKit
+import Synchronization
 import SystemKit
 import Testing
 import Trails
@@ -247,7 +248,7 @@ import Trails
     hub.wanted.withLock { $0[name] = [request] }
     try hub.listen(["till": (["*"], [])])
     till.pump(.push, hub, trail)
-    try eventually("it is asked") { till.heard.withLock { $0.asked["hub till.pos"] } == [request] }
+    try eventually("it is asked") { till.heard.withLock { $0.asked["\(hub.url) till.pos"] } == [request] }
     let shop = try TestNode("shop", temp)
     shop.wanted.withLock { $0[name] = [CopyRequest(id: "b", tables: [])] }
     try till.listen(["shop": ([], ["*"])])
@@ -255,6 +256,57 @@ import Trails
     try eventually("it is asked") {
       till.heard.withLock { $0.asked["shop till.pos"] } == [CopyRequest(id: "b", tables: [])]
     }
+  }
+
+  /// Answers under another name each time.
+  private final class ManyNames: HTTPHandler {
+    private let desks: [PumpDesk]
+    private let turn = Mutex(0)
+    init(_ desks: [PumpDesk]) { self.desks = desks }
+    func begin(_ request: HTTPRequest) -> HTTPAction {
+      let turn = turn.withLock { turn in
+        turn += 1
+        return turn
+      }
+      return desks[turn % desks.count].begin(request)
+    }
+  }
+
+  @Test func `a listener with many names is one that asks`() throws {
+    let name = TrailName(origin: "till", name: "pos")
+    try till.write(trail)
+    hub.wanted.withLock { $0[name] = [CopyRequest(id: "a1", tables: [])] }
+    let desks = ["n1", "n2", "\u{1b}[2J", "till", "a/../b", ""].map { node in
+      PumpDesk(
+        .init(
+          node: node, grants: { Grants(["till": .init(push: TrailPatterns(["*"]), pull: TrailPatterns([]))]) },
+          hooks: hub.shared.hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),
+        copies: hub.shared.copies, bell: hub.shared.bell)
+    }
+    let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: nil, handler: ManyNames(desks))
+    let url = "http://127.0.0.1:\(server.port)"
+    let asked = Mutex<Set<String>>([])
+    till.answering.withLock { till in
+      till = { asker, _, _ in
+        _ = asked.withLock { $0.insert(asker) }
+        return [7]
+      }
+    }
+    let pump = Pump(
+      PumpPlan(.push, url: url, trails: TrailPatterns([trail]), node: "till"), till.shared)
+    let stop = StopSignal()
+    let thread = WorkerThread<Void> { try? pump.run(stop: stop) }
+    for number in 0..<8 {
+      hub.wanted.withLock { $0[name] = [CopyRequest(id: "b\(number)", tables: [])] }
+      _ = try? hub.shared.hooks.questions.ask(name, [1], of: "apply.x") { false }
+    }
+    try eventually("it has asked") { till.heard.withLock { $0.asked["\(url) till.pos"]?.count } == 1 }
+    stop.set()
+    _ = thread.join()
+    for desk in desks { desk.end() }
+    server.stop()
+    #expect(till.heard.withLock { Set($0.asked.keys) } == ["\(url) till.pos"])
+    #expect(asked.withLock { $0 } == [url])
   }
 
   @Test func `a lane goes on where more copies are asked for at once than are taken`() throws {
@@ -361,10 +413,12 @@ import Trails
     for node in [hub, shop] { try arrives(trail, till, node) }
     Clock.sleep(milliseconds: 700)
     for (node, id) in [(hub, "a"), (shop, "b"), (hub, "c")] {
+      // Who is dialled is known by its address.
+      let asker = node === hub ? hub.url : node.name
       let request = CopyRequest(id: id, tables: ["orders"])
       node.wanted.withLock { $0[name] = [request] }
       try eventually("\(id) has come", seconds: 4) {
-        till.heard.withLock { $0.asked["\(node.name) till.pos"] } == [request]
+        till.heard.withLock { $0.asked["\(asker) till.pos"] } == [request]
       }
     }
   }

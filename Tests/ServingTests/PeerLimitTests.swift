@@ -15,6 +15,17 @@ import Testing
     try body(folder.path())
   }
 
+  @Test func `rates of many askers take bounded memory, and nobody gains by another name`() {
+    var copies = Allowances(burst: 2, refill: 1_000)
+    func taken(_ asker: String, now: Int64) -> Int { (0..<3).count { _ in copies.take(asker, now: now) } }
+    for number in 0..<Allowances.most { _ = copies.take("n\(number)", now: 5) }
+    #expect(taken("one more", now: 5) == 0 && copies.count == Allowances.most)
+    #expect(taken("n7", now: 5) == 1)
+    // Those that have rested are forgotten, and lose nothing by it.
+    #expect(taken("one more", now: 1_005) == 2 && copies.count == 2)
+    #expect(taken("n7", now: 1_005) == 1 && taken("n8", now: 1_005) == 2)
+  }
+
   @Test func `an allowance is so many at once, then one after each pause`() {
     var copies = Allowance(burst: 3, refill: 60)
     let times: [Int64] = [1000, 1000, 1000, 1000, 1059, 1060, 1061, 1120, 1121, 9999, 9999, 9999, 9999]
