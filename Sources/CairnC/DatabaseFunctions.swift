@@ -2,9 +2,9 @@ import CCairn
 import CairnCapture
 import Glibc
 
-// The functions of cairn.h for databases. The compiler proves that each is as the header says.
+// The functions of cairn.h for databases. The compiler checks each signature against the header.
 
-/// The address of a text that stays.
+/// The address of a C string that is never freed.
 private let versionText = UInt(bitPattern: strdup(Cairn.version))
 
 @c @implementation
@@ -66,7 +66,8 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
-/// More than SQLite can be built for; what a program has not counted is not to be read.
+/// The upper limit for the count of parameters, more than any build of SQLite allows. A larger count is an
+/// uninitialised variable: do not read that far.
 private let parametersMax = 1_000_000
 
 private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {
@@ -171,7 +172,7 @@ public func cairn_savepoint(
   answering {
     let handle = try given(database, DatabaseHandle.self)
     let body = try given(body)
-    // Another thread's transaction is over by the time it gets here.
+    // If another thread had a transaction, that transaction has ended by the time this thread gets the connection.
     guard let transaction = try handle.database.alone({ handle.transaction }) else {
       throw Misuse(CAIRN_TRANSACTION, "there is no transaction: a savepoint is a part of one")
     }

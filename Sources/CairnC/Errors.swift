@@ -11,7 +11,7 @@ struct Misuse: Error {
   }
 }
 
-/// Runs the body of a function; what it throws becomes its code, and the thread's last error.
+/// Runs the body of a C function. Converts a thrown error to its code, and stores it as the last error of the thread.
 func answering(_ body: () throws -> Void) -> cairn_code {
   do {
     try body()
@@ -32,7 +32,8 @@ private func outward(_ error: any Error) -> (cairn_code, String, String, Int32) 
   }
 }
 
-/// What the handle stands for, if it is open.
+/// Returns the object of an open handle.
+/// - Throws: ``Misuse`` if the handle is NULL, closed, or of another type.
 func given<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) throws -> T {
   guard let handle else { throw Misuse(CAIRN_MISUSE, "a handle is NULL") }
   guard let object = Handle.object(handle, as: type) else {

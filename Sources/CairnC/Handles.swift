@@ -3,19 +3,19 @@ import CairnCapture
 import Glibc
 import Synchronization
 
-/// What a `cairn_database *` points to.
+/// The object behind a `cairn_database *`.
 final class DatabaseHandle: @unchecked Sendable {
   let database: CapturedDatabase
-  /// Only the thread that is in it gets here.
+  /// The open transaction. Only the thread that runs the transaction gets here.
   var transaction: CapturedTransaction?
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// What a `cairn_rows *` points to. For one thread at a time, as the header says.
+/// The object behind a `cairn_rows *`. One thread at a time uses it, as the header demands.
 final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]
-  /// Bytes of the row at hand, one after the other.
+  /// The bytes of all values of the current row, concatenated.
   private var bytes: UnsafeMutableRawPointer?
   private var values: [cairn_value] = []
   private var next = 0
@@ -36,7 +36,7 @@ final class RowsHandle: @unchecked Sendable {
 
   func value(_ index: Int) -> cairn_value { values.indices.contains(index) ? values[index] : cairn_null() }
 
-  /// False behind the last.
+  /// Advances to the next row. Returns false after the last one.
   func advance() -> Bool {
     free(bytes)
     (bytes, values) = (nil, [])
@@ -47,7 +47,7 @@ final class RowsHandle: @unchecked Sendable {
   }
 
   private func fill(_ row: [SQLValue]) {
-    // A byte more for each: texts end with 0, and no pointer is that of nothing.
+    // One extra byte for each value: texts end with NUL, and an empty value still gets a valid pointer.
     let size = row.reduce(0) { $0 + $1.size + 1 }
     let start = UnsafeMutableRawPointer.allocate(byteCount: max(size, 1), alignment: 1)
     start.initializeMemory(as: UInt8.self, repeating: 0, count: max(size, 1))
@@ -85,7 +85,7 @@ extension SQLValue {
     }
   }
 
-  /// Nil where it is none.
+  /// Returns nil if the value has an unknown type, an invalid size, or a text that is not UTF-8.
   init?(_ value: cairn_value) {
     switch value.type {
     case CAIRN_NULL: self = .null
@@ -101,21 +101,22 @@ extension SQLValue {
     }
   }
 
-  /// What SQLite can take at most.
+  /// The sizes that SQLite accepts, in bytes.
   private static let sizes = 0...Int(Int32.max)
 
-  /// Only a text and a blob have any. A size above the half of what a size_t holds comes as less than 0.
+  /// Returns the bytes of a text or blob. A size above half of the range of size_t arrives as a negative number and is
+  /// refused.
   private static func content(_ value: cairn_value) -> UnsafeRawBufferPointer? {
     guard sizes.contains(value.size), value.bytes != nil || value.size == 0 else { return nil }
     return UnsafeRawBufferPointer(start: value.bytes, count: value.size)
   }
 }
 
-/// Handles as C has them: numbers in the place of addresses, each given out once. So one that is closed, or was never
-/// open, is found out, and none is followed to where nothing is any more.
+/// Handles as C code sees them: numbers in place of addresses, each given out once. So a handle that is closed or was
+/// never open is detected, and no dangling pointer is followed.
 enum Handle {
   private struct Open {
-    /// As addresses look.
+    /// The distance between two handles, so that they look like aligned addresses.
     static let step: UInt = 16
     var last: UInt = 0
     var objects: [UInt: any AnyObject & Sendable] = [:]
@@ -131,13 +132,13 @@ enum Handle {
     return OpaquePointer(bitPattern: number)
   }
 
-  /// Nil where there is no such handle that is open.
+  /// Returns the object of an open handle; nil if there is none of this type.
   static func object<T: AnyObject & Sendable>(_ handle: OpaquePointer?, as type: T.Type = T.self) -> T? {
     open.withLock { $0.objects[UInt(bitPattern: handle)] } as? T
   }
 
   static func close<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) {
-    // What it holds is let go when nobody is in it any more, and not under the lock.
+    // Release the object outside of the lock, once no other thread uses it.
     _ = open.withLock { open in
       open.objects[UInt(bitPattern: handle)] is T ? open.objects.removeValue(forKey: UInt(bitPattern: handle)) : nil
     }

@@ -1,17 +1,18 @@
 import Changes
 import SQLiteKit
 
-/// Values that are bound to a statement where they stand, so that SQLite makes no copies: they stay until the next ones are
-/// bound.
+/// Bytes of the values that are bound to a statement. SQLite reads them in place, without a copy, until the next values
+/// are bound.
 struct BoundParameters: ~Copyable {
-  /// Memory that is kept for the next values.
+  /// The capacity, in bytes, that is kept for the next values.
   private static let keptBytes = 1 << 20
   private var writer = ByteWriter(capacity: 1024)
 
-  /// The values as images have them, where they were bound so.
+  /// The bound values in the encoding of row images; valid only after a `bind` with `asImage: true`.
   var image: UnsafeRawBufferPointer { writer.bytes }
 
-  /// `asImage`: they will be kept with the statement.
+  /// Binds values to the parameters of a statement.
+  /// - Parameter asImage: whether the values are encoded as an image too, to be kept with the statement in the journal.
   mutating func bind(_ values: [any SQLConvertible], to statement: Statement, asImage: Bool) throws {
     writer.removeAll()
     writer.shrink(above: Self.keptBytes)
@@ -20,7 +21,7 @@ struct BoundParameters: ~Copyable {
       writer.removeAll()
       start = writer.bytes.baseAddress
       for index in values.indices { try bind(values[index].sqlValue, at: index + 1, to: statement, asImage: asImage) }
-      // Once they have moved to where there is room for all of them, they are bound there.
+      // If the buffer moved while it grew, earlier pointers are invalid: bind all values again in the larger buffer.
     } while writer.bytes.baseAddress != start
   }
 
@@ -55,7 +56,7 @@ struct BoundParameters: ~Copyable {
 }
 
 extension Statement {
-  /// Binds copies: other values may be bound while it gives rows.
+  /// Binds copies of the values, so that other values may be bound while this statement returns rows.
   func bindCopies(of values: [any SQLConvertible]) throws {
     for index in values.indices {
       switch values[index].sqlValue {
@@ -70,7 +71,7 @@ extension Statement {
 }
 
 extension String {
-  /// Its bytes in place, which all strings have here that the program did not take over from elsewhere.
+  /// Calls `body` with the UTF-8 bytes: in place for native Swift strings, as a copy for bridged ones.
   @inline(__always)
   fileprivate func withBytes(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
     if try utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) }) != nil { return }

@@ -1,9 +1,10 @@
 import Operating
 import SystemKit
 
-// What the synchroniser and the C library ask of a database.
+// The parts of a database that the synchroniser and the C library use.
 extension CapturedDatabase {
-  /// The path of its file. Errors: `refused` where it is in memory.
+  /// The absolute path of the file.
+  /// - Throws: ``DatabaseError`` of kind `refused` for a database in memory.
   var file: String {
     get throws {
       let path = try connection.alone { $0.program.database.path }
@@ -14,7 +15,8 @@ extension CapturedDatabase {
     }
   }
 
-  /// Waits for the transaction of another thread. Errors: `openTransaction` in one of this thread, `closed`.
+  /// Throws if this thread has an open transaction or a running query. Waits for a transaction of another thread.
+  /// - Throws: ``DatabaseError`` of kind `openTransaction` or `closed`.
   func checkIsFree() throws {
     try connection.alone { session in
       guard !session.program.database.isInTransaction, !session.isReading else {
@@ -25,17 +27,18 @@ extension CapturedDatabase {
     }
   }
 
-  /// From here on, its commits leave the file free for a moment.
+  /// Notes that a synchronisation has begun: from now on, the thread pauses for 1 ms after each commit, so that the
+  /// workers get the lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
-  /// One that has been closed meanwhile commits nothing.
+  /// Notes that a synchronisation has ended. Ignores a closed database, which commits nothing.
   func endSynchronization() { try? connection.alone { $0.synchronizations -= 1 } }
 
-  /// Runs `body` with no other thread in the database.
+  /// Runs `body` while no other thread uses the database.
   package func alone<T>(_ body: () throws -> T) throws -> T { try connection.alone { _ in try body() } }
 }
 
-/// What this library is.
+/// The library itself: its version.
 public enum Cairn {
   public static let version = Product.version
 }

@@ -1,9 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// An SQLite database whose commits are captured: each row change, the statements that were executed, and where each
-/// transaction ends stand in a journal in the same file, committed with the change itself. A `cairnd`, or a synchroniser in the
-/// same program, takes them from there whenever it comes; the program needs no network, and never waits for one.
+/// An SQLite database whose commits are captured. Each changed row, each executed statement and the end of each
+/// transaction go into a journal in the same file. They commit together with the change itself.
+/// A `cairnd`, or a ``Synchronizer`` in the same program, reads the journal later. The program needs no network and
+/// never waits for one.
 ///
 /// ```swift
 /// let shop = try CapturedDatabase(path: "shop.db", node: "till-7")
@@ -14,25 +15,27 @@ import SQLiteKit
 /// for row in try shop.query("SELECT name, stock FROM item") { print(row["name"], row["stock"]) }
 /// ```
 ///
-/// It is one connection, which any number of threads and tasks may use: one at a time, the others wait. All calls block, as
-/// SQLite does. Inside of a `transaction` closure the database may be used as well, by the same thread: that is part of the
-/// transaction. Two databases of one file, in one program or in two, are two connections as ever in SQLite.
+/// The database is one connection, which any number of threads and tasks may share: it serves one thread at a time, and
+/// the others wait. All calls block, as in SQLite.
+/// Within a `transaction` closure, the same thread may call the database too; those calls are part of the transaction.
+/// Two databases on one file, in one program or in two, are two independent SQLite connections.
 ///
-/// Cairn adds tables and triggers to the file, whose names begin with `cairn_`; tables of the program stay as they are, and
-/// `cairn detach` removes what was added. Other programs may write to the file by whatever means: their rows are captured too,
-/// without statements. What capture of SQLite cannot see is told in `docs/sqlite-capture.md`.
+/// Cairn adds tables and triggers to the file, with names that begin with `cairn_`. The program's own tables are not
+/// altered, and `cairn detach` removes all additions. Other programs may write to the file in any way: capture takes
+/// their rows, but not their statements.
+/// `docs/sqlite-capture.md` lists what capture of SQLite cannot see.
 public final class CapturedDatabase: Sendable {
-  /// What can be chosen when a database is opened.
+  /// Options for opening a database.
   public struct Options: Sendable {
-    /// Whether triggers and journal are put into the file, and what is executed is kept. Switched off for a file that is
-    /// captured already, its triggers stay: rows are captured, statements and ends of transactions are not told.
+    /// Whether opening installs triggers and the journal, and whether executed statements are kept. If false and the
+    /// file is captured already, its triggers stay: capture sees rows, but no statements and no transaction ends.
     public var capture = true
-    /// Whether executed statements are kept, besides the rows.
+    /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true
-    /// For how long a call waits for a lock of another connection before it throws ``DatabaseError/Kind/busy``.
+    /// How long a call waits for a lock of another connection before it throws ``DatabaseError/Kind/busy``.
     public var busyTimeout: Duration = .seconds(5)
-    /// Whether a file that is created now gets the journal mode WAL, in which readers and the writer do not wait for each
-    /// other. A file that is there keeps its mode.
+    /// Whether a newly created file gets journal mode WAL, in which readers and the writer do not block each other. An
+    /// existing file keeps its mode.
     public var createsWithWAL = true
     public init() {}
 
@@ -42,14 +45,16 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// The name of this installation, the origin of all that is committed here.
+  /// The name of this installation: the origin of everything that is committed here.
   public let node: String
   let connection: Connection
 
-  /// Opens a database file, or creates it, and puts capture into it where it is not.
+  /// Opens a database file, or creates it, and installs capture if the file has none.
   ///
-  /// `node` is the name of this installation: letters, digits, `-` and `_`; never give that of one to another. The first time,
-  /// and after a change of the schema that was not made through this API, a short write transaction makes the triggers.
+  /// If capture is missing, or the schema was changed without this API, opening runs a short write transaction that
+  /// makes the triggers.
+  /// - Parameter node: the name of this installation: letters, digits, `-` and `_`. Never give the name of one
+  ///   installation to another.
   public convenience init(path: String, node: String, options: Options = Options()) throws {
     let session = try DatabaseError.wrapping {
       try Self.check(node: node)
@@ -67,12 +72,15 @@ public final class CapturedDatabase: Sendable {
     self.init(node: node, session)
   }
 
-  /// Takes a connection that the program has (`sqlite3 *`), and goes on to use and to close: close this before.
+  /// Takes over an existing connection (`sqlite3 *`). The program may go on to use it, and closes it itself; close this
+  /// object first.
   ///
-  /// Rows are captured whatever writes them. Statements are kept of what is executed here; those that use the time
-  /// (`datetime('now')`, CURRENT_TIMESTAMP) are not executed again elsewhere, since only a connection that was opened here
-  /// tells what the time was. Transactions that the program begins and ends by itself are captured without their exact ends.
-  /// ``Options/busyTimeout`` and ``Options/createsWithWAL`` are the program's own business then.
+  /// Capture sees all rows, however they are written. It keeps only the statements that are executed through this
+  /// object.
+  /// Apply does not repeat statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP): only a connection
+  /// that this library opened reports the time that they saw. Transactions that the program begins and ends itself are
+  /// captured without their exact ends.
+  /// ``Options/busyTimeout`` and ``Options/createsWithWAL`` have no effect here; the program sets them itself.
   public convenience init(connection: OpaquePointer, node: String, options: Options = Options()) throws {
     let session = try DatabaseError.wrapping {
       try Self.check(node: node)
@@ -95,7 +103,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``; to close again does nothing.
+  /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``; closing again has no effect.
   public func close() throws { try connection.close() }
 
   @inline(__always)
@@ -108,26 +116,27 @@ public final class CapturedDatabase: Sendable {
 
   // MARK: Statements
 
-  /// Executes one statement, outside of a transaction as one of its own. Returns how many rows it inserted, updated or deleted,
-  /// without those of triggers and foreign key actions.
+  /// Executes one statement. Outside of a transaction, the statement is a transaction of its own.
   ///
-  /// The statement is prepared once for each text and used again: use parameters. There must be a value for each.
+  /// Each text is prepared once and then reused, so use parameters instead of literals. Give exactly one value for each
+  /// parameter.
+  /// - Returns: the number of rows inserted, updated or deleted, without those of triggers and foreign key actions.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
     try execute(sql, values: parameters.orNull)
   }
 
-  /// The same without parameters.
+  /// Executes one statement without parameters.
   @discardableResult
   public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
 
-  /// The same where none of the parameters may be nil, which costs least.
+  /// Executes one statement with parameters that cannot be nil, the fastest variant.
   @discardableResult
   public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
     try execute(sql, values: parameters)
   }
 
-  /// The same with the parameters as a list.
+  /// Executes one statement with its parameters as an array.
   @discardableResult
   public func execute(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> Int {
     try execute(sql, values: parameters.orNull)
@@ -137,43 +146,45 @@ public final class CapturedDatabase: Sendable {
     try open { try $0.execute(sql, values) }
   }
 
-  /// All rows of a query; also of a statement that writes, with RETURNING.
+  /// Returns all rows of a query, or of a writing statement with RETURNING.
   public func query(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> [Row] {
     try query(sql, parameters: parameters)
   }
 
-  /// The same with the parameters as a list.
+  /// Returns all rows of a query with its parameters as an array.
   public func query(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> [Row] {
     try open { try $0.rows(sql, parameters.orNull) }
   }
 
-  /// All rows of a query, each as a value of a type of the program (``Row/decode(_:)``):
-  /// `try shop.query(as: Item.self, "SELECT * FROM item")`.
+  /// Returns all rows of a query, each decoded as a type of the program (``Row/decode(_:)``):
   public func query<T: Decodable>(
     as type: T.Type, _ sql: String, _ parameters: (any SQLConvertible)?...
   ) throws -> [T] { try query(sql, parameters: parameters).map { try $0.decode(T.self) } }
 
-  /// Calls `body` with each row of a query, one after the other, without keeping them. The closure may use the database; other
-  /// threads wait.
+  /// Calls `body` with each row of a query in turn, without keeping the rows. `body` may use the database; other
+  /// threads wait until the query ends.
   public func forEach(
     _ sql: String, _ parameters: (any SQLConvertible)?..., body: (Row) throws -> Void
   ) throws { try open { try $0.query(sql, parameters.orNull, body) } }
 
-  /// The rowid of the last row that was inserted here.
+  /// The rowid of the last row that this connection inserted.
   public var lastInsertRowid: Int64 { get throws { try connection.alone { $0.lastInsertRowid } } }
 
   // MARK: Transactions
 
-  /// Runs a closure in a transaction (BEGIN IMMEDIATE), and commits. Whatever it throws rolls back, and comes out.
+  /// Runs a closure in a transaction (BEGIN IMMEDIATE) and commits. If the closure throws, the transaction rolls back
+  /// and the error is rethrown.
   ///
-  /// The token stands for this commit. A transaction inside of a transaction throws ``DatabaseError/Kind/nestedTransaction``;
-  /// a part that may be rolled back by itself is a ``CapturedTransaction/savepoint(_:)``.
+  /// A transaction within a transaction throws ``DatabaseError/Kind/nestedTransaction``. To roll back only a part, use
+  /// ``CapturedTransaction/savepoint(_:)``.
+  /// - Returns: a token that identifies this commit.
   @discardableResult
   public func transaction(_ body: (CapturedTransaction) throws -> Void) throws -> CommitToken {
     try transaction(returning: Void.self, body).token
   }
 
-  /// The same with what the closure returns: `let (id, token) = try shop.transaction(returning: Int64.self) { db in … }`.
+  /// Runs a closure in a transaction and also returns its value: `let (id, token) = try shop.transaction(returning:
+  /// Int64.self) { db in … }`.
   public func transaction<T>(
     returning type: T.Type, _ body: (CapturedTransaction) throws -> T
   ) throws -> (value: T, token: CommitToken) {
@@ -182,11 +193,11 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  // MARK: What becomes of it
+  // MARK: Delivery
 
-  /// What was committed, and no trail has yet.
+  /// The commits that no trail is known to hold yet.
   ///
-  /// A capture that has taken it says so in the file when the program pauses, after some seconds at the latest. Costs a look
-  /// through what waits.
+  /// A capture that has taken commits marks them in the file when the program pauses, after some seconds at the latest.
+  /// Reading this value scans the waiting rows of the journal.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

@@ -1,5 +1,5 @@
-/// The transaction that a closure of ``CapturedDatabase/transaction(_:)`` is in. Used behind that closure, or from another
-/// thread, it throws ``DatabaseError/Kind/transactionEnded``.
+/// The open transaction that a closure of ``CapturedDatabase/transaction(_:)`` receives. If it is used after that
+/// closure or from another thread, it throws ``DatabaseError/Kind/transactionEnded``.
 public final class CapturedTransaction {
   private let connection: Connection
   private let serial: UInt64
@@ -17,24 +17,24 @@ public final class CapturedTransaction {
     }
   }
 
-  /// As ``CapturedDatabase/execute(_:_:)``, in this transaction. A statement that fails has changed nothing; the transaction is
-  /// open still, and the closure may go on.
+  /// Executes one statement in this transaction, like ``CapturedDatabase/execute(_:_:)``. A failed statement changes
+  /// nothing; the transaction stays open, and the closure may go on.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
     try execute(sql, values: parameters.orNull)
   }
 
-  /// The same without parameters.
+  /// Executes one statement without parameters.
   @discardableResult
   public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
 
-  /// The same where none of the parameters may be nil, which costs least.
+  /// Executes one statement with parameters that cannot be nil, the fastest variant.
   @discardableResult
   public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
     try execute(sql, values: parameters)
   }
 
-  /// The same with the parameters as a list.
+  /// Executes one statement with its parameters as an array.
   @discardableResult
   public func execute(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> Int {
     try execute(sql, values: parameters.orNull)
@@ -44,31 +44,31 @@ public final class CapturedTransaction {
     try open { try $0.execute(sql, values) }
   }
 
-  /// As ``CapturedDatabase/query(_:_:)``, in this transaction.
+  /// Returns all rows of a query in this transaction, like ``CapturedDatabase/query(_:_:)``.
   public func query(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> [Row] {
     try query(sql, parameters: parameters)
   }
 
-  /// The same with the parameters as a list.
+  /// Returns all rows of a query with its parameters as an array.
   public func query(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> [Row] {
     try open { try $0.rows(sql, parameters.orNull) }
   }
 
-  /// As ``CapturedDatabase/query(as:_:_:)``, in this transaction.
+  /// Returns all rows of a query, each decoded as a type, like ``CapturedDatabase/query(as:_:_:)``.
   public func query<T: Decodable>(
     as type: T.Type, _ sql: String, _ parameters: (any SQLConvertible)?...
   ) throws -> [T] { try query(sql, parameters: parameters).map { try $0.decode(T.self) } }
 
-  /// As ``CapturedDatabase/forEach(_:_:body:)``, in this transaction.
+  /// Calls `body` with each row of a query, like ``CapturedDatabase/forEach(_:_:body:)``.
   public func forEach(
     _ sql: String, _ parameters: (any SQLConvertible)?..., body: (Row) throws -> Void
   ) throws { try open { try $0.query(sql, parameters.orNull, body) } }
 
-  /// The rowid of the last row that was inserted here.
+  /// The rowid of the last row that this connection inserted.
   public var lastInsertRowid: Int64 { get throws { try open { $0.lastInsertRowid } } }
 
-  /// Runs a closure as a part of the transaction that is rolled back by itself: whatever it throws takes back what it has done,
-  /// and nothing else, and comes out. Savepoints may stand in savepoints.
+  /// Runs a closure in a savepoint. If the closure throws, only its own changes roll back, and the error is rethrown.
+  /// Savepoints may be nested.
   @discardableResult
   public func savepoint<T>(_ body: (CapturedTransaction) throws -> T) throws -> T {
     try open { session in try session.savepoint { try body(self) } }

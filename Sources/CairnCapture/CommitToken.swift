@@ -1,6 +1,7 @@
-/// Stands for a transaction that has committed, and for all before it: by it can be asked what has become of them.
+/// Identifies a committed transaction, together with all commits before it. ``Synchronizer/isApplied(_:)`` and
+/// ``Synchronizer/waitUntilApplied(_:timeout:)`` accept it.
 public struct CommitToken: Hashable, Comparable, Sendable {
-  /// The place of the commit in the journal of the file; 0 where nothing is captured.
+  /// The position of the commit in the journal of the file; 0 if the database is not captured.
   public let sequence: Int64
 
   package init(sequence: Int64) { self.sequence = sequence }
@@ -8,14 +9,14 @@ public struct CommitToken: Hashable, Comparable, Sendable {
   public static func < (left: CommitToken, right: CommitToken) -> Bool { left.sequence < right.sequence }
 }
 
-/// What was committed, and no trail has yet.
+/// The commits that no trail is known to hold yet.
 public struct Pending: Hashable, Sendable {
-  /// Transactions through this API that wait, of any program.
+  /// The number of waiting transactions that were made through this API, by any program.
   public let transactions: Int
-  /// Rows of the journal that wait, of all programs: at least one for each changed row.
+  /// The number of waiting journal rows of all programs: at least one for each changed row.
   public let rows: Int
-  /// The journal has reached its cap before anybody took from it. Its oldest rows are gone, so all tables are copied by
-  /// whoever takes it next.
+  /// Whether the journal reached its cap before capture read it. The oldest journal rows are gone then, so the next
+  /// capture copies all tables.
   public let isIncomplete: Bool
 
   package init(transactions: Int, rows: Int, isIncomplete: Bool) {

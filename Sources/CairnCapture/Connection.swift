@@ -1,10 +1,10 @@
 import SQLiteKit
 
-/// The one connection of a ``CapturedDatabase``, for one thread at a time. The thread that has it may come again: what a
-/// closure does with the database is part of what the closure is part of.
+/// The one connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that holds the connection
+/// may enter again: nested calls from a closure belong to the same call.
 final class Connection: @unchecked Sendable {
   private let lock = ReentrantLock()
-  /// Nil once it is closed. Only with the lock held.
+  /// The open session; nil once the database is closed. Access it only with the lock held.
   private var session: Session?
 
   init(_ session: Session) { self.session = session }
@@ -14,7 +14,7 @@ final class Connection: @unchecked Sendable {
     lock.lock()
     defer { lock.unlock() }
     guard let session else { throw DatabaseError(.closed, "the database is closed") }
-    // Threads of the program that use its own handle wait too.
+    // If the connection is shared, threads of the program that use its `sqlite3 *` directly wait too.
     session.program.enter()
     defer { session.program.leave() }
     return try DatabaseError.wrapping { try body(session) }

@@ -1,18 +1,18 @@
 import Changes
 import SQLiteKit
 
-/// What went wrong: what kind of thing it is, SQLite's extended result code, its message and the SQL. Never the values that
-/// were bound.
+/// An error of a ``CapturedDatabase``: its kind, SQLite's extended result code, the message and the SQL. It never
+/// contains bound values.
 ///
-/// Whatever is thrown, nothing that was committed is lost; unless ``kind`` says otherwise, a transaction that is open stays
-/// open, and goes on or is rolled back as its closure decides.
+/// No error loses anything that was committed. Unless ``kind`` says otherwise, an open transaction stays open, and its
+/// closure decides whether to go on or roll back.
 public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
-    /// Another connection holds the lock, and kept it longer than the busy timeout. Try again.
+    /// Another connection held a lock for longer than the busy timeout. Try again.
     case busy
-    /// A constraint refused the row; ``DatabaseError/code`` says which kind of one.
+    /// A constraint refused the row; ``DatabaseError/code`` says which type of constraint.
     case constraint
-    /// The disk, or the limit of the file, is full.
+    /// The disk is full, or the file has reached its size limit.
     case full
     /// The file cannot be opened.
     case cannotOpen
@@ -24,43 +24,43 @@ public struct DatabaseError: Error, Sendable {
     case damaged
     /// The disk failed.
     case io
-    /// SQLite refused the statement: a mistake in it, or a table that is not there.
+    /// SQLite refused the statement: for example a syntax error, or a missing table.
     case refused
 
     /// The database has been closed.
     case closed
-    /// `close()` inside of a transaction.
+    /// The database cannot be closed, or synchronised, because a transaction or a query of this thread is open.
     case openTransaction
-    /// `transaction` inside of a transaction. Use `savepoint` of the one that is open.
+    /// `transaction` was called within a transaction. Use `savepoint` of the open one.
     case nestedTransaction
-    /// The transaction is over: it was used behind its closure, or SQLite has rolled it back (a full disk, ON CONFLICT
+    /// The transaction has ended: it was used after its closure, or SQLite rolled it back (a full disk, ON CONFLICT
     /// ROLLBACK).
     case transactionEnded
-    /// BEGIN, COMMIT, ROLLBACK, SAVEPOINT or RELEASE as a statement. Use `transaction` and `savepoint`.
+    /// The statement is BEGIN, COMMIT, END, ROLLBACK, SAVEPOINT or RELEASE. Use `transaction` and `savepoint`.
     case transactionStatement
-    /// Not as many values as the statement has parameters.
+    /// The number of values differs from the number of parameters of the statement.
     case parameterCount(expected: Int, given: Int)
-    /// No statement in the text.
+    /// The text contains no statement.
     case emptyStatement
-    /// More than one statement in the text, or a character 0, behind which SQLite reads nothing.
+    /// The text contains more than one statement, or a NUL character, after which SQLite reads nothing.
     case severalStatements
     /// The rows have no such column.
     case missingColumn(String)
-    /// The value of the column is none of the type that was asked for.
+    /// The value of the column cannot be converted to the requested type.
     case wrongType(column: String)
-    /// The name of the node is not one that trails can have.
+    /// The name of the node contains characters that trail names cannot have.
     case nodeName
-    /// What stands in the file for capture cannot be used; the message says why.
+    /// The journal or triggers in the file cannot be used; the message says why.
     case capture
   }
 
   public let kind: Kind
-  /// SQLite's extended result code; 0 where the error is not SQLite's.
+  /// SQLite's extended result code; 0 if the error does not come from SQLite.
   ///
   /// Source: https://sqlite.org/rescode.html
   public let code: Int32
   public let message: String
-  /// The statement; empty where there is none.
+  /// The failed statement; empty if there is none.
   public let sql: String
 
   package init(_ kind: Kind, _ message: String, sql: String = "", code: Int32 = 0) {
@@ -89,7 +89,7 @@ extension DatabaseError {
   }
 
   private static func kind(_ primary: Int32) -> Kind {
-    // sqlite.org/rescode.html: the primary codes are as fixed as the file format.
+    // The primary result codes never change (https://sqlite.org/rescode.html).
     switch primary {
     case 5, 6: .busy
     case 19: .constraint
@@ -103,7 +103,8 @@ extension DatabaseError {
     }
   }
 
-  /// Calls `body`; what it throws comes out as an error of this type, but for those of the program's own closures.
+  /// Calls `body` and converts errors of SQLite and Cairn to ``DatabaseError``. Errors of the program's own closures
+  /// pass unchanged.
   @inline(__always)
   package static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
@@ -115,7 +116,7 @@ extension DatabaseError {
 }
 
 extension SQLiteError {
-  /// A table is not there that capture has put into the file.
+  /// Whether the error is "no such table" for one of the tables that capture installs.
   fileprivate var isOfMissingCapture: Bool {
     primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0.text) }
   }

@@ -5,7 +5,8 @@ import Operating
 import SystemKit
 
 extension Synchronizer.Options {
-  /// Errors: `rule`, with what is wrong about it.
+  /// Returns the plan that the options describe.
+  /// - Throws: ``SynchronizationError`` of kind `rule`, with the invalid rule.
   func conflictPlan() throws -> ConflictPlan {
     var tables: [NameKey: [NameKey: ConflictRules.Rule]] = [:]
     for (name, text) in columnConflicts {
@@ -21,7 +22,8 @@ extension Synchronizer.Options {
       tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key.text, .init(columns: $0.value)) })
   }
 
-  /// Errors: `rule`, for a column that its table does not have. A table that neither end has may come later.
+  /// Throws an error of kind `rule` if a rule names a column that its table lacks. A table that neither end has is
+  /// accepted, since it may be created later.
   func checkRules(_ ends: SynchronizedEnds) throws {
     guard !columnConflicts.isEmpty else { return }
     let wanted = try conflictPlan().tables
@@ -39,7 +41,7 @@ extension Synchronizer.Options {
     }
   }
 
-  /// The columns of all tables, by their names in lower case.
+  /// Returns the column names of all tables, keyed by the folded table name.
   private func tables(of end: DatabaseURL) throws -> [NameKey: [String]] {
     if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
     let tables = try SourceEnd(end).tables(TablePatterns())
@@ -53,7 +55,7 @@ extension Synchronizer.Options {
     do { rule = try ConflictRules.Rule(text) } catch {
       throw refused("'\(text)' is no rule for \(name)", "there are \(ConflictRules.Rule.names.joined(separator: ", "))")
     }
-    // Each way would have another one in mind.
+    // These rules name an end, and each direction has another source and target.
     guard ![.source, .target, .insertOnly].contains(rule), !rule.needsDecider else {
       throw refused("'\(text)' says something else at each end", "use priority:NODE,NODE")
     }

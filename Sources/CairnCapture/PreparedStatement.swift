@@ -1,14 +1,14 @@
 import Changes
 import SQLiteKit
 
-/// A statement that is kept for the next time that its text is executed.
+/// A prepared statement that the cache keeps for the next execution of the same text.
 final class PreparedStatement {
   enum Kind {
-    /// Reads, or sets something of the connection; never a statement of the trail.
+    /// A statement that reads, or that sets an option of the connection; never kept as a statement in the trail.
     case other
-    /// INSERT, UPDATE, DELETE, REPLACE, also behind WITH.
+    /// INSERT, UPDATE, DELETE or REPLACE, also after WITH.
     case change
-    /// CREATE, ALTER, DROP. The table, where a column of it is dropped.
+    /// CREATE, ALTER or DROP. The value is the table if one of its columns is dropped, else nil.
     case schemaChange(dropsColumnOf: String?)
   }
 
@@ -18,7 +18,8 @@ final class PreparedStatement {
   let text: JournalStatements.Text
   let isReadOnly: Bool
   let isChange: Bool
-  /// Being stepped: a closure that gets its rows executes the same text again.
+  /// Whether the statement is being stepped. A closure that receives its rows may execute the same text, which then
+  /// needs a second statement.
   var isBusy = false
   private var names: (columns: [String], repreparedCount: Int32)?
 
@@ -48,7 +49,8 @@ final class PreparedStatement {
     text = JournalStatements.Text(sql, tables: tables)
   }
 
-  /// The names of its columns, as of the row that it is at: after a change of the schema they are others.
+  /// The column names of the current row. A change of the schema can change them, so they are read again after SQLite
+  /// prepared the statement again.
   var columns: [String] {
     let count = statement.repreparedCount
     if let names, names.repreparedCount == count { return names.columns }
@@ -66,10 +68,10 @@ final class PreparedStatement {
     }
   }
 
-  /// The table of an `ALTER TABLE t DROP COLUMN c`.
+  /// Returns the table of an `ALTER TABLE t DROP COLUMN c`; nil for other statements.
   private static func droppedColumnTable(_ words: [SQLText.Token], _ sql: [UInt8]) -> String? {
     guard words.count >= 5, words[0].word == "ALTER", words[1].word == "TABLE" else { return nil }
-    // A name may be behind that of the database.
+    // The name of the database may precede the name of the table: `main.t`.
     let name = words[3].symbol == UInt8(ascii: ".") ? 4 : 2
     guard words.count > name + 1, words[name + 1].word == "DROP" else { return nil }
     return unquoted(sql[words[name].range])
@@ -84,17 +86,19 @@ final class PreparedStatement {
   }
 }
 
-/// Statements by their texts; those that have not been used for long go first.
+/// A cache of prepared statements by their text. When it is full, it evicts the older half, except for the most
+/// recently used statements.
 struct StatementCache {
   private static let countMax = 100
-  /// Most often it is the one of the last call.
+  /// The statement of the last call, which most calls use again.
   private var latest: PreparedStatement?
-  /// Looked at first: a program executes few texts at a time.
+  /// The last four statements that were used, searched before the dictionary: most programs execute few texts at a
+  /// time.
   private var recent: [PreparedStatement] = []
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []
 
-  /// The statement, which is not being stepped.
+  /// Returns a statement for the text that is not being stepped; prepares it if the cache has none.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
     if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
     for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {

@@ -1,21 +1,22 @@
 import Changes
 
-/// One row that a query gave: a copy, which outlives the query.
+/// One row of a query result: a copy, which outlives the query.
 public struct Row: Sendable {
-  /// Names of the columns as the query has them, shared by all of its rows.
+  /// The column names of the query, shared by all of its rows.
   public let columns: [String]
   public let values: [SQLValue]
 
-  /// The value of the first column with this name, without regard to case; NULL where there is none. ``value(_:as:)`` tells
-  /// the two apart.
+  /// The value of the first column with this name, ignoring case; NULL if there is no such column. ``value(_:as:)``
+  /// distinguishes the two cases.
   public subscript(_ column: String) -> SQLValue { index(of: column).map { values[$0] } ?? .null }
 
-  /// The value of a column by its place, from 0; NULL where there is none.
+  /// The value of the column at an index from 0; NULL if the index is out of range.
   public subscript(_ index: Int) -> SQLValue { values.indices.contains(index) ? values[index] : .null }
 
-  /// The value of a column as a type: `try row.value("stock", as: Int.self)`; of an optional type, NULL is nil.
+  /// Returns the value of a column as a type: `try row.value("stock", as: Int.self)`. For an optional type, NULL
+  /// becomes nil.
   ///
-  /// Throws ``DatabaseError`` of kind `missingColumn` and `wrongType`.
+  /// - Throws: ``DatabaseError`` of kind `missingColumn` or `wrongType`.
   public func value<T: SQLConvertible>(_ column: String, as type: T.Type = T.self) throws -> T {
     guard let index = index(of: column) else {
       throw DatabaseError(.missingColumn(column), "the rows have no column \(column)")

@@ -1,13 +1,13 @@
 extension Row {
-  /// The row as a type of the program: its properties by the names of the columns; a type that is a single value, such as
-  /// `Int`, by the first column.
+  /// Decodes the row as a type of the program. Properties are matched to columns by name. A type that is a single
+  /// value, such as `Int`, takes the first column.
   ///
-  /// Blobs are `[UInt8]`, NULL is nil of an optional. Throws ``DatabaseError`` of kind `missingColumn` and `wrongType`, and what
-  /// the type's own decoding throws.
+  /// Blobs are `[UInt8]`; NULL becomes nil for an optional.
+  /// - Throws: ``DatabaseError`` of kind `missingColumn` or `wrongType`, and errors of the type's own decoding.
   public func decode<T: Decodable>(_ type: T.Type = T.self) throws -> T { try RowDecoder(row: self).value(T.self, nil) }
 }
 
-/// Gives a ``Row`` to `Decodable`.
+/// Presents a ``Row`` to `Decodable`.
 struct RowDecoder: Decoder {
   let row: Row
   var codingPath: [any CodingKey] { [] }
@@ -23,7 +23,7 @@ struct RowDecoder: Decoder {
     ValueContainer(value: row[0], column: row.columns.first ?? "")
   }
 
-  /// The value of a column, or of the first one; whole rows for types with properties.
+  /// Decodes the value of a column, or of the first one if `column` is nil. Types with properties take the whole row.
   func value<T: Decodable>(_ type: T.Type, _ column: String?) throws -> T {
     if let column {
       guard let index = row.index(of: column) else {
@@ -59,7 +59,7 @@ private struct RowContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
   }
 }
 
-/// One value, of which types that wrap a single value are made.
+/// Decodes one value, also for types that wrap a single value.
 private struct ValueContainer: Decoder, SingleValueDecodingContainer {
   let value: SQLValue
   let column: String

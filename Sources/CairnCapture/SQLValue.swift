@@ -1,6 +1,6 @@
 import Changes
 
-/// A value as SQLite has it, in one of its five storage classes.
+/// A value of SQLite in one of its five storage classes.
 ///
 /// Source: https://sqlite.org/datatype3.html
 public enum SQLValue: Hashable, Sendable {
@@ -36,7 +36,7 @@ public enum SQLValue: Hashable, Sendable {
 }
 
 extension SQLValue: CustomStringConvertible {
-  /// The value as a person reads it: text without quotes, a blob as `x'00ff'`, `NULL`.
+  /// The value in readable form: text without quotes, a blob as `x'00ff'`, `NULL`.
   public var description: String {
     switch self {
     case .null: "NULL"
@@ -58,14 +58,14 @@ extension SQLValue: ExpressibleByNilLiteral, ExpressibleByIntegerLiteral, Expres
   public init(booleanLiteral value: Bool) { self = .integer(value ? 1 : 0) }
 }
 
-/// A type whose values can be bound to the parameters of a statement, and read from the columns of a row.
+/// A type whose values can be bound to the parameters of a statement and read from the columns of a row.
 ///
-/// Integers, floating point numbers, `Bool` (0 and 1), strings and `[UInt8]` (blobs) do; so does an optional of them,
-/// for NULL. A type of your own does by naming one of these.
+/// Integers, floating point numbers, `Bool` (0 and 1), strings and `[UInt8]` (blobs) conform. So does an optional of
+/// each, for NULL. Your own type conforms if it converts to and from one of these.
 public protocol SQLConvertible {
   /// The value to bind. SQLite binds NULL for a NaN.
   var sqlValue: SQLValue { get }
-  /// Nil where the value is none of this type.
+  /// Creates a value from SQLite's; nil if the value does not have this type.
   init?(sqlValue: SQLValue)
 }
 
@@ -84,7 +84,7 @@ extension Int64: SQLConvertible {
 
 extension Double: SQLConvertible {
   public var sqlValue: SQLValue { .real(self) }
-  /// Also of an integer, as SQLite stores whole numbers as such under some affinities.
+  /// Accepts integers too, because SQLite stores whole numbers as integers under some affinities.
   public init?(sqlValue: SQLValue) {
     switch sqlValue {
     case .real(let number): self = number
@@ -104,7 +104,7 @@ extension Float: SQLConvertible {
 
 extension Bool: SQLConvertible {
   public var sqlValue: SQLValue { .integer(self ? 1 : 0) }
-  /// An integer: false is 0.
+  /// Accepts integers: 0 is false, any other number is true.
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }
     self = number != 0
@@ -148,11 +148,11 @@ extension Optional: SQLConvertible where Wrapped: SQLConvertible {
   }
 }
 
-/// Integers of other widths: a value that does not fit is none of the type.
+/// Integers of other widths. A value out of range of the type is refused: the initializer returns nil.
 public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
 
 extension SQLInteger {
-  /// Above the largest integer of SQLite, which only `UInt` and `UInt64` can be: the number as text.
+  /// The number; as text if it exceeds the largest integer of SQLite, which only `UInt` and `UInt64` can.
   public var sqlValue: SQLValue { Int64(exactly: self).map { .integer($0) } ?? .text(String(self)) }
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }
@@ -171,6 +171,6 @@ extension UInt32: SQLInteger {}
 extension UInt64: SQLInteger {}
 
 extension [(any SQLConvertible)?] {
-  /// With values in the places of nil.
+  /// The values, with NULL in place of nil.
   var orNull: [any SQLConvertible] { map { $0 ?? SQLValue.null } }
 }

@@ -3,8 +3,8 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// What is open of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the transaction that
-/// are to be kept. For one thread at a time.
+/// The open state of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the
+/// transaction that the journal is to keep. One thread at a time uses it.
 final class Session {
   let program: ProgramDatabase
   private let database: Database
@@ -15,14 +15,14 @@ final class Session {
 
   private var cache = StatementCache()
   private var parameters = BoundParameters()
-  /// Queries that are giving rows.
+  /// The number of queries that are currently returning rows.
   private var readCount = 0
-  /// Synchronisations of this program that write to the file as well.
+  /// The number of running synchronisations of this program, which write to the same file.
   var synchronizations = 0
 
-  /// A transaction of ours is open.
+  /// Whether a transaction of this session is open.
   private(set) var isTransacting = false
-  /// Of the transaction: a handle to one that is over is told by it.
+  /// The number of the current transaction. A handle with another number belongs to a transaction that has ended.
   private(set) var serial: UInt64 = 0
   private var log = JournalStatements()
   private var savepoints: [Place] = []
@@ -30,13 +30,13 @@ final class Session {
 
   var isReading: Bool { readCount > 0 }
 
-  /// Where the transaction began in the journal (0: nowhere yet), and how far it has come.
+  /// A place in the journal: the first row of the transaction (0 if it has none yet) and the last one.
   private struct Place {
     var first: Int64
     var last: Int64
   }
 
-  /// Statements that run around those of the program.
+  /// Statements that the session runs around those of the program.
   private struct Control {
     let begin, commit, schemaVersion: Statement
     let lastRow, write: Statement?
@@ -65,11 +65,11 @@ final class Session {
 
   // MARK: Statements
 
-  /// Runs a statement to its end, whatever rows it gives. Returns the rows that it changed.
+  /// Runs a statement to its end and discards its rows. Returns the number of rows that it changed.
   func execute(_ sql: String, _ values: [any SQLConvertible]) throws -> Int {
     let prepared = try cache.statement(sql, program)
     guard !isCaptured, prepared.isChange else { return try run(prepared, values, nil) }
-    // At the speed of the plain calls.
+    // Without capture there is nothing to keep: take the fastest path.
     try bind(prepared, values)
     while try prepared.statement.step() {}
     return Int(database.changes)
@@ -79,7 +79,8 @@ final class Session {
   func query(_ sql: String, _ values: [any SQLConvertible], _ body: (Row) throws -> Void) throws {
     let prepared = try cache.statement(sql, program)
     guard !prepared.isReadOnly else { return try read(prepared, values, body) }
-    // It has made all of its changes before the first row comes, and is a statement of the trail before anything else is.
+    // SQLite makes all changes before it returns the first row (RETURNING). The statement is kept before the closure
+    // can execute others.
     var rows: [Row] = []
     _ = try run(prepared, values) { rows.append($0) }
     for row in rows { try body(row) }
@@ -96,7 +97,7 @@ final class Session {
       readCount -= 1
     }
     try checkCount(prepared, values)
-    // The closure may execute statements meanwhile, which need the place.
+    // The closure may execute other statements, which reuse the buffer of the parameters.
     try prepared.statement.bindCopies(of: values)
     while try prepared.statement.step() { try body(row(prepared)) }
   }
@@ -139,7 +140,7 @@ final class Session {
     }
   }
 
-  // MARK: What is captured
+  // MARK: Capture
 
   private func change(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
     guard isCaptured else {
@@ -162,8 +163,8 @@ final class Session {
     }
   }
 
-  /// In a transaction of its own. What OR FAIL, or RAISE(FAIL), has written before the row that was refused stays, as where SQLite
-  /// itself ends the transaction; of all other statements that fail nothing is left to commit.
+  /// Runs a change in a transaction of its own. If OR FAIL or RAISE(FAIL) stops it, the rows written before the refused
+  /// row are committed, as in SQLite. Any other failed statement leaves nothing to commit.
   private func changeAlone(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
     var refusal: SQLiteError?
     let count = try transact {
@@ -193,7 +194,7 @@ final class Session {
     }
   }
 
-  /// Runs a statement, and keeps it if it has done something. In a transaction.
+  /// Runs a statement within a transaction, and keeps it if it changed anything.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }
@@ -214,13 +215,13 @@ final class Session {
         before: before, last: max(before, program.last), rowsAffected: Int64(affected), now: now,
         isNowUnknown: !isOwned),
       parameterCount: prepared.statement.parameterCount, parameters: parameters.image)
-    // Where the commit is the program's, nobody could write it later; and where it may roll back to a savepoint of its own, nobody
-    // would take it back.
+    // Write now if the program itself commits, since the session has no later chance. On a shared connection, the
+    // program may also roll back to a savepoint of its own, which takes back only what is in the journal.
     if log.isFull || !isTransacting || !isOwned { try writePart() }
     return affected
   }
 
-  /// After a statement that failed: what it wrote into the journal is taken back with it, as a rule.
+  /// Adjusts the journal place after a failed statement. Usually its journal rows were rolled back with it.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
@@ -232,7 +233,7 @@ final class Session {
     try log.takePart(savepoints: &marks) { try write(JournalStatements.partCode, $0) }
   }
 
-  /// A journal row. The program's last_insert_rowid() is as if it had not been written.
+  /// Writes a row into the journal, and keeps the program's last_insert_rowid() unchanged.
   private func write(_ code: Int64, _ content: UnsafeRawBufferPointer) throws {
     guard let statement = control.write else { return }
     let rowid = database.lastInsertRowid
@@ -251,7 +252,7 @@ final class Session {
 
   // MARK: Transactions
 
-  /// Runs `body` in a transaction of its own. Any error rolls it back.
+  /// Runs `body` in a transaction of its own. Any error rolls the transaction back.
   func transact<T>(_ body: () throws -> T) throws -> (value: T, token: CommitToken) {
     guard !database.isInTransaction else {
       throw DatabaseError(.nestedTransaction, "a transaction is open already: use its savepoint")
@@ -264,7 +265,7 @@ final class Session {
       if isCaptured, !program.isOwned { program.first = try lastRow() + 1 }
       let value = try body()
       let token = try commit()
-      // A program that commits without a pause would keep them from the lock.
+      // A program that commits without a pause would keep the synchronisation from the lock.
       if synchronizations > 0 { Clock.sleep(milliseconds: 1) }
       return (value, token)
     } catch {
@@ -273,14 +274,15 @@ final class Session {
     }
   }
 
-  /// What is thrown for a transaction that is no longer there.
+  /// Throws `transactionEnded` if the transaction with this number is no longer open.
   func checkIsOpen(_ serial: UInt64) throws {
     guard isTransacting, serial == self.serial, database.isInTransaction else {
       throw DatabaseError(.transactionEnded, "the transaction is over")
     }
   }
 
-  /// What the closure of a transaction still does once SQLite has rolled it back would be committed by itself.
+  /// Throws if SQLite has rolled back the transaction whose closure still runs. A statement of that closure would
+  /// otherwise commit by itself.
   func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {
@@ -296,7 +298,8 @@ final class Session {
     return CommitToken(sequence: end)
   }
 
-  /// Says in the journal that the transaction ends here, if it has written anything. Returns the last journal row.
+  /// Writes the end of the transaction into the journal if the transaction changed anything. Returns the last journal
+  /// row.
   private func writeEnd() throws -> Int64 {
     if program.isOwned {
       guard program.first > 0 || !log.isEmpty else { return try lastRow() }
@@ -310,7 +313,7 @@ final class Session {
   }
 
   private func rollBack() {
-    // An error may have done that already.
+    // The error may have rolled back already.
     if database.isInTransaction { try? database.execute("ROLLBACK") }
     forget()
   }
@@ -326,7 +329,7 @@ final class Session {
     marks.removeAll(keepingCapacity: true)
   }
 
-  /// Runs `body` inside of a savepoint of the open transaction. Any error rolls back to it, and no further.
+  /// Runs `body` in a savepoint of the open transaction. Any error rolls back to the savepoint only.
   func savepoint<T>(_ body: () throws -> T) throws -> T {
     let name = "cairn_\(savepoints.count)"
     try database.execute("SAVEPOINT \(name)")
@@ -351,7 +354,7 @@ final class Session {
     }
   }
 
-  // MARK: Asking
+  // MARK: Queries
 
   func pending() throws -> Pending {
     guard isCaptured else { return Pending(transactions: 0, rows: 0, isIncomplete: false) }

@@ -1,57 +1,57 @@
 import Changes
 import Operating
 
-/// Why a synchronisation did not come to its end. Nothing that was committed is lost, and nothing is applied twice: the next
-/// one goes on where this one ended.
+/// The reason why a synchronisation failed. Everything that was committed is kept, and nothing is applied twice: the
+/// next synchronisation continues where this one ended.
 ///
-/// The message of one of kind `refused` names the row by its key, and the value where it is one that is not taken: whoever mends it
-/// needs them. Others have no values.
+/// Messages of kind `refused` name the row by its key, and the value if that is the cause, since the operator needs
+/// both to repair it. Messages of all other kinds contain no values.
 ///
-/// What is wrong with the program's own use of its database is a ``DatabaseError``, as everywhere.
+/// Errors in the program's use of its own database are a ``DatabaseError``.
 public struct SynchronizationError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
-    /// ``Synchronizer/cancel()``, or the task was cancelled.
+    /// ``Synchronizer/cancel()`` was called, or the task was cancelled.
     case cancelled
-    /// There is no line to the peer, or it was lost. Try again later.
+    /// The connection to the peer could not be made, or was lost. Try again later.
     case unreachable
-    /// A lock of somebody else, at either end. Try again.
+    /// Another program holds a lock at one of the ends. Try again.
     case busy
-    /// The clock of one end was ahead: what was committed then has a time that has not come yet, and waits for it.
+    /// The clock of one end was ahead. Rows that were committed then have a time in the future, and wait for it.
     case clock
-    /// This ``Synchronizer`` is at work already, or another one with the same state folder.
+    /// This ``Synchronizer``, or another one with the same state folder, is already synchronising.
     case alreadyRunning
     /// ``Synchronizer/initialize(progress:)-(_)`` has not been called.
     case notInitialized
-    /// The peer's address is none.
+    /// The peer's address is invalid, or no database that can be synchronised with.
     case address
-    /// A rule in ``Synchronizer/Options/conflict`` or ``Synchronizer/Options/columnConflicts`` is none, or the name in
-    /// ``Synchronizer/Options/state`` is empty.
+    /// A rule in ``Synchronizer/Options/conflict`` or ``Synchronizer/Options/columnConflicts`` is invalid, or the name
+    /// in ``Synchronizer/Options/state`` is empty.
     case rule
-    /// The peer does not let us in, or the role lacks a privilege, or a setting of the server is missing.
+    /// The peer refused the login, a privilege is missing, or a setting of the server does not allow replication.
     case notAllowed
-    /// The end to which the first copy goes holds rows already.
+    /// The destination of the first copy holds rows already.
     case rowsInTheWay
-    /// A transaction that an end does not take for its rows. See ``Synchronizer/Options/refusal``.
+    /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
-    /// A table waits for a change of its schema; the hint has the statement. All others are synchronised.
+    /// A table waits for a change of its schema; the hint has the statement. All other tables are synchronised.
     case schema
-    /// A table cannot go both ways: it has no key, for example.
+    /// A table cannot be synchronised both ways, for example because it has no key.
     case table
-    /// An end was restored from a backup, or the state folder is not the one of this pair: a first copy is needed.
+    /// An end was restored from a backup, or the state folder belongs to another pair: a first copy is needed.
     case wentBack
-    /// The database is captured by somebody else.
+    /// Another capture already reads the database.
     case captured
-    /// A disk is full, or failed, or a file cannot be read or written.
+    /// A disk is full or failed, or a file cannot be read or written.
     case disk
-    /// Something else; the message says what.
+    /// Any other error; the message explains it.
     case other
   }
 
   public let kind: Kind
-  /// As `cairn explain CODE` has it; empty where it is none of those.
+  /// The error code for `cairn explain CODE`; empty if the error has none.
   public let code: String
   public let message: String
-  /// What to do next.
+  /// The next step for the operator or the program.
   public let hint: String
 
   init(_ kind: Kind, _ message: String, hint: String, code: String = "") {
@@ -63,7 +63,7 @@ public struct SynchronizationError: Error, Sendable {
     self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
   }
 
-  /// For programs, which have options of another kind than the command line.
+  /// Returns a hint in terms of the program's options instead of those of the command line.
   private static func hint(_ kind: Kind, _ error: CairnError) -> String {
     switch (kind, error.code) {
     case (.rowsInTheWay, _):
@@ -92,7 +92,7 @@ public struct SynchronizationError: Error, Sendable {
     "--existing overwrite": "Options.overwrites", "--existing": "Options.overwrites",
   ]
 
-  /// The options of the command line by the names that they have here.
+  /// Replaces options of the command line by the names of ``Synchronizer/Options``.
   static func inOptions(_ hint: String) -> String {
     names.sorted { $0.key.count > $1.key.count }.reduce(hint) { $0.replacing($1.key, with: $1.value) }
   }
@@ -119,7 +119,7 @@ public struct SynchronizationError: Error, Sendable {
     }
   }
 
-  /// Calls `body`; what it throws comes out as an error of this type, or as that of the program's own database.
+  /// Calls `body` and converts its errors to ``SynchronizationError``; a ``DatabaseError`` passes unchanged.
   static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SynchronizationError { throw error } catch let error as DatabaseError {
       throw error

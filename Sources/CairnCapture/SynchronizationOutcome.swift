@@ -1,40 +1,42 @@
-/// What a synchronisation has done.
+/// The result of a synchronisation.
 public struct SynchronizationOutcome: Sendable, Hashable {
-  /// Rows that the peer got: inserted, updated, deleted or copied.
+  /// The number of rows that the peer received: inserted, updated, deleted or copied.
   public let sent: UInt64
-  /// Rows that came from the peer.
+  /// The number of rows that came from the peer.
   public let received: UInt64
-  /// Rows that both ends had written to, each met at one end or at both. They are settled; what lost is kept for 30 days.
+  /// The number of conflicts: rows that both ends had written. One row may count at one end or at both. Each conflict
+  /// is resolved, and the losing version is kept for 30 days.
   public let conflicts: Int
-  /// Transactions that are put aside at either end, those of earlier synchronisations too.
+  /// The number of transactions in quarantine at both ends, including those of earlier synchronisations.
   public let refused: Int
-  /// What a person should know, and need not act on at once.
+  /// Messages for a person that need no immediate action.
   public let notices: [String]
   public let duration: Duration
 }
 
-/// How far a synchronisation has come.
+/// The progress of a running synchronisation.
 public struct SynchronizationProgress: Sendable, Hashable {
-  /// The table of a first copy.
+  /// The progress of the first copy of one table.
   public struct Copying: Sendable, Hashable {
     public let table: String
     public let rows: UInt64
-    /// How many there were when its copy began; 0: not known.
+    /// The estimated number of rows when the copy of the table began; 0 if unknown.
     public let expected: UInt64
   }
-  /// Rows that the peer has got.
+  /// The number of rows that the peer has received so far.
   public let sent: UInt64
-  /// Rows that have come from the peer.
+  /// The number of rows that have come from the peer so far.
   public let received: UInt64
   public let conflicts: Int
   public let copying: Copying?
 }
 
-/// What was committed here and is not known to be at the peer.
+/// The commits of this database that are not known to be at the peer.
 public struct SynchronizationPending: Sendable, Hashable {
-  /// What no synchronisation has taken out of the file yet.
+  /// The commits that no synchronisation has read from the file yet.
   public let inFile: Pending
-  /// Transactions of a synchronisation that was interrupted: it took them, and they may not be at the peer.
+  /// The number of transactions that an interrupted synchronisation read from the file, and that may not be at the
+  /// peer.
   public let unsent: Int
   public var isEmpty: Bool { inFile.rows == 0 && unsent == 0 }
 }

@@ -7,28 +7,29 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from its beginning to its end: `cairn replicate --two-way --once`, inside of the program.
+/// One synchronisation from start to end: `cairn replicate --two-way --once` within the program.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
   private struct State {
     var isCancelled = false
     var replication: Replication?
-    /// Rows of the journal that are at the peer, or put aside there.
+    /// The last journal row that is known to be at the peer, or in quarantine there.
     var applied: Int64 = 0
     var putsAside = false
-    /// Rows of the journal that the trail held, and where it ended then.
+    /// The last journal row that the trail held at an earlier look, and the end of the trail at that time.
     var taken: (journal: Int64, end: Position)?
   }
 
   private let state = Mutex(State())
   private let notices = Mutex<[String]>([])
-  /// Of the clock that only goes on, when it cancels itself.
+  /// The time at which the run cancels itself, in milliseconds of the monotonic clock.
   private let limit: Int64
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last row of the journal that this run knows to be at the peer. Where something is put aside, its end tells.
+  /// The last journal row that this run knows to be at the peer. If the peer has put transactions into quarantine, it
+  /// is 0 until the run has ended and the file `refused` lists them.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
@@ -67,10 +68,10 @@ final class SynchronizationRun: Sendable {
       notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
   }
 
-  /// Capture may have gone on behind what apply took last.
+  /// Notes the progress in the state folder. Capture may have read more rows than apply has applied.
   private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows, isWhole: Bool) throws {
     let apply = flows.sent.apply.snapshot
-    // First: what is put aside is passed by, too.
+    // Write `refused` first, because the peer's position also passes transactions in quarantine.
     try ends.noteRefused(apply.quarantined, isWhole: isWhole)
     try ends.noteSent(
       journal: flows.sent.capture.snapshot.taken == 0 ? nil : state.withLock { $0.applied },
@@ -80,12 +81,13 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// A copy that has begun goes on as it began.
+  /// Returns whether the first copy may replace rows. A copy that has begun continues as it began.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
 
-  /// What was written before its rows are replaced is not to come to the other end.
+  /// Discards the waiting journal rows of an end whose rows are about to be replaced, so that they do not reach the
+  /// other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     try EmbeddedCapture(Database(path: path)).forgetWaiting()
@@ -116,7 +118,7 @@ final class SynchronizationRun: Sendable {
     return options
   }
 
-  /// From here on it can be stopped.
+  /// Makes the replication known, so that `cancel` can stop it from here on.
   private func publish(_ replication: Replication) throws {
     let isCancelled = state.withLock { state in
       state.replication = replication
@@ -147,7 +149,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Of what the trail held at one look, a later one may find that the peer has it.
+  /// Notes the progress. Once apply has passed the end that the trail had at an earlier look, the journal rows of that
+  /// look are at the peer.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in
@@ -161,7 +164,7 @@ final class SynchronizationRun: Sendable {
   }
 }
 
-/// The two halves of a replication as seen from the program.
+/// Both directions of a replication, as the program sees them: sent and received.
 private struct Flows {
   let sent: (capture: CaptureProgress, apply: ApplyProgress)
   let received: (capture: CaptureProgress, apply: ApplyProgress)

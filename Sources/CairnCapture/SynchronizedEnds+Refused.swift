@@ -5,10 +5,10 @@ import Operating
 import SystemKit
 import Trails
 
-// What the peer has put aside of what was committed here. The file `refused` holds it, so that a commit can be asked for
-// without a line.
+// Transactions of this database that the peer has put into quarantine. The file `refused` lists them, so the state of a
+// commit is known without a connection.
 extension SynchronizedEnds {
-  /// A transaction of the trail, by its number there, and the rows of the journal that are in it: behind one, up to another.
+  /// A transaction by its number in the trail, and its journal rows: after `behind`, up to and including `through`.
   struct Refused: Equatable {
     var number: UInt64
     var behind: Int64
@@ -19,8 +19,9 @@ extension SynchronizedEnds {
 
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
-  /// `count`: how many transactions are put aside at the peer; 0 means none only where the run came to its end, as it may have ended
-  /// before it looked.
+  /// Notes which transactions are in quarantine at the peer.
+  /// - Parameter count: the number of transactions in quarantine. A 0 is trusted only if `isWhole`, as an interrupted
+  ///   run may have ended before it looked.
   func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()
     guard count > 0, Trail.exists(folder: ownFolder) else {
@@ -34,7 +35,7 @@ extension SynchronizedEnds {
     try replace("refused", ["\(id)"] + now.map { "\($0.number) \($0.behind) \($0.through)" })
   }
 
-  /// None where the trail is another one by now.
+  /// Returns the transactions in the file; none if the file belongs to another trail.
   private func refused() throws -> [Refused] {
     let lines = try lines("refused")
     guard let id = lines.first, let end = try Trail.end(folder: ownFolder), end.id.description == id else { return [] }
@@ -54,7 +55,8 @@ extension SynchronizedEnds {
     return Refused(number: one.number, behind: try before ?? reached(before: one) ?? through - 1, through: through)
   }
 
-  /// Where a segment of the trail begins with it, what stands at the end of the one before; nil: that is gone.
+  /// Returns the last journal row before the transaction if a segment of the trail begins with the transaction. The row
+  /// is that of the previous segment; nil if that segment is gone.
   private func reached(before one: QuarantinedTransaction) throws -> Int64? {
     guard one.number > 1 else { return 0 }
     let reader = try TrailReader.open(folder: ownFolder, at: nil)

@@ -5,9 +5,9 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The database of a program and its peer, with what is kept about them in the state folder.
+/// The database of the program, its peer, and the records about both in the state folder.
 struct SynchronizedEnds: Sendable {
-  /// The file `sent`: up to where the peer has what was committed here, as far as that has been noted.
+  /// The content of the file `sent`: the last commit of this database that is noted as applied at the peer.
   struct Sent: Equatable {
     /// The last row of the journal.
     var journal: Int64 = 0
@@ -18,7 +18,7 @@ struct SynchronizedEnds: Sendable {
   let own: DatabaseURL
   let peer: DatabaseURL
   let state: String
-  /// Of what is committed here, and of what comes from the peer.
+  /// The trail of the commits here, and the trail of the rows that come from the peer.
   let trails: (own: TrailName, peer: TrailName)
 
   init(
@@ -41,25 +41,25 @@ struct SynchronizedEnds: Sendable {
   private let file: String
   var ownFolder: String { "\(state)/\(trails.own)" }
 
-  /// Whether there is a trail of both ends.
+  /// Whether the trails of both ends exist.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
-  /// From where to where the first copy goes, or went: once there is a trail, the state folder says so.
+  /// Returns the direction of the first copy. Once a trail exists, the state folder decides; before, the option does.
   func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
     guard let there = try lines("replication").first else { return chosen }
     let begun: Synchronizer.Options.FirstCopy? =
       there == "from \(own.place)" ? .up : there == "from \(peer.place)" ? .down : nil
     guard let begun, begun != chosen else { return chosen }
     if [trails.own, trails.peer].contains(where: { Trail.exists(folder: "\(state)/\($0)") }) { return begun }
-    // It was refused before it began.
+    // The first copy was refused before any trail began: forget its direction.
     try removeFile("replication")
     return chosen
   }
 
-  /// Before a first copy begins: the end that it comes from may have got a trail of this name already, from a state folder that
-  /// is gone. It is forgotten there where rows are replaced anyway; rows that came by it stay.
+  /// Checks before a first copy that its destination has no checkpoint of a trail with this name, left from a state
+  /// folder that is gone. With `forgets`, the checkpoint is removed and the rows that came by that trail stay.
   ///
-  /// Errors: `checkpoint-foreign` otherwise, before anything is begun that could not be begun anew.
+  /// - Throws: `checkpoint-foreign` without `forgets`, before the first copy has changed anything.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
     guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
     guard forgets else {
@@ -82,13 +82,13 @@ struct SynchronizedEnds: Sendable {
 
   func noteInitialized() throws { try replace("initialized", [peer.place]) }
 
-  /// What the trail holds of commits that are not known to be at the peer, in transactions.
+  /// Returns the number of transactions in the trail that are not known to be at the peer.
   func unsent() throws -> Int {
     guard let end = try Trail.end(folder: ownFolder) else { return 0 }
     return Int(clamping: end.lastTransaction - min(end.lastTransaction, try sent().transaction))
   }
 
-  /// Nothing where the trail is another one by now.
+  /// Returns the content of the file `sent`; zeros if the file belongs to another trail.
   func sent() throws -> Sent {
     let words = try lines("sent").first?.split(separator: " ").map(String.init) ?? []
     guard words.count == 3, let end = try Trail.end(folder: ownFolder), end.id.description == words[0],
@@ -97,13 +97,16 @@ struct SynchronizedEnds: Sendable {
     return Sent(journal: journal, transaction: transaction)
   }
 
-  /// After a synchronisation: the peer is at `position` of the trail, behind the `transaction` (0: it got none), and has the
-  /// journal up to a row, as far as the run has seen it. Nil: the run has taken no row out of the journal.
+  /// Notes after a synchronisation how far the peer is.
+  /// - Parameter journal: the last journal row that the peer has, as far as this run knows; nil if the run read no row
+  ///   from the journal.
+  /// - Parameter transaction: the last transaction that the peer applied in this run; 0 if none.
+  /// - Parameter position: the peer's position in the trail, after `transaction`.
   func noteSent(journal: Int64?, transaction: UInt64, position: Position) throws {
     guard Trail.exists(folder: ownFolder) else { return }
     let (info, before) = (try Trail.info(folder: ownFolder), try sent())
     let isWhole = position >= info.end.position
-    // What was taken out of the journal before is in the trail, and all of that is at the peer.
+    // All rows that earlier runs took from the journal are in the trail, and the peer has the whole trail.
     let marked = journal == nil && isWhole ? try EmbeddedCapture(Database(path: file)).taken() : 0
     let number = isWhole ? info.lastTransaction : max(before.transaction, transaction)
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])

@@ -5,8 +5,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Brings a database of this program and another one to the same rows, both ways, whenever it is asked to: without a daemon,
-/// on a thread of the caller.
+/// Synchronises a database of this program with a peer database, in both directions, each time the program asks. It
+/// needs no daemon and runs on a thread of the caller.
 ///
 /// ```swift
 /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop")
@@ -15,71 +15,79 @@ import Trails
 /// print(outcome.sent, outcome.received, outcome.conflicts)
 /// ```
 ///
-/// The database stays open meanwhile, and the program goes on reading and writing. Whatever interrupts a synchronisation (a
-/// lost line, ``cancel()``, `kill -9`, a power cut), the next one goes on: nothing is lost or applied twice. A row that was
-/// written at both ends is settled alike at both: the later write wins, and the other one is kept (`cairn conflicts list`).
+/// The database stays open during a synchronisation, and the program may read and write. After any interruption (a lost
+/// connection, ``cancel()``, `kill -9`, a power cut), the next synchronisation continues: nothing is lost or applied
+/// twice.
+/// A row that was written at both ends is resolved in the same way at both: by default the later write wins, and the
+/// losing version is kept (`cairn conflicts list`).
 ///
-/// What it needs of a PostgreSQL server is told in `docs/embedding.md`. Any thread may use it; one synchronisation runs at a
-/// time. Nothing here may be called inside of a transaction of the database.
+/// `docs/embedding.md` lists what a PostgreSQL server must provide. Any thread may use the object; one synchronisation
+/// runs at a time. Call nothing here from within a transaction of the database.
 public final class Synchronizer: Sendable {
-  /// What can be chosen.
+  /// Options of a synchronisation.
   public struct Options: Sendable {
-    /// From where to where the tables and rows go that are there at the beginning.
+    /// The direction of the first copy: which end provides the tables and rows.
     public enum FirstCopy: Sendable, Hashable {
       /// From the peer into the database of the program.
       case down
       /// From the database of the program to the peer.
       case up
     }
-    /// What becomes of a transaction that an end does not take for its rows: a constraint, a value that does not fit.
+    /// The reaction to a transaction that an end refuses because of its rows: a constraint, or a value that does not
+    /// fit.
     public enum Refusal: Sendable, Hashable {
-      /// The synchronisation ends with an error at it, and goes on from there the next time.
+      /// The synchronisation stops at the transaction with an error. The next one tries the transaction again.
       case stop
-      /// It is put aside (`cairn quarantine list`), with those that need it, and all others go on.
+      /// The transaction goes into quarantine (`cairn quarantine list`) with those that depend on it. All others are
+      /// applied.
       case setAside
     }
-    /// What the change of a table does at the other end.
+    /// The reaction of one end to a schema change of a table at the other end.
     public enum SchemaChanges: Sendable, Hashable {
-      /// The other end's table is changed in the same way.
+      /// The table is changed in the same way.
       case follow
-      /// The table waits until a person has changed it there, too; others go on.
+      /// The table waits until the operator has made the same change. Other tables go on.
       case stop
-      /// The other end's table stays as it is.
+      /// The table stays as it is.
       case ignore
     }
 
-    /// The folder for trails and checkpoints; nil: beside the database, `shop.db-cairn`.
+    /// The folder for trails and checkpoints; nil for the folder beside the database: `shop.db-cairn`.
     public var state: String?
-    /// Tables that go both ways, by name or pattern; `!` takes some out: `["*", "!tmp_*"]`.
+    /// Names or patterns of the tables that are synchronised; `!` excludes a table: `["*", "!tmp_*"]`.
     public var tables = ["*"]
-    /// Has no effect once the first copy has begun: the state folder knows then where it came from.
+    /// The direction of the first copy. Without effect once the first copy has begun: from then on the state folder
+    /// decides.
     public var firstCopy = FirstCopy.down
-    /// The first copy may replace rows that the database it goes to holds already.
+    /// Whether the first copy may replace rows that its destination already holds.
     public var overwrites = false
     public var refusal = Refusal.stop
-    /// How a row is settled that both ends wrote: `newest`, `oldest`, `priority:NODE,NODE` … (`docs/conflicts.md`). All programs
-    /// with one peer have the same rules.
+    /// The conflict rule for rows that both ends wrote: `newest`, `oldest`, `priority:NODE,NODE` …
+    /// (`docs/conflicts.md`). All programs with the same peer must have the same rules.
     public var conflict = "newest"
-    /// The same of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
+    /// Conflict rules of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
     public var columnConflicts: [String: String] = [:]
-    /// Of what was committed here since the last synchronisation, what cancels out is not sent: a row that was inserted and
-    /// deleted goes nowhere, one that was changed ten times goes once. All of it then arrives as one transaction.
+    /// Whether changes since the last synchronisation are reduced to their net effect. A row that was inserted and
+    /// deleted is not sent; one that was changed ten times is sent once. All of them arrive as one transaction.
     public var folds = false
-    /// Nil: tables that were made by a first copy follow, all others wait.
+    /// The reaction to schema changes; nil: tables that a first copy created follow, all others wait.
     public var schemaChanges: SchemaChanges?
     public init() {}
   }
 
   /// The database of the program.
   public let database: CapturedDatabase
-  /// Where the other one is, without a password.
+  /// The address of the peer, without a password.
   public let peer: String
   private let ends: SynchronizedEnds
   private let options: Options
   private let current = Mutex<SynchronizationRun?>(nil)
 
-  /// Writes nothing, and does not connect yet. `peer`: `postgresql://user@host/db` (any URI of libpq), `sqlite:other.db` or
-  /// `sqlite:///folder/other.db`.
+  /// Prepares a synchronisation. Writes nothing, and does not connect yet.
+  /// - Parameter peer: `postgresql://user@host/db` (any URI of libpq), `sqlite:other.db` or
+  ///   `sqlite:///folder/other.db`.
+  /// - Throws: ``SynchronizationError`` of kind `address` or `rule`; ``DatabaseError`` if the database is in memory or
+  ///   closed.
   public init(_ database: CapturedDatabase, with peer: String, options: Options = Options()) throws {
     self.database = database
     self.options = options
@@ -92,40 +100,40 @@ public final class Synchronizer: Sendable {
 
   // MARK: Work
 
-  /// Makes the tables that are missing and copies the rows that are there, from the peer down (or up, as ``Options`` say);
-  /// then it is as ``synchronize(progress:)``. Once it is done, to call it again does just that.
+  /// Creates the missing tables and copies the existing rows, from the peer down (or up, see
+  /// ``Options/firstCopy``). After that it does the same as ``synchronize(progress:)``. Later calls only synchronise.
   ///
-  /// Throws ``SynchronizationError`` of kind `rowsInTheWay` where the end that it copies to holds rows already.
+  /// - Throws: ``SynchronizationError`` of kind `rowsInTheWay` if the destination of the copy holds rows already.
   @discardableResult
   public func initialize(
     progress: (SynchronizationProgress) -> Void = { _ in }
   ) throws -> SynchronizationOutcome { try run(SynchronizationRun(), isFirst: true, progress) }
 
-  /// Brings everything that was committed at either end up to now to the other one.
+  /// Sends everything that was committed at either end so far to the other end.
   @discardableResult
   public func synchronize(
     progress: (SynchronizationProgress) -> Void = { _ in }
   ) throws -> SynchronizationOutcome { try run(SynchronizationRun(), isFirst: false, progress) }
 
-  /// The same for tasks: it blocks no thread of theirs. A task that is cancelled cancels it.
+  /// Initialises without blocking a thread of the calling task. Cancelling the task cancels the synchronisation.
   @discardableResult
   public func initialize(
     progress: @escaping @Sendable (SynchronizationProgress) -> Void = { _ in }
   ) async throws -> SynchronizationOutcome { try await runApart(isFirst: true, progress) }
 
-  /// The same for tasks: it blocks no thread of theirs. A task that is cancelled cancels it.
+  /// Synchronises without blocking a thread of the calling task. Cancelling the task cancels the synchronisation.
   @discardableResult
   public func synchronize(
     progress: @escaping @Sendable (SynchronizationProgress) -> Void = { _ in }
   ) async throws -> SynchronizationOutcome { try await runApart(isFirst: false, progress) }
 
-  /// Ends what is under way at the next border of a transaction; its caller gets an error of kind `cancelled`. Any thread may
-  /// call it, also when nothing is under way.
+  /// Stops the running synchronisation at the next transaction boundary; its caller gets an error of kind `cancelled`.
+  /// Any thread may call this at any time; without a running synchronisation it has no effect.
   public func cancel() { current.withLock { $0 }?.cancel() }
 
-  // MARK: What becomes of it
+  // MARK: Delivery
 
-  /// What was committed here and is not known to be at the peer. It is asked of the file, not of the peer.
+  /// The commits of this database that are not known to be at the peer. Reading it needs no connection to the peer.
   public var pending: SynchronizationPending {
     get throws {
       let inFile = try database.pending
@@ -135,11 +143,12 @@ public final class Synchronizer: Sendable {
     }
   }
 
-  /// Waits until a commit is at the peer, with all that was committed here before it: who reads there afterwards reads it. A
-  /// synchronisation that is under way is waited for; where there is none, one is made.
+  /// Waits until the peer has applied a commit and everything that was committed here before it. A client that reads at
+  /// the peer afterwards sees the commit. Waits for a running synchronisation, or runs one if there is none.
   ///
-  /// False where that took longer than `timeout`. Throws what ``synchronize(progress:)`` throws, and an error of kind `refused`
-  /// where the peer did not take the commit and it is put aside (``Options/Refusal/setAside``); others before it may be, too.
+  /// - Returns: false if the peer did not apply the commit within `timeout`.
+  /// - Throws: the errors of ``synchronize(progress:)``; kind `refused` if the peer put the commit into quarantine
+  ///   (``Options/Refusal/setAside``). Earlier commits may be in quarantine, too.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + timeout.milliseconds
     while try !isApplied(token) {
@@ -158,7 +167,7 @@ public final class Synchronizer: Sendable {
     return true
   }
 
-  /// Whether a commit is known to be at the peer.
+  /// Returns whether a commit is known to be applied at the peer.
   public func isApplied(_ token: CommitToken) throws -> Bool {
     let run = current.withLock { $0 }
     guard try !isRefused(token) else { return false }
@@ -184,7 +193,7 @@ public final class Synchronizer: Sendable {
   private func run(
     _ run: SynchronizationRun, isFirst: Bool, _ progress: (SynchronizationProgress) -> Void
   ) throws -> SynchronizationOutcome {
-    // In a transaction of this thread it would wait for itself.
+    // Within a transaction of this thread, the synchronisation would wait for itself.
     try database.checkIsFree()
     try begin(run)
     defer { current.withLock { $0 = nil } }
