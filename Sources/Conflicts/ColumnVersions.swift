@@ -1,10 +1,10 @@
 import Changes
 
-/// What living versions of a row made of one column.
+/// The result that the living versions of a row give for one column.
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// Those whose values nobody replaced who knew them, by rising stamps.
+  /// The versions whose value no later author who knew it replaced, by ascending stamps.
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {
@@ -12,7 +12,8 @@ struct ColumnVersions {
     heads = rivals.living.filter { $0.wrote(column) }.heads
   }
 
-  /// Nil where no version wrote the column. `isOfRows`: the rule is that of whole rows, as this column has none.
+  /// Returns the resolved value; nil if no version wrote the column.
+  /// - Parameter isOfRows: whether `rule` is the rule of whole rows, because the column has none of its own.
   func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
     guard !heads.isEmpty else { return nil }
     let values = heads.compactMap { $0.after?[column] }
@@ -43,8 +44,8 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// The value before all versions, or that of the row which was inserted last, and what each update added; nil where a
-  /// value is no number.
+  /// Returns the base value plus the sum of what each update added; nil if a value is no number. The base is the value
+  /// before all versions, or that of the last insert.
   private func sum() -> Value? {
     let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
@@ -66,8 +67,9 @@ struct ColumnVersions {
     return .text(text)
   }
 
-  /// NULL, then numbers, then texts and blobs by their bytes. Texts that are numbers count as such: what is a text in
-  /// SQLite and what PostgreSQL prints of a number must not be told apart, as nodes of both come to one row.
+  /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. Texts that are
+  /// numbers sort as numbers. SQLite may hold as a text what PostgreSQL prints as a number, and nodes of both engines
+  /// must reach the same row.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))
@@ -94,7 +96,7 @@ struct ColumnVersions {
 }
 
 extension Value {
-  /// Of a text, as either engine has it.
+  /// The bytes of a text, in the representation of either engine.
   fileprivate var textBytes: [UInt8]? {
     switch self {
     case .text(let bytes), .exact(let bytes): bytes

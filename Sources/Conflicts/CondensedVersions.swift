@@ -1,25 +1,26 @@
 import Changes
 
-/// Versions of a row, of which runs of updates that one origin made in a row are one update each: what is settled from
-/// them, and what conflicts there are, is the same. A row that a node wrote ten thousand times while it had no line is
-/// settled in no more time than one that it wrote once.
+/// The versions of a row, with each run of consecutive updates by one origin joined into one update. The resolved row
+/// and the conflicts are the same as those of all versions. So a row that a node wrote ten thousand times while it was
+/// offline is resolved as fast as a row written once.
 ///
-/// Two updates are in one run where no other version tells them apart: none was made by somebody who knew only the first, the
-/// author of the second knew none that the author of the first did not, and none is between them in time.
+/// Two updates belong to one run if no other version distinguishes them. No author knew only the first; the author of
+/// the second knew nothing more than the author of the first; and no version lies between them in time.
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// What all of them made of the row, with the stamp of the last one.
+    /// The joined update of the run, with the stamp of its last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
 
-  /// By rising stamps.
+  /// The runs by ascending stamps.
   private var runs: [Run] = []
 
   package var versions: [RowVersion] { runs.map(\.version) }
 
-  /// `incoming` is settled with them, and none of them.
+  /// Joins the versions that are not distinguished by `incoming`, which is resolved together with them but not
+  /// included.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     let borders = Borders(all)
@@ -39,7 +40,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Adds a version. False: it tells some of a run apart, and nothing has changed.
+  /// Adds a version. Returns false, and changes nothing, if the version distinguishes updates within a run.
   package mutating func add(_ next: RowVersion) -> Bool {
     guard !areToldApart(by: next) else { return false }
     let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
@@ -57,7 +58,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Whether a version is none like the others to all of a run.
+  /// Returns whether a version relates differently to the first and the last version of a run.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -67,18 +68,18 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Makes a version part of a run.
+  /// Joins a version to a run. Returns false if both cannot be one update.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
     return true
   }
 
-  /// Where versions of other origins come between two of one.
+  /// The places where versions of other origins separate two versions of one origin.
   private struct Borders {
-    /// By origin, rising: the last number that some version of another origin knew.
+    /// By origin, ascending: the last transaction number that a version of another origin knew.
     private var known: [String: [UInt64]] = [:]
-    /// By origin, rising.
+    /// The transaction numbers of the versions by origin, ascending.
     private var numbers: [String: [UInt64]] = [:]
 
     init(_ versions: [RowVersion]) {
@@ -113,7 +114,7 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Two updates by one origin, one behind the other, as one; nil where that would say something else than both.
+  /// Returns two successive updates by one origin as one update; nil if the joined update would give another result.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count
@@ -124,7 +125,7 @@ extension RowVersion {
         wrote(column) == next.wrote(column), wrote(column) == joined.wrote(column)
       else { return nil }
       if let left = between[column] ?? first[column], let found = then[column], left != found { return nil }
-      // Of what is no number, sums know nothing.
+      // A sum (`delta`) ignores values that are no numbers, so such a value may not be skipped.
       if wrote(column), let value = between[column], Decimal(number: value) == nil,
         first[column].map({ Decimal(number: $0) != nil }) ?? false,
         last[column].map({ Decimal(number: $0) != nil }) ?? false

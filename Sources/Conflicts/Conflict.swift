@@ -1,39 +1,40 @@
 import Changes
 
-/// Two versions of a row whose authors did not know each other's, as the one that came later to a node meets the other.
+/// Two concurrent versions of a row: neither author knew the other version. `incoming` is the version that reached this
+/// node later.
 package struct Conflict: Equatable, Sendable {
-  /// As PostgreSQL 18 names them.
+  /// The conflict types, with the names that PostgreSQL 18 uses.
   package enum Kind: String, Sendable, CaseIterable {
-    /// A row is inserted that somebody else has inserted.
+    /// An insert of a row that another origin has inserted.
     case insertExists = "insert_exists"
-    /// A row is updated that somebody else has updated.
+    /// An update of a row that another origin has updated.
     case updateOriginDiffers = "update_origin_differs"
-    /// An update gives a row the key of another one.
+    /// An update that gives a row the key of another row.
     case updateExists = "update_exists"
-    /// A row is updated that is not there, and nobody is known to have deleted.
+    /// An update of a row that does not exist, and that no known version deleted.
     case updateMissing = "update_missing"
-    /// A row is updated that somebody else has deleted.
+    /// An update of a row that another origin has deleted.
     case updateDeleted = "update_deleted"
-    /// A row is deleted that somebody else has updated.
+    /// A delete of a row that another origin has updated.
     case deleteOriginDiffers = "delete_origin_differs"
-    /// A row is deleted that is not there: somebody else has deleted it.
+    /// A delete of a row that another origin has already deleted.
     case deleteMissing = "delete_missing"
-    /// A row has unique values of several others.
+    /// A row that has unique values of several other rows.
     case multipleUniqueConflicts = "multiple_unique_conflicts"
   }
 
   package var kind: Kind
   package var incoming: Stamp
   package var other: Stamp
-  /// The columns that both wrote; all of them where the row is tracked as one, or one of both deletes it.
+  /// The columns that both versions wrote; all columns if rows are tracked as a whole, or if one version is a delete.
   package var columns: [Int]
 
   package init(kind: Kind, incoming: Stamp, other: Stamp, columns: [Int]) {
     (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
   }
 
-  /// What `incoming` meets among the versions that are known: one conflict for each that it does not follow, that does not
-  /// follow it, and that no other of them replaces.
+  /// Returns the conflicts of `incoming` with the known versions. There is one for each concurrent version that no
+  /// other concurrent version replaces.
   package static func all(
     of incoming: RowVersion, in history: RowHistory, _ rules: ConflictRules, columnCount: Int
   ) -> [Conflict] {

@@ -1,15 +1,15 @@
 import Changes
 
-/// How an apply settles conflicts, by the names of tables and columns: what the conf says.
+/// The conflict rules of an apply by names of tables and columns, as configured.
 package struct ConflictPlan: Equatable, Sendable {
-  /// A part of it; nil: as the whole has it.
+  /// The settings of the whole plan, or of a table; a nil setting of a table is inherited from the plan.
   package struct Part: Equatable, Sendable {
     package var rule: ConflictRules.Rule?
-    /// By the names of the target's columns, matched without regard to case.
+    /// The rules of columns, by the target's column names; names match without regard to case.
     package var columns: [NameKey: ConflictRules.Rule]
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
-    /// The node, or its trail, that decides for all others.
+    /// The node or trail whose decisions all other nodes take over.
     @ByBytes package var decider: String? = nil
 
     package init(
@@ -21,10 +21,10 @@ package struct ConflictPlan: Equatable, Sendable {
     }
   }
 
-  /// Of one table at the source, or of all that match a pattern.
+  /// The settings of one source table, or of all tables that match a pattern.
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
-    /// Its name at the target, where the conf gives it another one.
+    /// The name of the table at the target; nil if it is not renamed.
     @ByBytes package var to: String? = nil
     package var part: Part
 
@@ -32,18 +32,18 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// Each table goes by one of them, and in what that leaves out by the whole.
+  /// The settings of tables. For each table the best match counts; its nil settings are those of `whole`.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
-  /// For a table of the source. `columns`: the names that they have at the target, in their order there; what is said of
-  /// other columns has no effect.
+  /// Returns the rules for a source table.
+  /// - Parameter columns: the names of the target's columns in their order. Rules of other columns are ignored.
   package func rules(for source: TableSchema, columns: [String]) -> ConflictRules {
     rules(part(for: source), columns)
   }
 
-  /// For a table by its name at the target, without the schema where that is `public`.
+  /// Returns the rules for a table by its name at the target, without the schema if that is `public`.
   package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
     rules(TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.part, columns)
   }
@@ -58,7 +58,7 @@ package struct ConflictPlan: Equatable, Sendable {
     return rules
   }
 
-  /// The columns that have rules of their own in a table, and that it does not have at the target: for people.
+  /// Returns the columns with rules of their own that the target's table lacks, for messages.
   package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
     let there = Set(columns.map { $0.sqliteKey })
     return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted().map(\.text)

@@ -1,35 +1,35 @@
 import Changes
 
-/// How conflicts of one table are settled.
+/// The rules that resolve conflicts of one table.
 package struct ConflictRules: Equatable, Sendable {
-  /// What two versions of a row may both have changed without being in conflict.
+  /// The unit in which changes conflict.
   package enum Tracking: String, Sendable, CaseIterable {
-    /// Nothing: the row is one thing.
+    /// Two changes of the same row are in conflict, whatever columns they wrote.
     case row
-    /// Different columns: both changes are kept.
+    /// Two changes are in conflict only if they wrote the same column; changes of different columns are both kept.
     case column
   }
 
-  /// What becomes of a row that one deleted and another one updated.
+  /// The result for a row that one node deleted and another one updated.
   package enum DeleteRule: String, Sendable, CaseIterable {
-    /// The later of both wins.
+    /// The later of the delete and the update wins.
     case newest
-    /// It is gone.
+    /// The delete wins.
     case deleteWins = "delete"
-    /// It stays, as it was updated.
+    /// The update wins.
     case updateWins = "update"
   }
 
   package var tracking: Tracking
-  /// Of rows, or of columns that have no rule of their own. One of those that ``Rule/isForRows``.
+  /// The rule for rows, and for columns without a rule of their own. It is always one with ``Rule/isForRows``.
   package var rule: Rule
-  /// By index of the column. Such a column is tracked by itself.
+  /// Rules of single columns by column index. Such a column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node, or its trail, that decides for all others what is no function of the versions: until then they hold the
-  /// latest. Nil: each one settles it.
+  /// The node or trail that decides conflicts whose result is no function of the versions. Until it has decided, all
+  /// other nodes hold the latest version. If nil, each node resolves them itself.
   @ByBytes package var decider: String? = nil
-  /// The node, or its trail, whose rows nobody else changes (`insert-only`); nil: all may.
+  /// The node or trail whose rows no other node may change (`insert-only`); nil if all may.
   @ByBytes var owner: String? = nil
 
   package init(
@@ -42,8 +42,8 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Under these rules on one way: `source` and `target` are the trails of the databases at its ends, or their nodes.
-  /// What one node decides is settled by `newest` until it has.
+  /// Returns the rules for one direction. `source` and `target` are the trails of the two databases, or their nodes.
+  /// For conflicts that one node decides, `newest` counts until the decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)
@@ -53,7 +53,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// By which rules the node at `target` decides for all others; nil: it does not.
+  /// Returns the rules by which the node at `target` decides for all nodes; nil if it is not the decider.
   package func deciding(source: String, target: String) -> ConflictRules? {
     guard let decider, Self.isOf(target, decider) else { return nil }
     guard rule.isDecided || columns.values.contains(where: \.isDecided) else { return nil }
@@ -79,8 +79,8 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Whether nodes come to the same rows under these rules on the way from `source` to `target`, and under those of the
-  /// way `back`: where both name the same winner for all that is settled by the ends of a way, or one node decides it.
+  /// Returns whether nodes reach the same rows under these rules from `source` to `target` and `back` on the way back.
+  /// That requires that both directions name the same winner, or that one node decides.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }
     let (there, again) = (between(source: source, target: target), back.between(source: target, target: source))
@@ -88,15 +88,15 @@ package struct ConflictRules: Equatable, Sendable {
       && there.columns == again.columns
   }
 
-  // MARK: Conflicts that a person settles
+  // MARK: Conflicts that the operator resolves
 
-  /// Whether apply is to stop before the conflict.
+  /// Returns whether apply stops before the conflict.
   package func stops(at conflict: Conflict) -> Bool { governs(conflict) { $0 == .stop } }
 
-  /// Whether a person is to decide it, while the row goes on as `newest` has it.
+  /// Returns whether the operator decides the conflict, while the row is resolved by `newest` until then.
   package func asks(of conflict: Conflict) -> Bool { governs(conflict) { $0 == .ask } }
 
-  /// The rules that settle the conflict, as the conf has them, for people.
+  /// Returns the rules that resolve the conflict, as the configuration spells them.
   package func text(for conflict: Conflict) -> String {
     var texts: [String] = []
     for rule in governing(conflict) where !texts.contains(rule.text) { texts.append(rule.text) }

@@ -1,18 +1,19 @@
 import Changes
 
-/// A decimal number of any size, exact. For sums of what nodes added, which must not depend on an order of rounding.
+/// An exact decimal number of any size. Sums over nodes use it, because their result must not depend on the order of
+/// rounding.
 struct Decimal: Equatable, Comparable {
   private var isNegative = false
-  /// From the least digit up, none of them zero at the top; empty: zero.
+  /// The digits, least significant first, without leading zeros of the number; empty for zero.
   private var digits: [UInt8] = []
-  /// So many digits stand behind the point.
+  /// The number of digits after the decimal point.
   private var scale = 0
-  /// More digits than any engine's type has.
+  /// The largest exponent that is read: more digits than any type of either engine has.
   private static let exponentMax = 20_000
 
   // MARK: Values
 
-  /// Nil where the value is no number; texts are none.
+  /// Creates a number from a numeric value; nil for other values, including texts.
   init?(_ value: Value) {
     switch value {
     case .integer(let n): self.init(String(n).utf8)
@@ -22,7 +23,7 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// Also of a text that is a number and nothing else.
+  /// Creates a number from a numeric value, or from a text that contains only a number.
   init?(number value: Value) {
     if case .text(let bytes) = value { self.init(bytes) } else { self.init(value) }
   }
@@ -59,7 +60,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// In the storage class of `model`; nil where it does not fit an integer.
+  /// Returns the number in the storage class of `model`; nil if `model` is an integer and the number does not fit.
   func value(like model: Value) -> Value? {
     switch model {
     case .real: return Double(text).map { .real($0) }
@@ -71,7 +72,7 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// With as many digits behind the point as it was given or computed with.
+  /// The number as text, with the digits after the point that it was given or computed with.
   var text: String {
     var padded = digits
     while padded.count <= scale { padded.append(0) }
@@ -108,8 +109,8 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Rounded to the nearest, halves away from zero, with six more digits behind the point than the values have, as far as
-  /// these are not zero. Nil where one of them is no number.
+  /// Returns the mean, rounded half away from zero. It has up to six more digits after the point than the values,
+  /// without trailing zeros. Nil if a value is no number.
   static func mean(_ values: [Value]) -> Value? {
     guard let last = values.last else { return nil }
     var sum = Decimal(0)
@@ -137,7 +138,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Fewer digits only where those that go are zero.
+  /// Changes the number of digits after the point. Only zeros are dropped.
   private mutating func rescale(to scale: Int) {
     if scale > self.scale {
       if !digits.isEmpty { digits.insert(contentsOf: repeatElement(0, count: scale - self.scale), at: 0) }
@@ -164,7 +165,7 @@ struct Decimal: Equatable, Comparable {
     return sum
   }
 
-  /// `a` is not less than `b`.
+  /// Returns `a` − `b`. Requires `a` ≥ `b`.
   private static func subtracted(_ a: [UInt8], _ b: [UInt8]) -> [UInt8] {
     var difference: [UInt8] = []
     var borrow: UInt8 = 0
@@ -176,7 +177,7 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Both without zeros at the top.
+  /// Compares two numbers without leading zeros.
   private static func isLess(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count != b.count ? a.count < b.count : a.reversed().lexicographicallyPrecedes(b.reversed())
   }

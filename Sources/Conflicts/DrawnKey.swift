@@ -1,23 +1,23 @@
 import Changes
 
-/// A column of a key for which the database itself draws values, when a program gives none.
+/// A key column whose values the database generates if the application gives none.
 package struct DrawnKey: Equatable, Sendable {
-  /// Where its values come from.
+  /// The generator of the values.
   package enum Source: Equatable, Sendable {
-    /// SQLite: one more than the greatest in the table, whichever node it came from. `isMonotonic`: or than the greatest
-    /// that ever was (AUTOINCREMENT).
+    /// SQLite: one more than the greatest rowid in the table, whichever node inserted it. With `isMonotonic`
+    /// (AUTOINCREMENT): one more than the greatest rowid ever used.
     case rowid(isMonotonic: Bool)
-    /// PostgreSQL: serial and identity columns, and other defaults that count.
+    /// PostgreSQL: serial and identity columns, and other defaults that use a sequence.
     case sequence(Sequence)
   }
 
   package struct Sequence: Equatable, Sendable {
-    /// As SQL names it, with its schema.
+    /// The qualified and quoted name of the sequence in SQL.
     @ByBytes package var name: String
     package var increment: Int64
-    /// A value that it draws; with the increment it tells all others.
+    /// One value of the sequence. Together with the increment it determines all others.
     package var start: Int64
-    /// Nil: none was drawn yet.
+    /// The last value drawn; nil if none was drawn yet.
     package var last: Int64?
     package var least: Int64
     package var greatest: Int64
@@ -28,7 +28,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// PostgreSQL: the schema of the table; empty in SQLite.
+  /// The PostgreSQL schema of the table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   @ByBytes package var column: String
@@ -38,26 +38,26 @@ package struct DrawnKey: Equatable, Sendable {
     (self.namespace, self.table, self.column, self.source) = (namespace, table, column, source)
   }
 
-  /// As people name the table: with its schema where that is not `public`.
+  /// The name of the table for messages: with its schema unless that is `public`.
   package var fullName: String { ["", "public"].contains(namespace) ? table : "\(namespace).\(table)" }
 
-  /// Whether two databases may draw the same value for different rows of what is one table.
+  /// Returns whether two databases may generate the same value for different rows of the same table.
   package func isAlike(_ other: DrawnKey) -> Bool {
     switch (source, other.source) {
     case (.rowid, .rowid): true
-    // SQLite goes on upwards from what it sees; who goes down from zero is never met.
+    // SQLite counts upwards from the greatest value, so a sequence that counts down from zero never collides with it.
     case (.rowid, .sequence(let sequence)), (.sequence(let sequence), .rowid): sequence.increment > 0
     case (.sequence(let one), .sequence(let two)): one.meets(two)
     }
   }
 
-  /// Whether somebody has made it draw other values than a database does by itself.
+  /// Whether the operator has given the sequence an increment other than the default of 1.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 
 extension DrawnKey.Sequence {
   fileprivate func meets(_ other: DrawnKey.Sequence) -> Bool {
-    // One upwards from one, the other downwards from minus one.
+    // One sequence counts up from 1, the other one down from -1.
     if increment > 0, other.increment < 0 { return other.greatest >= least }
     if increment < 0, other.increment > 0 { return greatest >= other.least }
     let (stride, rest) = (Self.gcd(increment.magnitude, other.increment.magnitude), start &- other.start)
@@ -66,8 +66,8 @@ extension DrawnKey.Sequence {
 
   private static func gcd(_ a: UInt64, _ b: UInt64) -> UInt64 { b == 0 ? a : gcd(b, a % b) }
 
-  /// The first value of its own behind a floor; nil where there is none left. `floor`: the furthest value in the
-  /// direction in which it goes.
+  /// Returns the first value of the sequence beyond a floor; nil if none is left.
+  /// - Parameter floor: the furthest used value in the direction in which the sequence counts.
   package func next(behind floor: Int64) -> Int64? {
     let isRising = increment > 0
     if isRising ? start > floor : start < floor { return start }
@@ -81,23 +81,25 @@ extension DrawnKey.Sequence {
   }
 }
 
-/// Which values each of several nodes draws.
+/// The share of key values that one of several nodes generates.
 package struct KeyShare: Equatable, Sendable {
-  /// How many nodes there are.
+  /// The number of nodes: 1 to 100,000.
   package var nodes: Int64
-  /// Which of them this is, from 1.
+  /// The number of this node, from 1.
   package var node: Int64
-  /// Downwards from zero: where one of the other nodes is an SQLite file, which goes upwards.
+  /// Whether values count down from zero. Needed if another node is an SQLite file, which counts upwards.
   package var isBelowZero: Bool
 
-  /// Nil where there is no such node.
+  /// Returns nil if the numbers are out of range.
   package init?(node: Int64, of nodes: Int64, isBelowZero: Bool = false) {
     guard nodes > 0, nodes <= 100_000, (1...nodes).contains(node) else { return nil }
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
   }
 
-  /// What the sequence is to be: it draws values of this node alone, all of them behind those that are there. Nil where
-  /// none is left. `extreme`: the greatest value in the table, the least one where it goes below zero; nil: no row.
+  /// Returns the sequence with start and increment such that it draws only values of this node, all beyond the existing
+  /// ones. Nil if no value is left.
+  /// - Parameter extreme: the greatest value in the table, or the least one if `isBelowZero`; nil if the table is
+  ///   empty.
   package func separated(_ sequence: DrawnKey.Sequence, extreme: Int64?) -> DrawnKey.Sequence? {
     var own = sequence
     own.increment = isBelowZero ? -nodes : nodes
@@ -112,23 +114,23 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Of two databases that hold the same tables, the keys that both draw alike. Tables are the same by their names, as
-  /// they are on the way between the engines; letters count alike, large and small.
+  /// Returns the keys for which two databases with the same tables generate the same values. Tables match by their
+  /// names as mapped between the engines, ignoring case.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }
   }
 
-  /// Table and column, as people name them.
+  /// Table and column, for messages.
   package var text: String { "\(fullName).\(column)" }
 
-  /// Of the column, in either engine.
+  /// The name of the column in a form that is equal in both engines.
   private var commonName: String { "\(commonTable).\(column.asciiLowercased)" }
 
-  /// Of the table, in either engine.
+  /// The name of the table in a form that is equal in both engines.
   package var commonTable: String { Self.commonName(ofTable: fullName) }
 
-  /// `name`: as people name the table, with its schema where that is not `public`.
+  /// Returns the common form of a table's name, which includes the schema unless that is `public`.
   package static func commonName(ofTable name: String) -> String {
     String(decoding: name.asciiLowercased.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }

@@ -1,25 +1,25 @@
 import Changes
 
-/// What becomes of what others than apply write to the target of a way that leads only there.
+/// The treatment of rows at the target of one-way replication that another writer than apply has changed.
 package enum LocalWrites: String, CaseIterable, Sendable {
-  /// Apply stops where the target's row is not what the source says.
+  /// Apply stops if the target's row differs from what the source expects.
   case stop
-  /// They stay; where the source writes to the same row, its row stands.
+  /// Local writes stay. If the source changes the same row, the source's row wins.
   case allow
-  /// Whoever but apply writes gets an error.
+  /// Every writer except apply gets an error.
   case refuse
-  /// As ``allow``, until the next copy makes the table what the source has.
+  /// Like ``allow``, until the next copy restores the rows of the source.
   case undo
 
-  /// Whether apply goes on where a row is not what the source says.
+  /// Whether apply goes on if a row differs from what the source expects.
   package var areSettled: Bool { self == .allow || self == .undo }
 }
 
-/// What becomes of them in each table: what the conf says.
+/// The configured treatment of local writes by table.
 package struct LocalWritesPlan: Equatable, Sendable {
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
-    /// Its name at the target, where the conf gives it another one.
+    /// The name of the table at the target; nil if it is not renamed.
     @ByBytes package var to: String? = nil
     package var writes: LocalWrites
 
@@ -33,20 +33,20 @@ package struct LocalWritesPlan: Equatable, Sendable {
 
   package init(_ whole: LocalWrites = .stop, tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
-  /// Of a table by its name at the target, without the schema where that is `public`.
+  /// Returns the setting of a table by its name at the target, without the schema if that is `public`.
   package func writes(forTarget name: String) -> LocalWrites {
     TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.writes ?? whole
   }
 
-  /// Whether any table may have that.
+  /// Returns whether the setting of any table may satisfy the condition.
   package func has(_ condition: (LocalWrites) -> Bool) -> Bool {
     condition(whole) || tables.contains { condition($0.writes) }
   }
 }
 
 extension TablePatterns {
-  /// The first of what is said of tables by their names or patterns that is of the table which has this name at the
-  /// target, in the words of either engine: one that names it counts before those with patterns.
+  /// Returns the first setting that is meant for a table, given by its name at the target in the form of either engine.
+  /// A setting with the exact name precedes those with patterns.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
       let joined = String(text.map { $0 == "." ? "_" : $0 })

@@ -1,6 +1,6 @@
-/// Versions of a row of which some did not know each other.
+/// Versions of a row that include concurrent ones.
 struct RivalVersions {
-  /// Without deletes, and what they end; by rising stamps.
+  /// The versions without deletes and without those that a delete ends, by ascending stamps.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int
@@ -10,7 +10,7 @@ struct RivalVersions {
     (self.living, self.all, self.columnCount, self.code) = (living, all, columnCount, code)
   }
 
-  /// The row under a rule of rows; nil: there is none.
+  /// Returns the resolved row under a rule of rows; nil if there is none.
   func row(_ rule: ConflictRules.Rule) throws -> RowVersion.Row? {
     switch rule {
     case .sql, .function: try folded(living.heads, rule)
@@ -18,7 +18,8 @@ struct RivalVersions {
     }
   }
 
-  /// `heads` by rising stamps.
+  /// Returns the winning version.
+  /// - Parameter heads: the versions by ascending stamps.
   static func winner(_ heads: [RowVersion], _ rule: ConflictRules.Rule) -> RowVersion? {
     switch rule {
     case .oldest: return heads.first
@@ -29,8 +30,8 @@ struct RivalVersions {
     }
   }
 
-  /// What the code of a rule makes of the first two of these versions, of that and the third, and so on. `column`: of
-  /// which the value is wanted.
+  /// Applies the code of a rule to the first two versions, then to the result and the third version, and so on.
+  /// - Parameter column: the column whose value is wanted; nil for the row.
   func folded(_ heads: [RowVersion], _ rule: ConflictRules.Rule, column: Int? = nil) throws -> RowVersion.Row? {
     let rows = heads.compactMap { $0.row(columnCount, among: all) }
     guard var settled = rows.first else { return nil }
@@ -53,11 +54,10 @@ struct RivalVersions {
     }
   }
 
-  /// The row that all of the living versions came from: what the author of the first version had that not all others
-  /// follow.
+  /// The common ancestor of all living versions: the row before the first version that not all others follow.
   ///
-  /// It is the same whether the versions that all others follow are forgotten or not: whoever knew them all had the row
-  /// that they come to. Nil where the last of them is an insert; values are nil where no version gives them.
+  /// The result does not change when versions that all others follow are forgotten, because every later author had the
+  /// row that they result in. Nil if the last of them is an insert; a value is nil if no version provides it.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

@@ -1,15 +1,15 @@
-/// The versions of one row which some node may not know yet.
+/// The versions of one row that some node may not know yet.
 ///
-/// What is settled depends on the set of versions alone, whatever order they came in. Versions are forgotten together: when
-/// every node has seen them all, whatever comes later follows them.
+/// The resolved row depends only on the set of versions, not on their order of arrival. Versions are forgotten as a
+/// set: once every node has seen them all, every later version follows them.
 package struct RowHistory: Sendable {
   package private(set) var versions: [RowVersion] = []
 
   package init(_ versions: [RowVersion] = []) { for version in versions { add(version) } }
 
-  /// False when it is there already.
+  /// Adds a version. Returns false if it is known already.
   @discardableResult package mutating func add(_ version: RowVersion) -> Bool {
-    // Most come in their order.
+    // Most versions arrive in order.
     var index = versions.count
     while index > 0, versions[index - 1].stamp >= version.stamp { index -= 1 }
     if index < versions.count, versions[index].stamp == version.stamp { return false }
@@ -17,9 +17,10 @@ package struct RowHistory: Sendable {
     return true
   }
 
-  /// Forgets the versions that all others follow and that `isSeen` by every node.
+  /// Forgets the versions that all remaining ones follow and that every node has seen.
+  /// - Parameter isSeen: whether every node has seen a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
-    // From the latest border on which everything before is seen, and followed by everything behind.
+    // Find the latest place before which every version is seen, and followed by every version after it.
     for count in stride(from: versions.count, to: 0, by: -1) {
       let (early, late) = (versions[..<count], versions[count...])
       guard early.allSatisfy({ isSeen($0.stamp) }),
@@ -30,7 +31,8 @@ package struct RowHistory: Sendable {
     }
   }
 
-  /// Without those that no other version follows and for which it is said; nil where there is none of them.
+  /// Returns the history without the heads that satisfy the condition; nil if there are none. A head is a version that
+  /// no other version follows.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }
@@ -39,6 +41,6 @@ package struct RowHistory: Sendable {
     return left
   }
 
-  /// Whether a version that comes can be put in the place of the row without a look at what is here.
+  /// Returns whether an incoming version follows all versions, so that it can replace the row without a look at them.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

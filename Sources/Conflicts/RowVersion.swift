@@ -1,8 +1,8 @@
 import Changes
 
-/// What one transaction made of a row. Several changes of one row by a transaction are one version.
+/// The result of one transaction for a row. Several changes of a row by one transaction are one version.
 package struct RowVersion: Sendable {
-  /// Values in the order of the table's columns; nil: not given.
+  /// Values in the order of the table's columns; nil if the version does not provide a value.
   package typealias Row = [Value?]
 
   package enum Write: Sendable {
@@ -12,23 +12,24 @@ package struct RowVersion: Sendable {
   }
 
   package var stamp: Stamp
-  /// The number of the last transaction of each other origin that its own had applied before.
+  /// By origin: the number of the last transaction that the author's database had applied before. The author's own
+  /// origin is not included.
   package var seen: [String: UInt64]
   package var write: Write
-  /// Columns that the table did not have where it was made: of these it says nothing.
+  /// The columns that the author's table did not have. The version provides no value for them.
   package var lacks: Set<Int>
 
   package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
     (self.stamp, self.seen, self.write, self.lacks) = (stamp, seen, write, lacks)
   }
 
-  /// Whether it was made by somebody who knew the other one: then it replaces that one, and there is no conflict.
+  /// Returns whether the author knew the other version. If so, this version replaces the other one without a conflict.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
     return seen[other.stamp.origin, default: 0] >= other.stamp.number
   }
 
-  /// Whether neither knew the other one.
+  /// Returns whether neither author knew the other version.
   package func isConcurrent(with other: RowVersion) -> Bool {
     stamp != other.stamp && !follows(other) && !other.follows(self)
   }
@@ -36,7 +37,7 @@ package struct RowVersion: Sendable {
   package var isDelete: Bool { if case .delete = write { true } else { false } }
   package var isInsert: Bool { if case .insert = write { true } else { false } }
 
-  /// The row as its author knew it; nil where it made the row.
+  /// The row before the change, as its author knew it; nil for an insert.
   package var before: Row? {
     switch write {
     case .insert: nil
@@ -44,7 +45,7 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// The row as its author left it, as far as the trail says; nil where it deleted the row.
+  /// The row after the change, as far as the trail has its values; nil for a delete.
   package var after: Row? {
     switch write {
     case .insert(let row): row
@@ -53,8 +54,8 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// The row as its author left it; nil where it was deleted. A value that its trail left out is that of the last version
-  /// before it which gives it.
+  /// Returns the row after the change; nil for a delete. A value that the trail left out is taken from the last version
+  /// in `all` that this one follows and that provides it.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in
@@ -63,7 +64,7 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Whether it set the column to something else; an insert sets all that there were.
+  /// Returns whether the version changed the column. An insert writes all columns that the author's table had.
   package func wrote(_ column: Int) -> Bool {
     switch write {
     case .insert: return !lacks.contains(column)

@@ -1,9 +1,10 @@
-/// Of many versions of one row. Whoever knew a transaction of an origin knew all that are before it there: so what would be
-/// asked of each two of them is asked of each once, as rows that are written all the time have thousands.
+/// Queries over many versions of one row. An author who knew a transaction of an origin knew all earlier ones of that
+/// origin. So the queries look at each version once instead of at each pair, as often-written rows have thousands of
+/// versions.
 extension [RowVersion] {
-  /// Those that none of the others follows.
+  /// The versions that no other version follows.
   var heads: [RowVersion] {
-    // Of each origin, those with smaller numbers are followed.
+    // A version is followed if an origin has a greater number, or has seen that number or a later one.
     var bounds: [String: UInt64] = [:]
     for version in self {
       bounds[version.stamp.origin] = Swift.max(bounds[version.stamp.origin] ?? 0, version.stamp.number)
@@ -14,24 +15,24 @@ extension [RowVersion] {
     return filter { $0.stamp.number >= bounds[$0.stamp.origin] ?? 0 }
   }
 
-  /// Those that follow none of the others.
+  /// The versions that follow no other version.
   var roots: [RowVersion] {
     let first = byOrigin { $0 < $1 }
     return filter { one in first.allSatisfy { one.stamp == $0.stamp || !one.follows($0) } }
   }
 
-  /// The one that follows all others; nil where there is none.
+  /// The version that follows all others; nil if there is none.
   var whole: RowVersion? {
     let last = byOrigin { $0 > $1 }
     return last.filter { one in last.allSatisfy { one.stamp == $0.stamp || one.follows($0) } }
       .max { $0.stamp < $1.stamp }
   }
 
-  /// Without those that all later ones follow.
+  /// The versions except for the leading ones that all later versions follow.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     let origins = byOrigin { $0 > $1 }.map(\.stamp.origin)
-    // Of the versions before an index: the last number of each origin, 0 where there is none.
+    // For each index, the last number of each origin among the versions before it; 0 if there is none.
     var early = [[UInt64](repeating: 0, count: origins.count)]
     for version in self {
       var next = early[early.count - 1]
@@ -40,7 +41,7 @@ extension [RowVersion] {
       }
       early.append(next)
     }
-    // What all from an index on knew.
+    // The numbers that all versions from an index on knew, by origin.
     var known = [UInt64](repeating: .max, count: origins.count)
     for index in indices.reversed().dropLast() {
       let late = self[index]
@@ -53,7 +54,7 @@ extension [RowVersion] {
     return self
   }
 
-  /// Of each origin the version whose number comes before those of all others.
+  /// Returns one version for each origin: the one whose number comes before those of all others.
   private func byOrigin(_ comesBefore: (UInt64, UInt64) -> Bool) -> [RowVersion] {
     var first: [String: RowVersion] = [:]
     for version in self {

@@ -1,15 +1,15 @@
 extension ConflictRules.Rule {
-  /// What is promised of nodes that have seen the same.
+  /// The guarantee that a rule gives for nodes that have applied the same transactions.
   package enum Promise: Equatable, Sendable {
-    /// They hold the same, whatever order it came in.
+    /// The nodes hold the same rows, in whatever order the transactions arrived.
     case converges
-    /// So they do as long as both ways between two nodes name the same one as the winner.
+    /// The nodes hold the same rows if both directions between two nodes name the same winner.
     case convergesIfWaysAgree
-    /// So they do once the one node that has the rule has written the row again, or sent it: what it decides is what it has.
+    /// The nodes hold the same rows once the deciding node has written or sent the row again. Its row wins.
     case decidedAtOneNode
-    /// So they do as `newest` has it, and then as the person who decides has it.
+    /// The nodes hold the same rows as under `newest`, and then those that the operator decides on.
     case decidedByPerson
-    /// Nothing is settled: the way stands until a person has mended the row.
+    /// Nothing is resolved: apply stops until the operator has repaired the row.
     case stops
   }
 
@@ -23,7 +23,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether whole rows can be settled by it; the others are of single columns.
+  /// Whether the rule can resolve whole rows. The other rules are for single columns.
   package var isForRows: Bool {
     switch self {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .sql, .function, .stop, .ask: true
@@ -31,7 +31,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether one node may decide it for all others, as it hangs on who settles it.
+  /// Whether one node may decide for all others, because the result depends on the node that resolves it.
   package var isDecided: Bool {
     switch self {
     case .source, .target, .insertOnly, .sql, .function: true
@@ -39,16 +39,17 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether it can be kept at one node alone.
+  /// Whether the rule can run at one node only.
   package var needsDecider: Bool { if case .function = self { true } else { false } }
 
-  /// What holds at all nodes until the one has decided. `isHere`: it is this one, where a person is asked.
+  /// Returns the rule that applies until the deciding node has decided.
+  /// - Parameter isHere: whether this node is the one at which the operator decides.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
 
-  /// Whether single columns can be settled by it.
+  /// Whether the rule can resolve single columns.
   package var isForColumns: Bool { self != .insertOnly }
 
-  /// The names of those that are for rows, as people write them.
+  /// The names of the rules for rows, as the configuration spells them.
   package static var rowNames: [String] {
     names.filter { name in samples.contains { $0.isNamed(name) && $0.isForRows } }
   }
@@ -58,10 +59,10 @@ extension ConflictRules.Rule {
 
   private func isNamed(_ name: String) -> Bool { text.hasPrefix(name) }
 
-  /// Whether it needs to know what a value was before: PostgreSQL logs that only under REPLICA IDENTITY FULL.
+  /// Whether the rule needs the previous value. PostgreSQL logs that only with REPLICA IDENTITY FULL.
   package var needsBefore: Bool { self == .delta || self == .mergeText }
 
-  /// What wins, in one line without a full stop.
+  /// A description of the winner in one line without a full stop.
   package var explanation: String {
     switch self {
     case .newest: "the latest version; of two at the same time that of the node whose name comes last"
@@ -85,7 +86,7 @@ extension ConflictRules.Rule {
 }
 
 extension ConflictRules.Rule.Promise {
-  /// In one line without a full stop.
+  /// A description in one line without a full stop.
   package var explanation: String {
     switch self {
     case .converges: "all nodes come to the same row, in whatever order they hear of it"

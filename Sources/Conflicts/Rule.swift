@@ -1,54 +1,55 @@
 import Changes
 
 extension ConflictRules {
-  /// Which of several versions, or of their values in one column, stands.
+  /// The rule that selects, or computes, the row or the column value out of several versions.
   package enum Rule: Equatable, Sendable {
-    /// The latest one; of equal clocks that of the node whose name comes last.
+    /// The latest version; with equal clocks, that of the node whose name sorts last.
     case newest
-    /// The earliest one.
+    /// The earliest version.
     case oldest
-    /// That of the node that comes first here, or of the trail, where a node has several; those that are not named come
-    /// last, and by `newest` among themselves.
+    /// The version of the node, or trail, that is listed first. Nodes that are not listed come last, and among them
+    /// `newest` decides.
     case priority([String])
-    /// The greatest value; NULL is the least.
+    /// The greatest value; NULL is less than all others.
     case max
     case min
-    /// The sum of what each one added. Columns of numbers.
+    /// The sum of all changes to the value. For numeric columns.
     case delta
-    /// The mean of the values. Columns of numbers.
+    /// The mean of the values. For numeric columns.
     case average
-    /// What each one made of the lines of a text. Columns of text.
+    /// The line-by-line merge of all changes to a text. For text columns.
     case mergeText
-    /// All different values, from the earliest to the latest, with this between them. Columns of text.
+    /// All different values from the earliest to the latest, joined by the separator. For text columns.
     case combine(separator: String)
-    /// That of the node where the trail comes from.
+    /// The version of the node from which the trail comes.
     case source
-    /// That of the node whose apply it is.
+    /// The version of the node whose apply resolves the conflict.
     case target
-    /// What is here is never changed by what comes, conflict or not; only rows that are not here come in.
+    /// Existing rows are never changed by incoming ones, with or without a conflict. Only rows that do not exist here
+    /// are inserted.
     case insertOnly
-    /// What an expression makes of two values, and of what was before them; of whole rows: that of the later version where
-    /// it is true. It sees the other columns, too.
+    /// The value of an SQL expression over the two values and the one before them; it may use the other columns, too.
+    /// For whole rows, the later version wins if the expression is true.
     case sql(String)
-    /// What a function in PostgreSQL makes of the rows, at the node that decides.
+    /// The result of a PostgreSQL function over the rows, computed at the deciding node.
     case function(String)
-    /// None: apply stops.
+    /// No version wins: apply stops.
     case stop
-    /// The latest one, until a person has decided.
+    /// The latest version, until the operator has decided.
     case ask
 
     package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
   }
 }
 
-// As people write them.
+// Rules as the configuration spells them.
 extension ConflictRules.Rule {
-  /// Why a text is no rule.
+  /// The reason why a text is no rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// Something must stand behind the colon, such as the example has it.
+    /// The part after the colon is missing; the example shows it.
     case incomplete(example: String)
-    /// Nothing may stand there.
+    /// The rule takes nothing after its name.
     case tooMuch(String)
   }
 
@@ -61,10 +62,10 @@ extension ConflictRules.Rule {
     ("function", "function:public.settle"),
   ]
 
-  /// One of each.
+  /// One example of each rule.
   package static var samples: [ConflictRules.Rule] { plain.map(\.1) + withMore.compactMap { try? Self($0.1) } }
 
-  /// `newest`, `priority:NODE,NODE`, `combine:SEPARATOR`, `sql:EXPRESSION` and so on.
+  /// Reads a rule: `newest`, `priority:NODE,NODE`, `combine:SEPARATOR`, `sql:EXPRESSION` and so on.
   package init(_ text: String) throws(Fault) {
     let name = String(text.prefix { $0 != ":" })
     let more = text.dropFirst(name.count + 1)
@@ -115,10 +116,10 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Every name of a rule, in the order of the documents.
+  /// The names of all rules, in the order of the documents.
   package static var names: [String] { plain.map(\.0) + withMore.map { "\($0.0):" } }
 
-  /// One that PostgreSQL reads without quotes as it is written.
+  /// Returns whether PostgreSQL reads the identifier without quotes exactly as it is written.
   private static func isIdentifier(_ text: Substring) -> Bool {
     guard let first = text.first, first == "_" || ("a"..."z").contains(first) else { return false }
     return text.allSatisfy { $0 == "_" || ("a"..."z").contains($0) || ("0"..."9").contains($0) }

@@ -1,11 +1,12 @@
 import Changes
 
-/// Two versions of a row that met, the earlier one as settled so far, and what both came from; nil: not known.
+/// Two versions of a row in conflict: the earlier one as resolved so far, the incoming one, and their common ancestor;
+/// nil if unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
   package var before: RowVersion.Row?
-  /// Of which the value is wanted; nil: it is about the rows.
+  /// The column whose value is wanted; nil if the rule is for rows.
   package var column: Int?
 
   package init(local: RowVersion.Row, incoming: RowVersion.Row, before: RowVersion.Row?, column: Int?) {
@@ -13,12 +14,12 @@ package struct MetRows {
   }
 }
 
-/// Evaluates rules that people write in SQL.
+/// The evaluator of rules that are written in SQL.
 package struct RuleCode {
-  /// What an expression (`sql:`) makes of a column; nil: nothing, and the later one stands. Of rows: 1 where that of
-  /// the later version is to stand.
+  /// Evaluates an expression (`sql:`). Returns the value of the column; for rows, 1 if the later version wins. Nil: the
+  /// later version wins.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// What a function (`function:`) makes of two rows; nil: nothing, and the later one stands.
+  /// Calls a function (`function:`) with two rows. Returns the resulting row; nil: the later version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression
@@ -28,6 +29,6 @@ package struct RuleCode {
     (self.expression, self.function) = (expression, function)
   }
 
-  /// Where rules have none.
+  /// An evaluator for rules without code.
   package static var none: RuleCode { RuleCode(expression: { _, _ in nil }, function: { _, _ in nil }) }
 }

@@ -1,15 +1,20 @@
 import Changes
 
-/// What a row is to be, by all the versions of it that are known. A function of their set: no order, no I/O, no clock.
+/// The resolved row, computed from the set of its known versions. The result depends on no order of arrival, I/O or
+/// clock.
 package struct Settlement: Equatable, Sendable {
-  /// Nil: the row is not to be there. A column that is nil stays as it is at the target, as no version gives it.
+  /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
+  /// provides one.
   package private(set) var row: RowVersion.Row?
-  /// Nobody who wrote it may change what was there: the row stays as it is at its owner, whatever `row` is.
+  /// Whether the row stays as it is, whatever `row` is, because none of its authors may change an existing row of the
+  /// owner.
   package private(set) var isKept = false
-  /// Versions that count for nothing, as their authors may not change what was there.
+  /// The versions that are ignored, because their authors may not change existing rows.
   package private(set) var leftOut: Set<Stamp> = []
 
-  /// `columnCount`: of the table. `rules`: as of ``ConflictRules/between(source:target:)``.
+  /// Resolves a row.
+  /// - Parameter rules: the rules of one direction, from ``ConflictRules/between(source:target:)``.
+  /// - Parameter columnCount: the number of columns of the table.
   package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, code: RuleCode = .none) throws {
     var versions = history.versions
     if let owner = rules.owner {
@@ -21,7 +26,8 @@ package struct Settlement: Equatable, Sendable {
         return
       }
     }
-    // Who knew all of it may also have known what has not come here yet.
+    // Take the version that follows all others as it is. Its author may also have known versions that have not arrived
+    // here yet.
     if let last = versions.whole {
       row = last.row(columnCount, among: versions)
       return
@@ -39,27 +45,28 @@ package struct Settlement: Equatable, Sendable {
       }
       if rules.isTrackedByItself(column), let value = try settled() { return value }
       if let value = winner[column] { return value }
-      // Who wrote the row last did not have the column: among those who had, the last who wrote that, or what was there before.
+      // The last author's table did not have the column. Use the latest version that has and wrote the column, or the
+      // value before it.
       guard versions.contains(where: { $0.lacks.contains(column) }) else { return nil }
       return try settled() ?? versions.lazy.compactMap { $0.before?[column] }.first
     }
   }
 
-  /// Without what other nodes than the owner made of rows that were there.
+  /// Returns the versions without changes of existing rows by other nodes than the owner.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
     let own = versions.filter { $0.stamp.isOf(owner) }
-    // Of a row that the owner has not touched, what came in stays as it came.
+    // If the owner has not touched the row, only its inserts count.
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Whether a delete ends what a version made of the row.
+  /// Returns whether a delete ends the row that a version wrote.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {
     if delete.follows(version) { return true }
     guard delete.isConcurrent(with: version) else { return false }
-    // A node inserts a row because it is gone there already. If another node's row of that key has won over the insert,
-    // the delete of that row ends the key.
+    // A node can insert a row only after it is deleted there. If another node's row with that key has won over the
+    // insert, the delete of that row also ends the insert.
     if version.isInsert {
       let isBeaten = all.contains { other in
         !other.isDelete && delete.follows(other) && other.isConcurrent(with: version)

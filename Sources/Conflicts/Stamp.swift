@@ -1,13 +1,13 @@
-/// When and where a transaction began its way: its place among the transactions of all origins.
+/// The time and origin of a transaction: its place in the order of the transactions of all origins.
 ///
-/// Clocks are hybrid logical times, so that a transaction is later than all that its origin had applied; equal clocks are
-/// told apart by the origin's name. So the order is total, and the same at every node.
+/// Clocks are hybrid logical times, so a transaction is later than everything that its origin had applied before. The
+/// origin's name breaks ties. So the order is total, and the same at every node.
 package struct Stamp: Hashable, Comparable, Sendable {
-  /// µs.
+  /// The hybrid logical time, in µs.
   package var clock: UInt64
-  /// The trail, `NODE.NAME`.
+  /// The trail of the origin, `NODE.NAME`.
   package var origin: String
-  /// Of the transaction in that trail, from 1.
+  /// The number of the transaction in that trail, from 1.
   package var number: UInt64
 
   package init(clock: UInt64, origin: String, number: UInt64) {
@@ -18,6 +18,6 @@ package struct Stamp: Hashable, Comparable, Sendable {
 
   package var node: Substring { origin.prefix { $0 != "." } }
 
-  /// `name`: of a node, or of one of its trails where it has several.
+  /// Returns whether the stamp belongs to a node, or to a trail, with this name.
   func isOf(_ name: String) -> Bool { origin == name || node == name }
 }

@@ -1,11 +1,12 @@
-/// Two texts that came of one, put together line by line.
+/// A three-way merge of two texts with a common ancestor, line by line.
 ///
-/// What only one of them changed is as that one has it. Where both changed the same lines, or added some at the same
-/// place, both stand, those of the first one before those of the other; what both have alike stands once.
+/// Lines that only one text changed are taken from that text. If both changed the same lines, or added lines at the
+/// same place, the result has both versions, those of the first text first. Lines that both have alike appear once.
 struct TextMerge {
   typealias Lines = ArraySlice<ArraySlice<UInt8>>
 
-  /// Larger differences are taken as one change, so that no text keeps a node busy.
+  /// The limit of the comparison matrix, in cells. Larger differences are merged as one change, so that no text keeps a
+  /// node busy.
   private static let cellsMax = 4_000_000
 
   static func merged(base: [UInt8], _ first: [UInt8], _ second: [UInt8]) -> [UInt8] {
@@ -29,7 +30,7 @@ struct TextMerge {
     text.split(separator: 0x0a, omittingEmptySubsequences: false)[...]
   }
 
-  /// Lines between two that all three have.
+  /// Merges the lines between two lines that all three texts share.
   private static func chunk(_ base: Lines, _ first: Lines, _ second: Lines) -> Lines {
     if same(first, second) || same(second, base) { return first }
     if same(first, base) { return second }
@@ -41,7 +42,8 @@ struct TextMerge {
 
   private static func same(_ a: Lines, _ b: Lines) -> Bool { a.elementsEqual(b) }
 
-  /// Where each line of `base` stands in `other`, in rising order; nil: not at all. A longest common subsequence.
+  /// Returns the index in `other` of each line of `base`, ascending; nil if `other` lacks the line. A longest common
+  /// subsequence.
   private static func places(of base: Lines, in other: Lines) -> [Int?] {
     var places = [Int?](repeating: nil, count: base.count)
     let begin = zip(base, other).prefix { $0 == $1 }.count
@@ -51,7 +53,7 @@ struct TextMerge {
     for index in 0..<end { places[base.count - 1 - index] = other.count - 1 - index }
     let (old, new) = (Array(a.dropLast(end)), Array(b.dropLast(end)))
     guard !old.isEmpty, !new.isEmpty, old.count * new.count <= cellsMax else { return places }
-    // The length of what is common from each pair of lines on.
+    // The length of the longest common subsequence of the lines from each pair of indexes on.
     let width = new.count + 1
     var lengths = [Int32](repeating: 0, count: (old.count + 1) * width)
     for i in old.indices.reversed() {

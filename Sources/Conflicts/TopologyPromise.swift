@@ -1,29 +1,30 @@
-/// What the rules of an apply promise where it is: with the trail of its own database, and the others that come there.
+/// The guarantee of a rule at one apply, given the trail of its own database and the trails of its peers.
 package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
-    /// The row is a function of its versions, whoever settles it.
+    /// The row is a function of its versions, whichever node resolves it.
     case converges
-    /// So it is as long as the way back names the same winner.
+    /// The row is the same everywhere if the opposite direction names the same winner.
     case convergesIfWaysAgree
-    /// One node decides, and its decision comes to all others as a change.
+    /// One node decides, and its decision reaches all others as a change.
     case decided(at: String)
-    /// One node decides for itself; others come to its row with its next change there, or a copy.
+    /// One node decides only for itself. Other nodes get its row with its next change there, or with a copy.
     case keptAtOneNode
-    /// A person decides, at any node or at this one.
+    /// The operator decides: at the given node, or at any node if nil.
     case asks(at: String?)
     case stops
-    /// Several nodes would settle it, each in its own way.
+    /// Several nodes would decide, each in its own way.
     case severalDecide
-    /// None of its trails is here, so no decision of it ever comes.
+    /// None of the decider's trails arrives here, so no decision of it ever arrives.
     case deciderMissing(String)
-    /// It has several trails here.
+    /// The decider has several trails here.
     case deciderUnclear(String, trails: [String])
   }
 
   package var rule: ConflictRules.Rule
   package var verdict: Verdict
 
-  /// `own`: the trail of the database that is written; `peers`: those that are applied to it, from nodes that write.
+  /// - Parameter own: the trail of the database that is written.
+  /// - Parameter peers: the trails that are applied to it, from nodes that write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers
@@ -45,7 +46,8 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// Of all rules of a plan, each once; of the node that decides, too, where none of its rules is decided.
+  /// Returns the guarantees of all rules of a plan, each once. Includes the deciding node even if none of its rules
+  /// needs a decision.
   package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
     var found: [TopologyPromise] = []
     for part in [plan.whole] + plan.tables.map(\.part) {
@@ -59,7 +61,7 @@ package struct TopologyPromise: Equatable, Sendable {
     return found
   }
 
-  /// In one line without a full stop.
+  /// A description in one line without a full stop.
   package var text: String {
     switch verdict {
     case .converges: "converges: \(ConflictRules.Rule.Promise.converges.explanation)"
@@ -76,7 +78,7 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// What to write instead, where rows would differ for ever; nil: they would not.
+  /// A rule or setting that avoids different rows; nil if rows converge.
   package var remedy: String? {
     switch verdict {
     case .severalDecide:

@@ -1,12 +1,12 @@
 import Changes
 
-/// The place of a row among those that want one unique value: the later one has it.
+/// The rank of a row among the rows that want the same unique value. The row with the highest rank gets it.
 package struct UniqueRank: Hashable, Comparable, Sendable {
-  /// Of the last that was written to the row.
+  /// The stamp of the last version of the row.
   package var stamp: Stamp
-  /// Tells rows of one transaction apart, at every node alike.
+  /// A hash that distinguishes rows of one transaction, in the same way at every node.
   package var tie: UInt64
-  /// The texts of the row's key: it tells rows apart that have one tie, which is a hash.
+  /// The texts of the row's key, which distinguish rows with equal `tie`.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -18,22 +18,22 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// Beyond all that come from a trail.
+  /// A rank above all ranks that come from a trail.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// Below all that come from a trail.
+  /// A rank below all ranks that come from a trail.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The next one above: no row that was written is between both.
+  /// The next higher rank. No written row has a rank between the two.
   var next: UniqueRank { UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: stamp.number + 1), tie: 0) }
 }
 
-/// A row that is not in its table, as another one has or had one of its unique values.
+/// A row that is missing from its table, because another row has, or had, one of its unique values.
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// It was written by what comes just now; all others have been judged before, and lost.
+  /// Whether the row was written by the current group. All other claims have been judged before, and lost.
   package var isNew: Bool
-  /// Earlier rows in its way, that stand only since a later one is there too.
+  /// Lower-ranked rows that are in the way of the claim, and are in the table only because of a higher-ranked row.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -41,32 +41,35 @@ package struct UniqueClaim<Row: Hashable> {
   }
 }
 
-/// Where rows stand that may not share a value.
+/// A table in which rows compete for unique values.
 package protocol UniqueContest {
   associatedtype Row: Hashable
 
-  /// Rows that stand and have a unique value of this one.
+  /// Returns the rows of the table that have a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Of a row that stands. Nil: nobody knows any more, since it was known to everybody who wrote anything that is new.
+  /// Returns the rank of a row in the table. Nil if it is forgotten: the row was then known to every author of anything
+  /// that is new.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Puts the claim's row in its place, and lets the others wait instead. False: for another reason it cannot be there.
+  /// Writes the claim's row, and queues the others in its place. Returns false if the row cannot be written for another
+  /// reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// The claim's row waits, as the other one is later. What the claim says of earlier rows is to be kept with it.
+  /// Queues the claim's row, because the other row ranks higher. The claim's list of earlier rows is kept with it.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
-  /// A row waits where a later one that stands has one of its values, and only there. By that it is decided of the latest
-  /// row whether it stands, then of the next one, and so on: which rows stand depends on nothing but the rows and their
-  /// ranks. So whoever is judged here never moves a row that is later, and those that have to wait for it wait for good:
-  /// one pass from the latest claim to the earliest is enough, whatever has changed since the last one.
+  /// Decides which of the claimed rows get into the table. A row is queued if, and only if, a higher-ranked row in the
+  /// table has one of its values.
+  /// The decision starts with the latest row and goes down, so the result depends only on the rows and their ranks. A
+  /// row never displaces a higher-ranked one, and a row that is queued because of a higher-ranked one stays queued. So
+  /// one pass from the latest claim to the earliest is enough, whatever has changed since the last pass.
   ///
-  /// Returns whether anything was moved.
+  /// - Returns: whether any row was moved.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
-    // Each with how many had been settled by then.
+    // Each queued claim, with the number of rows settled when it was queued.
     var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
-    // By their order.
+    // The order in which rows were settled.
     var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
@@ -81,7 +84,7 @@ extension UniqueContest {
       held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
     for var one in held {
-      // Those that have been settled since are earlier, and nobody has moved them again.
+      // Rows that were settled since rank lower than the claim, and were not moved again.
       if settled.count > one.since {
         one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
       }
@@ -90,7 +93,7 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// In place of a rank that is forgotten: just above all those that have been waiting for the row.
+  /// Returns a substitute for a forgotten rank: just above the ranks of all claims that wait for the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -98,8 +101,8 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// What is unknown is earlier than all that is new. Of all others it is later, but for those that have been found to be
-  /// later themselves.
+  /// Returns whether the claim ranks above a row. A forgotten rank is below all new rows. It is above all others,
+  /// except for those that have already been found to rank above it.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

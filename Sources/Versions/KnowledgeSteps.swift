@@ -1,13 +1,14 @@
-/// What the transactions of one origin knew of another one: from which of them on it knew how many of that one's.
+/// The knowledge that the transactions of one origin had of another origin: from which transaction on it had seen how
+/// many of the other's.
 ///
-/// It keeps the last `stepsMax` steps or so: where there are more, every other one is left out, so that a transaction may
-/// seem to have known less than it did, and never more.
+/// At most `stepsMax` steps are kept. When there are more, every second step is dropped. A transaction may then seem to
+/// have known less than it did, but never more.
 struct KnowledgeSteps {
   private static let stepsMax = 4096
   private var numbers: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// A transaction and what it knew, in the order of their numbers; one that came before changes nothing.
+  /// Adds a transaction and its knowledge, in the order of the numbers. An earlier or equal number has no effect.
   mutating func add(_ number: UInt64, knows: UInt64) {
     if let last = numbers.last {
       guard number > last, knows > known[known.count - 1] else { return }
@@ -17,16 +18,16 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// What a transaction knew.
+  /// Returns the number of the other origin's last transaction that a transaction knew.
   func known(at number: UInt64) -> UInt64 {
     let index = index(behind: number)
     return index == 0 ? 0 : known[index - 1]
   }
 
-  /// Nothing is asked for before `number` any more.
+  /// Forgets steps that no query needs, as none asks for a transaction before `number` any more.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
-    // Not each time: what stands behind moves.
+    // Not on each call, because the remaining elements move.
     guard count > 64, count > numbers.count / 2 else { return }
     numbers.removeFirst(count)
     known.removeFirst(count)

@@ -1,20 +1,21 @@
-/// The last writes to rows of which the window holds none any more, as long as it holds an earlier one of another row: of
-/// two rows that want one unique value the later one has it, and either may be asked for.
+/// The last writes to rows that have no version left in the window. They are kept as long as the window holds an
+/// earlier version of another row: the later of two rows gets a unique value, so the last write of either may be
+/// needed.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]
   private var countMax = Self.countMin
 
-  /// False: none is kept, as no rows have unique values but their keys.
+  /// Whether last versions are kept. Not needed if no table has unique columns besides its key.
   var areKept = false
-  /// Whether there may be many that are earlier than all that the window holds.
+  /// Whether it is worth looking for entries that are earlier than everything in the window.
   var isFull: Bool { entries.count > countMax }
 
   subscript(row: UInt64) -> WindowEntry? { entries[row] }
 
   mutating func keep(_ entry: WindowEntry, of row: UInt64) { if areKept { entries[row] = entry } }
 
-  /// Forgets those that are earlier than a clock, of whichever node, unless the window has later versions of the row.
+  /// Forgets entries before a clock, of any node, unless the window holds later versions of the row.
   mutating func forget(before clock: UInt64, unless isHeld: (_ row: UInt64) -> Bool) {
     entries = entries.filter { $0.value.clock >= clock || isHeld($0.key) }
     countMax = max(Self.countMin, 2 * entries.count)

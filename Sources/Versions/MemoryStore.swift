@@ -1,15 +1,15 @@
 import Changes
 
-/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and 12 to 24 for each row.
+/// The versions of the window in memory: 24 bytes for each version, 56 for each transaction, and 12 to 24 for each row.
 ///
-/// Everything is in arrays, linked by indexes, so that nothing is allocated for a version; what is free is used again.
-/// Names of rows are as good as random, and so are their own hashes.
+/// Everything is in arrays, linked by indexes, so that no version needs an allocation; free slots are reused. Row names
+/// are distributed like random numbers, so they serve as their own hashes.
 struct MemoryStore {
   /// One version.
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// Of the same row; of one origin the later ones first.
+    /// The next version of the same row. Versions of one origin are linked from later to earlier.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -20,22 +20,22 @@ struct MemoryStore {
     var count: Int32
   }
 
-  /// Where a row begins.
+  /// The start of a row's list of versions.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// By this a place is looked through without a look at its slot, which is anywhere in memory.
+    /// A part of the row's name. It avoids a look at the slot, which may be anywhere in memory.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
   }
 
-  /// The transactions of one origin that have versions, by rising number. Of those without, some may still be here.
+  /// The transactions of one origin by ascending number. Transactions without versions may remain for a while.
   private struct Order {
     var items: [(number: UInt64, transaction: Int32)] = []
-    /// Those before it have no versions.
+    /// The index of the first item that may have versions.
     var first = 0
 
-    /// Of the first transaction with a greater number.
+    /// Returns the index of the first transaction with a greater number.
     func index(behind number: UInt64) -> Int {
       var (low, high) = (first, items.count)
       while low < high {
@@ -49,9 +49,10 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  /// By origin.
+  /// The number of versions by origin.
   private var counts: [Int] = []
-  /// The first slot of each row, where its name leads, or in the next one that was free.
+  /// A hash table with linear probing: the first slot of each row, at the place given by its name or at the next free
+  /// one.
   private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
@@ -62,7 +63,7 @@ struct MemoryStore {
 
   func holds(_ row: UInt64) -> Bool { first(of: row) != Self.none }
 
-  /// Adds a version, unless it is there.
+  /// Adds a version, unless it is known already.
   mutating func add(_ row: UInt64, _ entry: WindowEntry) {
     let transaction = place(of: entry)
     let first = first(of: row)
@@ -101,7 +102,7 @@ struct MemoryStore {
     counts[entry.origin] += 1
   }
 
-  /// Whether there is no version of another origin.
+  /// Returns whether the store holds no version of another origin.
   func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
 
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
@@ -113,7 +114,7 @@ struct MemoryStore {
     }
   }
 
-  /// Of every version that is here.
+  /// Calls `body` with every version.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
     for bucket in buckets where bucket.slot != Self.none {
       let row = slots[Int(bucket.slot)].row
@@ -123,8 +124,8 @@ struct MemoryStore {
     }
   }
 
-  /// The rows that an origin's transactions behind `after`, up to `through`, wrote. Some may be told twice, some may be
-  /// without versions by now.
+  /// Returns the rows that the transactions of an origin after `after`, up to `through`, wrote. Rows may repeat, and
+  /// may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -143,7 +144,7 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes those versions of a row for which it is said. No transaction of one that goes may be asked for its rows
+  /// Removes the versions of a row that satisfy the condition. The caller never asks for the rows of their transactions
   /// again.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
@@ -167,7 +168,8 @@ struct MemoryStore {
     }
   }
 
-  /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: it has too many.
+  /// Replaces an entry, if nothing has been removed from its transaction yet. Returns false if the transaction has too
+  /// many versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -181,7 +183,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Takes a slot out of the list of its transaction, where that is short.
+  /// Removes a slot from the list of its transaction; false if that list is too long (more than 64 versions).
   private mutating func unlink(_ slot: Int32) -> Bool {
     let transaction = Int(slots[Int(slot)].transaction)
     guard transactions[transaction].count <= 64 else { return false }
@@ -199,8 +201,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes a row all of whose versions are of a number that is no greater than that of their origin in `floors`; false
-  /// where it has others.
+  /// Removes a row if no version has a number above the floor of its origin; returns false otherwise.
   mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
     let first = first(of: row)
     var at = first
@@ -220,7 +221,7 @@ struct MemoryStore {
     return true
   }
 
-  /// The first transaction of an origin that has a version here.
+  /// Returns the first transaction of an origin that has a version here.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -232,7 +233,7 @@ struct MemoryStore {
     return nil
   }
 
-  /// Gives room back that transactions without versions take.
+  /// Frees the memory of transactions without versions.
   mutating func tidy() {
     for origin in orders.indices {
       _ = oldest(of: origin)
@@ -251,7 +252,7 @@ struct MemoryStore {
 
   private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
-  /// Where a row stands, or would.
+  /// Returns the index of the row's bucket, or of the free one where it would go.
   private func bucket(of row: UInt64) -> Int {
     let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
     var at = Int(tag) & mask
@@ -280,7 +281,7 @@ struct MemoryStore {
     }
   }
 
-  /// Those that stand behind it, as their place was taken, move up.
+  /// Removes a row. Rows after it that were displaced by collisions move up.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)
@@ -291,7 +292,7 @@ struct MemoryStore {
       at = (at + 1) & mask
       guard buckets[at].slot != Self.none else { break }
       let wanted = Int(buckets[at].tag) & mask
-      // Whether it is wanted between the hole and where it is, around the end.
+      // Skip an entry that its wanted index does not allow to move to the hole; the table wraps around.
       guard (at - wanted) & mask >= (at - hole) & mask else { continue }
       buckets[hole] = buckets[at]
       hole = at
@@ -307,10 +308,10 @@ struct MemoryStore {
       && transaction.entry.origin == origin
   }
 
-  /// Where the transaction stands; it is put there if it is not there yet.
+  /// Returns the index of the transaction; adds the transaction if it is new.
   private mutating func place(of entry: WindowEntry) -> Int32 {
     while orders.count <= entry.origin { orders.append(Order()) }
-    // Transactions come in their order, but for those of a table that waited.
+    // Transactions arrive in order, except for those of a table that was suspended.
     var index = orders[entry.origin].items.count
     if let last = orders[entry.origin].items.last, last.number >= entry.number {
       index = orders[entry.origin].index(behind: entry.number - 1)
@@ -341,7 +342,7 @@ struct MemoryStore {
     leave(transaction)
   }
 
-  /// A transaction has one slot less.
+  /// Notes that a transaction has one slot less.
   private mutating func leave(_ transaction: Int32) {
     transactions[Int(transaction)].count -= 1
     if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }

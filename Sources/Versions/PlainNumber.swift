@@ -1,17 +1,17 @@
 import Changes
 
-/// A number in text, taken apart: its digits without zeros at both ends, and the power of ten of the last of them.
+/// A number in text, normalised: its digits without zeros at either end, and the power of ten of the last digit.
 struct PlainNumber {
   private(set) var isNegative = false
-  /// From the highest down, zeros at neither end; empty: zero.
+  /// The digits, most significant first, without zeros at either end; empty for zero.
   private(set) var digits: [UInt8] = []
   private(set) var power = 0
-  /// The number, where it is one of 64 bits.
+  /// The number as an integer, if it fits into 64 bits.
   private(set) var integer: Int64?
-  /// More than any type of an engine has; a longer one is a text.
+  /// The longest text that is read as a number: more digits than any type of either engine has.
   private static let digitsMax = 20_000
 
-  /// Nil where the text is no number and nothing else.
+  /// Returns nil if the text is not exactly one number.
   init?(_ text: UnsafeRawBufferPointer) {
     guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else {
       return nil
@@ -25,7 +25,7 @@ struct PlainNumber {
     integer = wholeNumber
   }
 
-  /// Most numbers: up to 18 digits, and a sign.
+  /// Returns the number if the text is a sign and up to 18 digits, as most numbers are.
   private static func small(_ text: UnsafeRawBufferPointer) -> Int64? {
     let start = text.first == UInt8(ascii: "-") ? 1 : 0
     guard text.count > start, text.count - start <= 18 else { return nil }

@@ -1,26 +1,26 @@
 import Changes
 
-/// Names a row for the window: 64 bits made of its table and its key, alike for every engine's spelling of them.
+/// The name of a row in the window: a 64-bit hash of its table and key, equal for each engine's representation of them.
 ///
-/// The same row has the same name in every process and for ever. Two rows may share one, which is rare but happens (texts
-/// that are the same number always do): who finds a version by its name compares the keys before it counts.
+/// The name of a row is the same in every process and never changes. Two rows may share a name: rarely by chance,
+/// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// It stands for another row that refers to this one, by a foreign key.
+  /// Whether the name stands for a reference: another row refers to this one by a foreign key.
   package var isReference = false
-  /// Whether the change for which the name was made takes the row away. It tells no rows apart.
+  /// Whether the change for which the name was made deletes the row. It is not part of the hash.
   package private(set) var isEnd = false
 
   package init(hash: UInt64) { self.hash = hash }
 
-  /// That another row refers to this one.
+  /// The name for a reference of another row to this one.
   package var reference: RowName {
     var name = self
     name.isReference = true
     return name
   }
 
-  /// The name for a change that takes the row away, or leaves it there.
+  /// Returns the name for a change that deletes the row, or keeps it.
   package func ended(_ isEnd: Bool = true) -> RowName {
     var name = self
     name.isEnd = isEnd
@@ -34,13 +34,15 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// That rows which referred to this one were deleted.
+  /// The name for the deletion of rows that referred to this one.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// Where the window keeps it: references apart from versions of the row itself.
+  /// The key of the window's list: references have a list apart from the versions of the row.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
-  /// `table`: the target's name of it. `key`: in the order of the key's columns, in the target's own form.
+  /// Creates the name of a row.
+  /// - Parameter table: the target's name of the table.
+  /// - Parameter key: the values in the order of the key's columns, in the target's representation.
   package init(table: String, key: [Value]) {
     var naming = RowNaming(table: table)
     for value in key { value.withView { naming.add($0) } }
@@ -48,8 +50,8 @@ package struct RowName: Hashable, Sendable {
   }
 }
 
-/// The rows that a change is about: none, one, or where it gives a row another key the old one and the new one. Behind them
-/// the references that it makes or keeps. Nothing is allocated for the first two.
+/// The rows that a change concerns: none, one, or two if it changes a key (the old one first). The references that it
+/// makes or keeps follow. The first two need no allocation.
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)
@@ -82,21 +84,21 @@ package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, S
 ///     KeyedRow(name, [.text("t")]).isSame(as: KeyedRow(name, [.integer(1)]))      // true: PostgreSQL's boolean
 package struct KeyedRow: Hashable, Sendable {
   package let name: RowName
-  /// The values of the key, ordered by the names of their columns in lower case.
+  /// The key values, ordered by the lower-case names of their columns.
   package let key: [Value]
 
   package init(_ name: RowName, _ key: [Value]) { (self.name, self.key) = (name, key) }
 
-  /// Whether both are one row of one table.
+  /// Returns whether both are the same row of the same table.
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Whether rows of this name and of that key are one row.
+  /// Returns whether rows with this name and the given key are the same row.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether a text of the key counts in its name as another value does, so that other rows are likely to share the name.
+  /// Whether the name treats a text of the key like another value, so that other rows may well share the name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the key as one, by which rows of one name are told apart and ordered.
+  /// The texts of the key, concatenated. They distinguish and order rows of one name.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {
@@ -108,22 +110,23 @@ package struct KeyedRow: Hashable, Sendable {
 }
 
 extension Value {
-  /// Whether two values of a key are one. Two texts are if their bytes are; values of different kinds are if they count
-  /// alike in a name, since the engines spell one value in different ways.
+  /// Returns whether two key values are equal. Two texts are equal if their bytes are. Values of different types are
+  /// equal if they give the same name, because the engines represent one value differently.
   package func isSameKey(as other: Value) -> Bool {
     if self == other { return true }
     if case .text = self, case .text = other { return false }
     return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
   }
 
-  /// Whether a text counts in a name as something else than its bytes.
+  /// Whether a text is hashed by its meaning instead of its bytes.
   fileprivate var isLooseKey: Bool {
     guard case .text(let bytes) = self else { return false }
     return bytes.withUnsafeBytes(RowNaming.isLoose)
   }
 }
 
-/// Makes the names of a table's rows of keys that are read in place: begun once for a table, copied for each row.
+/// Computes names of one table's rows from keys that are read in place. It is started once for a table and copied for
+/// each row.
 package struct RowNaming: Sendable {
   private var state: UInt64
 
@@ -135,8 +138,8 @@ package struct RowNaming: Sendable {
 
   package var name: RowName { RowName(hash: state) }
 
-  /// The next value of the key. Numbers that are equal count alike, whether they are integers, reals, or the text of one;
-  /// so do a blob and PostgreSQL's text of it, and its booleans and the integers 1 and 0. Other texts count by their bytes.
+  /// Adds the next value of the key. Equal numbers give the same hash, as integer, real or text. So do a blob and
+  /// PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. Other texts are hashed by their bytes.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)
@@ -163,13 +166,13 @@ package struct RowNaming: Sendable {
     add(bytes: bytes, tag: .text)
   }
 
-  /// Whether a text counts as something else than its bytes.
+  /// Returns whether a text is hashed by its meaning instead of its bytes.
   static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
     PlainNumber(text) != nil || blob(text) != nil
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }
 
-  /// What PostgreSQL writes as `\x` and two digits for each byte.
+  /// Returns the bytes of a text in PostgreSQL's hex format: `\x` and two digits for each byte.
   private static func blob(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     guard text.count >= 2, text.count % 2 == 0, text[0] == UInt8(ascii: "\\"),
       text[1] == UInt8(ascii: "x")
@@ -193,7 +196,7 @@ package struct RowNaming: Sendable {
 
   private mutating func add(_ real: Double) {
     if let n = Int64(exactly: real) { return mix(UInt64(bitPattern: n), tag: .integer) }
-    // As PostgreSQL prints what is no number.
+    // PostgreSQL's output for values that are no numbers.
     var text =
       real.isNaN
       ? "NaN" : real.isInfinite ? (real < 0 ? "-Infinity" : "Infinity") : real.description
@@ -235,7 +238,7 @@ package struct RowNaming: Sendable {
     mix(rest, tag: tag)
   }
 
-  /// Multiplication folded to 64 bits, as wyhash has it: every bit of both sides reaches every bit of the result.
+  /// Multiplication folded to 64 bits, as in wyhash: every bit of both operands affects every bit of the result.
   private mutating func mix(_ word: UInt64, tag: Tag) {
     let a = state ^ 0xa076_1d64_78bd_642f
     let b = (word &+ tag.rawValue &* 0xe703_7ed1_a0b4_28db) ^ 0x8ebc_6af0_9c88_c6e3

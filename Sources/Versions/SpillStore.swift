@@ -1,10 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// The versions of the window in a temporary file, which goes when it is closed: as ``MemoryStore``, for more of them than
-/// memory should hold.
+/// The versions of the window in a temporary file that is deleted when it is closed. It replaces ``MemoryStore`` when
+/// there are more versions than memory should hold.
 ///
-/// The file is SQLite's own kind of temporary database: it has no name, and nothing of it is made durable or rolled back.
+/// The file is SQLite's kind of temporary database: it has no name, and is neither durable nor transactional.
 final class SpillStore {
   private(set) var count = 0
   private let insert: Statement
@@ -71,7 +71,7 @@ final class SpillStore {
     }
   }
 
-  /// Of every version that is here, in the order of each origin.
+  /// Calls `body` with every version, by origin and number.
   func forEach(_ body: (_ row: UInt64, WindowEntry) -> Void) throws {
     try Self.naming {
       let all = try database.prepare(
@@ -122,10 +122,11 @@ final class SpillStore {
         offset: UInt64(bitPattern: statement.integer(4))))
   }
 
-  /// SQLite has no unsigned integers. Rows are only looked for; numbers of transactions never come near the sign.
+  /// SQLite has no unsigned integers. Row names are only compared for equality, and transaction numbers never reach the
+  /// sign bit.
   private static func stored(_ value: UInt64) -> Int64 { Int64(bitPattern: value) }
 
-  /// What SQLite says of a file without a name, for people.
+  /// Adds to an SQLite error that it concerns the temporary file, which has no name.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw CairnError(

@@ -2,38 +2,41 @@ import Changes
 import Conflicts
 import Trails
 
-/// Takes the versions of a trail into the window, transaction by transaction.
+/// Reads the versions of a trail into the window, one transaction after the other.
 struct TrailScan {
-  /// Which rows a change touches, by the mapping of its trail. A row of a copy comes as an insert that is `copied`.
+  /// Returns the rows that a change concerns, by the mapping of its trail. A row of a copy is an insert that is
+  /// `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
-  /// What has been read of a transaction.
+  /// A transaction, or a part of a large one, as read so far.
   struct Part {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// Tables whose copies end with it, or that were made by it: the rows that they had before are in the trail.
+    /// The tables whose copy ends with the transaction, or that it created. All their earlier rows are in the trail.
     var wholeTables: [String] = []
     /// Changes by which columns lost their names.
     var columnSteps: [ColumnStep] = []
   }
 
-  /// Rows of one transaction that are kept before the window gets them.
+  /// The number of rows of one transaction that are collected before the window gets them.
   private static let rowsMax = 4096
   private(set) var from: UInt64
   let reader: TrailReader
-  /// Of the last whole transaction that was read.
+  /// The number of the last transaction that was read to its end.
   private(set) var number: UInt64 = 0
-  /// Of the last progress that was read in a whole transaction.
+  /// The last source position in a transaction that was read to its end.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail for the rows of transaction `number` and those behind it. Earlier ones may come too, without rows.
+  /// Opens a trail for the rows of transaction `number` and later ones. Earlier transactions may be reported too,
+  /// without rows.
   init(folder: String, from number: UInt64) throws {
     from = number
     reader = try TrailReader.open(
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// The rows of earlier ones are not asked for any more. False: better open it anew, as there are whole segments of them.
+  /// Notes that rows of earlier transactions are no longer needed. Returns false if whole segments could be skipped, so
+  /// that opening the trail again is cheaper.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -41,9 +44,9 @@ struct TrailScan {
     return try Trail.segmentStart(folder: folder, of: number).position.segment <= reader.position.segment
   }
 
-  /// Reads on to transaction `through`, or to the durable end. `takePart` gets every transaction, a large one in parts; with
-  /// the last part of it, `isEnd`. Returns how many whole ones came that
-  /// are of interest.
+  /// Reads up to transaction `through`, or to the durable end.
+  /// - Parameter takePart: receives every transaction, a large one in parts. `isEnd` marks the last part.
+  /// - Returns: the number of complete transactions of interest.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, _ takePart: (Part, _ isEnd: Bool) throws -> Void
   ) throws
@@ -51,7 +54,7 @@ struct TrailScan {
   {
     var count = 0
     var part: Part?
-    // Of the last change: its id counts in its segment.
+    // The schema of the last change: a schema id is valid within one segment.
     var (schema, id, segment): (TableSchema?, UInt64, UInt64) = (nil, 0, 0)
     func take(_ change: ChangeView) throws {
       guard let header = part?.header, header.number >= from else { return }

@@ -1,25 +1,25 @@
 import Changes
 import Conflicts
 
-/// A version in the window: which one, and where in its origin's trail it stands.
+/// A version in the window: its stamp, and its place in the origin's trail.
 package struct VersionPlace: Hashable, Sendable {
   package var stamp: Stamp
-  /// Of the begin record of its transaction.
+  /// The position of the begin record of its transaction.
   package var begin: Position
 
   package init(stamp: Stamp, begin: Position) { (self.stamp, self.begin) = (stamp, begin) }
 }
 
-/// A version as it stands in a trail: what its transaction made of the row, as one step, in that trail's own form.
+/// A version as a trail stores it: the total effect of one transaction on the row, in the trail's own representation.
 package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
-  /// The number of the last transaction of each other origin that its author knew.
+  /// By origin: the number of the last transaction that the author knew.
   package var seen: [String: UInt64]
-  /// What names and explains the values of both rows.
+  /// The schema of the values in both rows.
   package var schema: TableSchema
-  /// The row before, as far as the trail says; nil: it was not there.
+  /// The row before, as far as the trail has it; nil if it did not exist.
   package var before: [Value?]?
-  /// The row afterwards, nil in it where it is as before; nil: it is not there any more.
+  /// The row after the transaction, with nil for unchanged values; nil if the row is deleted.
   package var after: [Value?]?
 
   package init(

@@ -2,23 +2,25 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads versions where they stand in trails. It keeps what it has learnt of their segments, so that one reader for many
-/// versions costs little for each; one thread uses it.
+/// Reads versions at their places in trails. It caches what it learns about segments, so use one reader for many
+/// versions. One thread uses it.
 package final class VersionReader {
-  /// By folder.
+  /// The open trails by folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// What the author of a transaction knew, by the names of trails.
+  /// The knowledge of a transaction's author, by names of trails.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
-  /// - Parameter seen: as ``VersionWindow/seen(_:)``, which leaves out what was known of trails that were begun again.
+  /// - Parameter seen: like ``VersionWindow/seen(_:)``, which ignores knowledge of earlier incarnations of a trail.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
-  /// What the transaction at a place made of a row: one version for each row of that name, which is one unless two rows
-  /// share it, and none where it made nothing of it. In memory is only what it returns, however large the transaction is.
+  /// Returns the versions that the transaction at a place gave a row. There is one for each row of that name: usually
+  /// one, more if rows share the name, none if the transaction did not change it. Memory holds only the result, however
+  /// large the transaction is.
   ///
-  /// `rowNames`: as the window got it; of a change of the key the name before comes first. Such a change is a delete of
-  /// one row and an insert of the other. Throws `.checkpointForeign` where the version is not there.
+  /// - Parameter rowNames: the function that the window uses. For a changed key it returns the old name first: the
+  ///   change counts as a delete of one row and an insert of the other.
+  /// - Throws: `.checkpointForeign` if the version is not at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -48,7 +50,7 @@ package final class VersionReader {
     }
   }
 
-  /// Passes every row of a transaction to `body`: what was done to it, or as an insert what a copy brings.
+  /// Calls `body` with every row change of a transaction; a row of a copy is passed as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {

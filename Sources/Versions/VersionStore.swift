@@ -1,11 +1,12 @@
 import Changes
 
-/// The versions of the window: in memory, and past a limit in a temporary file, until there are half as many again.
+/// The versions of the window: in memory, or in a temporary file once there are more than a limit. They return to
+/// memory when their number has fallen to half of the limit.
 struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
   private var spill: SpillStore?
-  /// By origin, the last transaction of which a version was ever here.
+  /// By origin: the number of the last transaction that ever had a version here.
   private var latest: [UInt64] = []
 
   init(spillRows: Int) { self.spillRows = spillRows }
@@ -15,8 +16,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// False: no version is here of which somebody does not know who knows so much of each origin. Tells so without a look at
-  /// any row.
+  /// Returns false if an author with the given knowledge knows every version here. Looks at no row.
+  /// - Parameter known: returns the last known transaction number of an origin.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
   }
@@ -37,30 +38,30 @@ struct VersionStore {
     memory = MemoryStore()
   }
 
-  /// Whether there is no version of another origin; false where that is not known.
+  /// Returns whether the store holds no version of another origin; false if that is unknown.
   func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
 
-  /// Of one origin the later ones first.
+  /// Calls `body` with the versions of a row. Those of one origin come from later to earlier.
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
 
-  /// The rows that an origin's transactions behind `after`, up to `through`, wrote. Some may be told twice, some may be
-  /// without versions by now.
+  /// Returns the rows that the transactions of an origin after `after`, up to `through`, wrote. Rows may repeat, and
+  /// may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes those versions of a row for which it is said. No transaction of one that goes may be asked for its rows
+  /// Removes the versions of a row that satisfy the condition. The caller never asks for the rows of their transactions
   /// again.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: that would cost
-  /// too much, and nothing has changed.
+  /// Replaces an entry, if nothing has been removed from its transaction yet. Returns false, and changes nothing, if
+  /// that costs too much.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
@@ -69,19 +70,19 @@ struct VersionStore {
     return true
   }
 
-  /// Removes a row all of whose versions are of a number that is no greater than that of their origin in `floors`; false
-  /// where it has others, or it must be looked at in another way.
+  /// Removes a row if no version has a number above the floor of its origin. Returns false otherwise, and if the
+  /// versions are in the file.
   mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }
 
-  /// The first transaction of an origin that has a version here.
+  /// Returns the first transaction of an origin that has a version here.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }
     return memory.oldest(of: origin)
   }
 
-  /// Gives room back, after some have been removed.
+  /// Frees memory after versions have been removed.
   mutating func tidy() throws {
     guard let spill else { return memory.tidy() }
     guard spill.count <= spillRows / 2 else { return }

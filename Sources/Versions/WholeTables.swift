@@ -1,11 +1,12 @@
 import Changes
 
-/// Tables of which the own trail has every row: what the window does not know of one of these is known to all. Of another
-/// table it may be a row that is still to be copied into the trail.
+/// The tables of which the own trail has every row. A row of such a table that the window does not hold is known to
+/// every node. A row of another table may still have to be copied into the trail.
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Its beginning was not read: whatever was copied then is known.
+  /// Whether the beginning of the trail was not read, so that its copies are unknown to this list and count as known to
+  /// all.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

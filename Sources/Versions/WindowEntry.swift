@@ -1,6 +1,6 @@
 import Changes
 
-/// A version as the window keeps it; origins by their place in its list.
+/// A version as the window stores it. `origin` is an index into the window's list of origins.
 struct WindowEntry: Equatable, Sendable {
   var origin: Int
   var number: UInt64
@@ -8,7 +8,7 @@ struct WindowEntry: Equatable, Sendable {
   var begin: Position
 }
 
-/// Tells a set of versions of one row from another one, whatever order they are in.
+/// A hash that identifies a set of versions of one row, independent of their order.
 package struct VersionFingerprint: Equatable, Sendable {
   private var count = 0
   private var sum: UInt64 = 0
@@ -27,10 +27,10 @@ package struct VersionFingerprint: Equatable, Sendable {
   }
 }
 
-/// A transaction that is applied, as the window has met it.
+/// A transaction to be applied, in the window's terms.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// What its author knew, by place of the origin.
+  /// The knowledge of its author, by index of the origin.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }

@@ -1,9 +1,10 @@
 import Changes
 import Conflicts
 
-// Which rows were referred to by others, and what those who did it knew: by this a delete is told to count or not.
+// References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
+// referenced row counts.
 extension WindowIndex {
-  /// The last transaction of an origin that made or kept a reference to a row.
+  /// Returns the last transaction of an origin that made or kept a reference to a row.
   func lastReference(_ row: RowName, _ origin: Int) throws -> WindowEntry? {
     var last: WindowEntry?
     try store.forEach(of: row.reference.chain) {
@@ -12,13 +13,15 @@ extension WindowIndex {
     return last
   }
 
-  /// False: nobody has referred to any row of whom the author of a delete did not know.
+  /// Returns false if the author of a delete knew every reference to every row.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences && origins.contains { $0.name != delete.origin && $0.lastReference > seen[$0.name] ?? 0 }
   }
 
-  /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was.
-  /// `delete`: of its transaction; `seen`: what its author knew.
+  /// Returns whether a row has a reference that is concurrent with a delete of the row: neither author knew the other
+  /// transaction.
+  /// - Parameter delete: the stamp of the delete's transaction.
+  /// - Parameter seen: the knowledge of the author of the delete.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false
@@ -31,7 +34,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets those that all know, but for those beside which there is a version that is still needed.
+  /// Forgets references that every node knows, except for those next to a version that is still needed.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

@@ -1,28 +1,29 @@
 import Changes
 import Conflicts
 
-/// Which versions the window holds, what each origin knew when, and what may be forgotten. No trails, no locks.
+/// The versions in the window, the knowledge of each origin over time, and what may be forgotten. It uses no trails and
+/// no locks.
 struct WindowIndex {
-  /// A trail whose versions come here, or the own one.
+  /// A trail whose versions are in the window; the own trail is one of them.
   struct Origin {
     var name: String
-    /// The id of its trail; nil: there is none yet.
+    /// The id of the trail; nil if the trail does not exist here yet.
     var id: TrailID?
-    /// While there is none, the id of the trail of which others told that they know it.
+    /// While `id` is nil: the id under which other origins report to know the trail.
     var told: TrailID?
-    /// By place of the other origin.
+    /// The knowledge that this origin has of each other origin, by index of the other one.
     var steps: [KnowledgeSteps] = []
-    /// Up to here its transactions are here for good: whatever comes of it knows what the last of them knew.
+    /// The last transaction that is durably here. Everything that comes from this origin later knows at least as much.
     var reached: UInt64 = 0
-    /// Up to here they have been met by an apply that has not committed yet.
+    /// The last transaction that an apply has met but not committed yet.
     var met: UInt64 = 0
-    /// Where one of its tables waits, nothing that comes behind counts as known there.
+    /// While a table is suspended: the last transaction that counts as known at this node. Later ones do not count.
     var held: UInt64?
-    /// Its transactions up to here are known to all.
+    /// The last transaction of this origin that every node knows.
     var floor: UInt64 = 0
-    /// The last transaction of it that was noted to refer to a row.
+    /// The last transaction of this origin that is noted with a reference to a row.
     var lastReference: UInt64 = 0
-    /// Whether what was here of it before the start has been read.
+    /// Whether the versions from before the start have been read.
     var isRead = false
 
     var border: UInt64 { min(reached, held ?? .max) }
@@ -32,11 +33,11 @@ struct WindowIndex {
   private(set) var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// Rows of which a version came that all know already: to be looked at when something is forgotten next.
+  /// Rows that received a version which every node already knew. The next sweep looks at them.
   private var late: Set<UInt64> = []
-  /// Of rows that have been forgotten, the last version.
+  /// The last version of each row that has no versions left.
   private(set) var lasts = LastVersions()
-  /// The kept versions that deleted their row, if ``lasts`` are kept: only a write is a last version.
+  /// The kept versions that deleted their row, if ``lasts`` are kept: only a write counts as a last version.
   private var ends: Set<End> = []
 
   private struct End: Hashable {
@@ -44,7 +45,7 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// Whether references were ever noted: most databases are looked through for rows alone.
+  /// Whether any reference was ever noted. Most databases have none, so sweeps look for rows only.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -55,7 +56,7 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
-  /// Whether no version of another origin is here.
+  /// Whether the window holds no version of another origin.
   var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
@@ -82,7 +83,7 @@ struct WindowIndex {
 
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
     if entry.number <= origins[entry.origin].floor {
-      // The only one of its row: whatever comes follows it.
+      // The version would be the only one of its row, and everything later follows it: do not keep it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
         if !row.isReference, !row.isEnd { keepLast(of: row.chain, entry) }
         return
@@ -96,7 +97,8 @@ struct WindowIndex {
     hasReferences = true
     let origin = entry.origin
     origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
-    // One that knew as much as the one before it stands for both: who knows it knows the earlier one.
+    // If the last reference of this origin knew as much as this one, this one replaces it: an author who knows it knows
+    // both.
     if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
       try store.replace(of: row.chain, last, by: entry)
@@ -106,7 +108,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// What has been read of a transaction.
+  /// Takes over what was read of a transaction.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -114,17 +116,17 @@ struct WindowIndex {
     for row in part.rows { try note(row, entry) }
   }
 
-  // MARK: Of the transaction that is applied
+  // MARK: The transaction to be applied
 
-  /// What its author knew, by place of the origin; of those behind the last place, nothing.
+  /// Returns the knowledge of its author by index of the origin; origins after the end of the array count as unknown.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// False: there is no version of any row that the transaction does not follow.
+  /// Returns false if the transaction follows every version of every row in the window.
   func mayConcur(_ met: MetTransaction) -> Bool { store.mayHold(behind: met.known(of:)) }
 
-  /// Notes versions of rows that follow all others; false where one of them does not, and nothing is noted.
+  /// Notes versions of rows that follow all others. Returns false, and notes nothing, if one of them does not.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -143,7 +145,7 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  /// As ``VersionWindow/fingerprint(_:upTo:without:)``.
+  /// Like ``VersionWindow/fingerprint(_:upTo:without:)``.
   func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws -> VersionFingerprint {
     let reached = origins.map { reached[$0.name] ?? .max }
     let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
@@ -161,7 +163,7 @@ struct WindowIndex {
     -> [VersionPlace]
   {
     var found: [VersionPlace] = []
-    // The vector is looked at once for each origin, however many versions there are.
+    // The knowledge is looked up once for each origin, however many versions it has.
     var last = -1
     var (isOwn, known): (Bool, UInt64) = (false, 0)
     try store.forEach(of: row.chain) { entry in
@@ -175,8 +177,8 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Of a row of which no version is here any more, the last one; nil where it is earlier than all that are here, or lasts
-  /// are not kept.
+  /// Returns the last version of a row that has no versions left. Nil if it is earlier than everything in the window,
+  /// or if last versions are not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -187,7 +189,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Notes the trail that an origin has. False if another one was counted under its name.
+  /// Notes the id of an origin's trail. Returns false if another trail was counted under its name.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -196,21 +198,21 @@ struct WindowIndex {
     return true
   }
 
-  /// Whether an origin has a trail.
+  /// Returns whether the trail of an origin is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Whether a transaction that an author knew is one of the trail that is here under that name. One of which an earlier
-  /// version told no id counts by the name.
+  /// Returns whether a transaction that an author knew belongs to the trail that is here under that name. Earlier
+  /// versions of Cairn sent no id; then the name counts.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id, let place = places[known.origin] else { return true }
     if let own = origins[place].id { return own == id }
-    // Before the own trail has begun, nobody can know of it.
+    // Before the own trail has begun, no other node can know it.
     guard place != Self.own else { return false }
     if origins[place].told == nil { origins[place].told = id }
     return origins[place].told == id
   }
 
-  /// What the author of a transaction knew of the trails that are here, by their names.
+  /// Returns the knowledge of a transaction's author, by names of the trails that are here.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -219,7 +221,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// What the author of an origin's transaction knew.
+  /// Notes the knowledge of the author of an origin's transaction.
   mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -229,13 +231,13 @@ struct WindowIndex {
     origins[place].met = max(origins[place].met, number)
   }
 
-  /// What has been met of an origin is here for good.
+  /// Notes that everything met of an origin has been committed.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
   }
 
-  /// What has been met of an origin comes again.
+  /// Notes that everything met of an origin since the last commit will come again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -247,7 +249,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Whether anything is kept here that an origin has not told that it knows.
+  /// Returns whether the window keeps a version that an origin has not reported to know.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -257,7 +259,7 @@ struct WindowIndex {
     return false
   }
 
-  /// The first transaction of an origin of which a version is here, and where it begins.
+  /// Returns the first transaction of an origin that has a version here, and the position where it begins.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -267,10 +269,10 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// The first transaction of an origin that has not been taken.
+  /// Returns the first transaction of an origin that has not been taken.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// What was here of an origin before the start has been read, through transaction `number`.
+  /// Notes that the versions of an origin from before the start have been read, through transaction `number`.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)
@@ -283,7 +285,7 @@ extension WindowIndex {
 // MARK: - Forgetting
 
 extension WindowIndex {
-  /// Forgets what nobody can ask for any more.
+  /// Forgets the versions that no query can ask for any more.
   mutating func sweep() throws {
     guard isRead else { return }
     let before = origins.map(\.floor)
@@ -294,7 +296,7 @@ extension WindowIndex {
     for place in origins.indices where floors[place] > before[place] {
       rows += try store.rows(of: place, after: before[place], through: floors[place])
     }
-    // A row that was written all the time is told for each of its transactions.
+    // A row that is written continuously is listed once for each of its transactions.
     var left: Set<UInt64> = []
     for row in rows where !left.contains(row) {
       try sweep(row, floors)
@@ -304,7 +306,8 @@ extension WindowIndex {
       let oldest = try origins.indices.compactMap { try store.oldest(of: $0)?.clock }.min()
       lasts.forget(before: oldest ?? .max) { (try? store.holds($0)) ?? true }
     }
-    // What comes from now on follows what all know of the own trail: it need not be read any more.
+    // Everything that comes from now on follows what all nodes know of the own trail, so that part need not be read
+    // again.
     if isOwnOnly { origins[Self.own].reached = max(origins[Self.own].reached, floors[Self.own]) }
     guard !rows.isEmpty else { return }
     try store.tidy()
@@ -314,14 +317,14 @@ extension WindowIndex {
     }
   }
 
-  /// The number of an origin's last transaction that all others know.
+  /// Returns the number of an origin's last transaction that all other origins know.
   private func floor(of place: Int) -> UInt64 {
     origins.indices.filter { $0 != place }.map {
       origins[$0].steps[place].known(at: origins[$0].border)
     }.min() ?? 0
   }
 
-  /// Forgets of a row what nobody can ask for any more.
+  /// Forgets the versions and references of a row that no query can ask for any more.
   private mutating func sweep(_ chain: UInt64, _ floors: [UInt64]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {
@@ -354,13 +357,13 @@ extension WindowIndex {
   }
 
   private mutating func sweep(_ row: RowName, _ floors: [UInt64]) throws {
-    // Most have no version that is still needed.
+    // Fast path: most rows have no version that is still needed.
     if !store.remove(row.chain, below: floors) { try sweepVersions(row.chain) }
     if hasReferences { try sweepReferences(row) }
   }
 
-  /// Forgets the versions of a row that all know, up to the latest border behind which everything follows them, as
-  /// `RowHistory` does.
+  /// Forgets the versions of a row that all nodes know, up to the latest border after which every version follows them.
+  /// `RowHistory` does the same.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
@@ -382,9 +385,9 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// How many versions there are at most, up to `count`, that all others follow; nil where there are none.
+  /// Returns the largest number of leading versions, up to `count`, that all later ones follow; nil if there is none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
-    // What everything from an index on knows of each origin.
+    // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)
     func take(_ entry: WindowEntry) {
       for place in origins.indices {
@@ -395,7 +398,7 @@ extension WindowIndex {
       }
     }
     for entry in entries[count...] { take(entry) }
-    // Of the versions before an index, the last of each origin.
+    // The last number of each origin among the versions before an index.
     var last = [Array(repeating: UInt64(0), count: origins.count)]
     for entry in entries[..<count] {
       var next = last[last.count - 1]
