@@ -4,7 +4,8 @@ import Changes
 ///
 /// Source: https://www.postgresql.org/docs/current/arrays.html (Array Input and Output Syntax)
 enum ArrayText {
-  /// The elements that are not NULL, without quotes; of what is no array, what looks like them.
+  /// Returns the elements that are not NULL, without quotes. If the text is no array, returns whatever looks like
+  /// elements.
   static func elements(_ bytes: UnsafeRawBufferPointer) -> [[UInt8]] {
     var elements: [[UInt8]] = []
     guard var at = bytes.firstIndex(of: UInt8(ascii: "{")) else { return [] }

@@ -1,10 +1,10 @@
 import Changes
 
-/// Brings the values of one column of a source and of its target into one form of bytes, in which two values are the
-/// same if, and only if, they are equal by the contract of the column.
+/// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
+/// same form if, and only if, they are equal by the contract of the column.
 ///
-/// Where that form cannot be had without a server (``needsServer``), two equal values may have different bytes; two
-/// unequal ones never have the same.
+/// If that form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never have
+/// the same bytes.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -12,7 +12,8 @@ package struct CanonicalColumn: Sendable {
   }
 
   private enum Way {
-    /// One engine, and one type: storage class and bytes, or the text that the server prints.
+    /// Both ends have the same engine and type. The form is storage class and bytes, or the text that the server
+    /// prints.
     case same
     case toSQLite
     case toPostgres
@@ -24,11 +25,11 @@ package struct CanonicalColumn: Sendable {
   private static let misfitTag: UInt8 = 9
 
   private let way: Way
-  /// The type of the column that is PostgreSQL's; of the target's where both are.
+  /// The type of the PostgreSQL column; the target's type if both ends are PostgreSQL.
   package let type: PostgresType
   private let text: PostgresText
   private let stored: SQLiteValue
-  /// Of the column that is SQLite's.
+  /// The affinity of the SQLite column.
   private let affinity: String
   /// SQLite keeps no -0.0 under the affinity REAL.
   private let foldsZero: Bool
@@ -53,7 +54,7 @@ package struct CanonicalColumn: Sendable {
     case (.postgres, .postgres):
       way = source.declaredType == target.declaredType && source.baseType == target.baseType ? .same : .retyped
     }
-    // Under another affinity SQLite compares numbers as such.
+    // Under other affinities SQLite compares numbers as numbers.
     isExactKey = isKey && from == .postgres && to == .sqlite && ["TEXT", "BLOB"].contains(affinity)
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
@@ -61,7 +62,7 @@ package struct CanonicalColumn: Sendable {
   /// The bytes are those that the column's own engine has, on both sides.
   package var isSame: Bool { way == .same }
 
-  /// What the type makes of a text, only a server can tell: unequal bytes do not prove unequal values.
+  /// Whether only a server can convert a text to the type, so that unequal bytes do not prove unequal values.
   package var needsServer: Bool {
     guard way == .toPostgres || way == .retyped else { return false }
     switch type.kind {
@@ -99,7 +100,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// What PostgreSQL prints, or reads as what it would print.
+  /// Appends a text that PostgreSQL prints, or the one that it would print for an input.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
@@ -125,7 +126,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// What SQLite holds for a value of PostgreSQL.
+  /// Appends the value that SQLite holds for a value of PostgreSQL.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -145,7 +146,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// What a source has that is to become a value of the target's type.
+  /// Appends a source value in the form that it gets in the target's type.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):
@@ -165,7 +166,8 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Values at the other end
 
-  /// The value as the target has it. Throws ``Misfit`` where it has no place there.
+  /// Returns the value in the target's representation.
+  /// - Throws: ``Misfit`` if the target cannot hold the value.
   package func targetValue(_ value: Value) throws(Misfit) -> Value {
     if value == .null { return .null }
     var written = ByteWriter(capacity: 256)
@@ -185,12 +187,12 @@ package struct CanonicalColumn: Sendable {
     return try made.get()
   }
 
-  /// The values of the source that may be one of the target's, to look for the row with this key.
+  /// Returns the source values that the target may hold as `value`, to look up a row by its key.
   package func sourceValues(_ value: Value) -> [Value] {
     switch way {
     case .same, .retyped: return [value]
     case .toSQLite:
-      // As PostgreSQL reads it; what it does not read, it does not have.
+      // The text as PostgreSQL reads it. A text that PostgreSQL refuses cannot exist there.
       let back = PostgresText(from: .init(name: ""), of: .sqlite, to: type)
       var written = ByteWriter(capacity: 256)
       let reads = value.withView { view in

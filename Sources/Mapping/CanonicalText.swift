@@ -1,11 +1,11 @@
 import Changes
 
-// Forms in which every spelling of a number, or of a moment, is the same.
+// Canonical forms: all spellings of one number, or of one moment, give the same bytes.
 extension ByteWriter {
   private static let numberTag: UInt8 = 7
   private static let timeTag: UInt8 = 8
 
-  /// A decimal number by its digits; what is none, as text.
+  /// Appends a decimal number by its digits; a text that is no number is appended as text.
   mutating func appendNumber(_ bytes: UnsafeRawBufferPointer) {
     guard let decimal = DecimalText(bytes, hasExponent: true) else { return appendText(bytes) }
     append(Self.numberTag)
@@ -26,7 +26,7 @@ extension ByteWriter {
     text.withUTF8 { appendNumber(UnsafeRawBufferPointer($0)) }
   }
 
-  /// What `bytea` prints; what is no such text, as text.
+  /// Appends the bytes of a text in `bytea` output format; any other text is appended as text.
   mutating func appendBlob(printed bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= 2, bytes.count % 2 == 0, bytes[0] == UInt8(ascii: "\\"), bytes[1] == UInt8(ascii: "x") else {
       return appendText(bytes)
@@ -117,7 +117,7 @@ private struct Moment {
     return sign == UInt8(ascii: "-") ? -seconds : seconds
   }
 
-  /// False for what is left to the server: years before Christ, or with more than four digits.
+  /// Returns false for times that only the server can convert: years BC, or with more than four digits.
   private mutating func move(by seconds: Int) -> Bool {
     guard !isBC, date.count == 10 else { return false }
     func pair(_ high: UInt8, _ low: UInt8) -> Int { Int(high) * 10 + Int(low) - 0x30 * 11 }

@@ -1,11 +1,11 @@
 import Changes
 
-/// What becomes of the values of one column on their way: told before anything starts.
+/// The guarantee for the values of one column, reported before the replication starts.
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// Every value that the target takes is equal to the source's.
     case lossless
-    /// In this way it is not.
+    /// Values may change in the way that the text describes.
     case lossy(String)
     /// No value of the source's type has a place in the target's.
     case refused(String)
@@ -15,7 +15,7 @@ package struct ColumnContract: Equatable, Sendable {
   @ByBytes package private(set) var sourceType: String
   @ByBytes package private(set) var targetType: String
   package let verdict: Verdict
-  /// Values for which the policy is asked since the target's type does not hold them; empty where there are none.
+  /// The values that the target's type cannot hold, for which the misfit policy applies; empty if there are none.
   @ByBytes package private(set) var misfits: String
 
   package init(column: String, sourceType: String, targetType: String, verdict: Verdict, misfits: String = "") {
@@ -26,7 +26,7 @@ package struct ColumnContract: Equatable, Sendable {
     self.misfits = misfits
   }
 
-  /// Of a PostgreSQL column that is kept in SQLite.
+  /// The contract of a PostgreSQL column whose values SQLite keeps.
   package init(toSQLite column: TableSchema.Column) {
     let declared = SQLiteValue(from: column).declaredType
     self.init(
@@ -34,7 +34,8 @@ package struct ColumnContract: Equatable, Sendable {
       verdict: .lossless)
   }
 
-  /// Of any column that goes into a column of PostgreSQL. `original`: it came from there, and keeps that type's texts.
+  /// The contract of any column whose values go into a PostgreSQL column.
+  /// - Parameter original: whether the column came from PostgreSQL, and holds texts of that type.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {
@@ -50,7 +51,7 @@ package struct ColumnContract: Equatable, Sendable {
   }
 
   private static func verdict(_ column: TableSchema.Column, _ type: PostgresType, _ original: Bool) -> Verdict {
-    // What came from there has its spaces already; what a program writes here has not.
+    // Values that came from PostgreSQL are padded already; values that an application writes to SQLite are not.
     if original, case .bpchar = type.kind { return change(type) }
     if original { return .lossless }
     let declared = column.declaredType.asciiUppercased
@@ -67,7 +68,7 @@ package struct ColumnContract: Equatable, Sendable {
     return change(type)
   }
 
-  /// What the type does to values that it takes.
+  /// Returns the change that the type makes to values that it accepts.
   private static func change(_ type: PostgresType) -> Verdict {
     switch type.kind {
     case .bpchar: .lossy("padded with spaces to its length")

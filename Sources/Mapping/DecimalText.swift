@@ -4,14 +4,14 @@ import Changes
   import Glibc
 #endif
 
-/// A decimal number in text, read in place: where its first and last digit other than zero stand.
+/// A decimal number in text, read in place: the positions of its first and last non-zero digit.
 struct DecimalText {
   /// Powers of ten of the last and the first digit other than zero; nil for zero.
   private(set) var powers: ClosedRange<Int>?
   private(set) var isNegative = false
 
-  /// Nil unless the text is written as PostgreSQL prints a number: no plus, no zeros in front, digits on both sides of a
-  /// point. An exponent is allowed where `hasExponent`.
+  /// Returns nil unless the text is written as PostgreSQL prints numbers: no plus sign, no leading zeros, digits on
+  /// both sides of a point. An exponent is accepted if `hasExponent`.
   init?(_ bytes: UnsafeRawBufferPointer, hasExponent: Bool) {
     var at = 0
     func digit(_ index: Int) -> UInt8? {
@@ -61,7 +61,7 @@ struct DecimalText {
 
   // MARK: Numbers
 
-  /// Nil unless the text is an integer as PostgreSQL prints it.
+  /// Returns nil unless the text is an integer as PostgreSQL prints it.
   static func integer(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     var value: Int64 = 0
     let isNegative = bytes.first == UInt8(ascii: "-")
@@ -79,10 +79,10 @@ struct DecimalText {
     return value
   }
 
-  /// What PostgreSQL prints for a `double precision` other than NaN.
+  /// Reads PostgreSQL's output of a `double precision` other than NaN.
   static func double(_ bytes: UnsafeRawBufferPointer) -> Double? { number(bytes, strtod) }
 
-  /// What it prints for a `real`.
+  /// Reads PostgreSQL's output of a `real`.
   static func single(_ bytes: UnsafeRawBufferPointer) -> Float? { number(bytes, strtof) }
 
   private static func number<T: BinaryFloatingPoint>(

@@ -2,7 +2,7 @@ import Changes
 
 /// Defaults of columns that are literals, in the other engine's language.
 package enum DefaultText {
-  /// Whether a default of PostgreSQL is a literal that means `value` in both engines.
+  /// Returns whether a default of PostgreSQL is a literal with the value `value` in both engines.
   package static func means(_ text: String, of column: TableSchema.Column, value: String) -> Bool {
     guard let literal = sqlite(text, of: column) else { return false }
     return literal == literalText(value, PostgresType(column))
@@ -10,7 +10,7 @@ package enum DefaultText {
 
   // MARK: PostgreSQL to SQLite
 
-  /// Nil where the default is more than a literal of the column's type.
+  /// Returns the default for SQLite; nil if it is not just a literal of the column's type.
   static func sqlite(_ text: String, of column: TableSchema.Column) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -73,7 +73,7 @@ package enum DefaultText {
     }
   }
 
-  /// Whether a literal that is cast to `cast` has the form of the column's type.
+  /// Returns whether a literal that is cast to `cast` has the form of the column's type.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false
@@ -89,7 +89,7 @@ package enum DefaultText {
     }
   }
 
-  /// As the column prints it.
+  /// Returns the value as a column of the type prints it.
   private static func padded(_ value: String, _ type: PostgresType) -> String {
     switch type.kind {
     case .numeric(let digits?) where digits.scale > 0 && value.utf8.first != UInt8(ascii: "N"):
@@ -112,7 +112,7 @@ package enum DefaultText {
     switch value {
     case .integer(let number): return String(number)
     case .real(let number):
-      // SQLite reads 15 digits as they are meant.
+      // SQLite reads up to 15 digits exactly.
       return number.isFinite && number.description.count <= 15 ? number.description : nil
     case .text(let bytes): return String(decoding: bytes, as: UTF8.self).quotedText
     case .blob(let bytes): return "x'\(bytes.hex)'"
@@ -122,7 +122,8 @@ package enum DefaultText {
 
   // MARK: SQLite to PostgreSQL
 
-  /// Empty for a default of NULL, which needs none; nil where it is more than a literal that fits the type.
+  /// Returns the default for PostgreSQL. Empty for a default of NULL, which needs none; nil if it is not just a literal
+  /// that fits the type.
   static func postgres(_ text: String, of column: TableSchema.Column, _ type: PostgresType) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -165,7 +166,7 @@ package enum DefaultText {
     }
   }
 
-  /// A value of the column as a literal; nil where it does not fit the type.
+  /// Returns a value of the column as a literal; nil if the value does not fit the type.
   static func literal(_ value: Value, _ column: TableSchema.Column, _ type: PostgresType) -> String? {
     var value = value
     switch (value, column.affinity) {

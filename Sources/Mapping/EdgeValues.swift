@@ -1,6 +1,6 @@
 import Changes
 
-/// Values at the edges of types: where copies between databases go wrong.
+/// Values at the edges of types, which copies between databases often get wrong.
 package enum EdgeValues {
   /// Types of PostgreSQL for which there are edge values, as `format_type()` names them.
   package static let postgresTypes = [
@@ -154,10 +154,10 @@ package enum EdgeValues {
 
   // MARK: SQLite
 
-  /// Values that a column of SQLite with this declaration may hold: those that it is meant for, and the odd ones that
-  /// SQLite takes without complaint, as its affinity leaves them.
+  /// Returns values that an SQLite column with this declaration may hold. They include those that the declaration
+  /// intends and the odd ones that SQLite accepts too, in the form that the affinity gives them.
   ///
-  /// `type`: what the values are of, where it is not what the declaration means.
+  /// - Parameter type: the type of the values, if it differs from that of the declaration.
   package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
     let type = type ?? PostgresType(declaration: declared)
@@ -180,7 +180,7 @@ package enum EdgeValues {
     return values.map { kept($0, column.affinity) }
   }
 
-  /// What SQLite stores for a value that is bound to a column.
+  /// Returns the value that SQLite stores when a value is bound to a column.
   private static func kept(_ value: Value, _ affinity: String) -> Value {
     switch (value, affinity) {
     case (.integer(let number), "REAL"): return .real(Double(number))

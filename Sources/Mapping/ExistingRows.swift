@@ -1,4 +1,4 @@
-/// What becomes of rows that are in a target table before Cairn copies into it.
+/// The treatment of rows that a target table holds before Cairn copies into it.
 package enum ExistingRows: String, Sendable, CaseIterable {
   /// The target's rows stay as they are; missing ones are added.
   case keep

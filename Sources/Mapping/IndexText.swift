@@ -3,15 +3,15 @@ import Changes
 /// A CREATE INDEX statement over plain columns, taken apart.
 package struct IndexText {
   struct Term: Equatable {
-    /// Index among the table's columns.
+    /// The index of the column in the table.
     let column: Int
     let isDescending: Bool
   }
   let isUnique: Bool
   let terms: [Term]
 
-  /// Nil for an index over expressions, over part of the rows, under a collation or operators of its own, or of another
-  /// method than btree.
+  /// Returns nil for an index with expressions, a WHERE clause, its own collation or operator class, or another method
+  /// than btree.
   package init?(_ text: String, columns: [String], engine: Engine) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -22,7 +22,7 @@ package struct IndexText {
     if let using = tokens[on..<open].firstIndex(where: { $0.word == "USING" }), tokens[using + 1].word != "BTREE" {
       return nil
     }
-    // Before the WHERE clause there may be columns that are included, which do no more than save reads.
+    // Columns of an INCLUDE clause may precede the WHERE clause; they affect no uniqueness.
     guard !tokens[close...].contains(where: { $0.word == "WHERE" }) else { return nil }
     isUnique = tokens[..<on].contains { $0.word == "UNIQUE" }
     var terms: [Term] = []
@@ -40,7 +40,7 @@ package struct IndexText {
     self.terms = terms
   }
 
-  /// Without its quotes.
+  /// Returns an identifier without its quotes.
   package static func name(_ token: String) -> String {
     let inner = token.utf8.dropFirst().dropLast()
     switch token.utf8.first {
@@ -52,8 +52,8 @@ package struct IndexText {
 }
 
 extension TableSchema {
-  /// Whether the table has a unique index of this name that is not just over columns: only its own engine can tell what it
-  /// keeps apart, so that the name is all by which one in the other engine is known to be the same.
+  /// Returns whether the table has a unique index of this name that is more than a list of columns. Only its own engine
+  /// knows which rows such an index accepts. So an index in the other engine can be matched only by its name.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in
       object.name.sqliteKey == name.sqliteKey

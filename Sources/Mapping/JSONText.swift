@@ -1,12 +1,13 @@
 import Changes
 
-/// Whether text is JSON as PostgreSQL's `json` takes it.
+/// A check whether PostgreSQL's `json` accepts a text.
 ///
 /// Source: RFC 8259; https://www.postgresql.org/docs/current/datatype-json.html
 enum JSONText {
   private static let depthMax = 1000
 
-  /// What is nested deeper than any program reads is left to PostgreSQL. `allowsNUL`: `\u0000`, which jsonb refuses.
+  /// Returns whether the text is valid. Text nested deeper than `depthMax` is left to PostgreSQL.
+  /// - Parameter allowsNUL: whether `\u0000` is accepted, which jsonb refuses.
   static func isValid(_ bytes: UnsafeRawBufferPointer, allowsNUL: Bool = true) -> Bool {
     var cursor = Cursor(bytes: bytes, allowsNUL: allowsNUL)
     guard cursor.value(depth: 0) else { return cursor.isTooDeep }

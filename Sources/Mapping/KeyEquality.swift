@@ -23,19 +23,20 @@ package struct KeyPart: Sendable {
   }
 }
 
-/// Whether databases tell values of a key apart as Cairn does: by the bytes of their texts, and numbers by their value.
+/// Compares how databases compare key values with how Cairn does: texts by their bytes, numbers by their value.
 ///
 ///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, of which different texts can be one value"
 ///     KeyEquality.problem([KeyPart("uuid")])   // nil
 package enum KeyEquality {
-  /// Types of which two values are equal if, and only if, PostgreSQL prints the same text for both.
+  /// The types for which two values are equal if, and only if, PostgreSQL prints the same text for both.
   private static let exact = Set(
     """
     bit bool bytea char cid cidr date inet int2 int4 int8 macaddr macaddr8 money name oid pg_lsn text tid time timestamp
     timestamptz timetz tsvector uuid varbit varchar xid xid8 ltree.ltree
     """.split(whereSeparator: \.isWhitespace).map { NameKey(String($0)) })
 
-  /// Returns why the values of a column are not told apart alike, as the end of a sentence; nil if they are.
+  /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence.
+  /// Nil if there is none.
   ///
   /// - Parameter parts: the column's type and all that it rests on.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }

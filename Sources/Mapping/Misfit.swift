@@ -7,20 +7,20 @@ package struct Misfit: Error, Equatable {
   package init(_ reason: String) { self.reason = reason }
 }
 
-/// What becomes of a value that has no place in its column at the target.
+/// The treatment of a value that the target's column cannot hold.
 package enum MisfitPolicy: String, Sendable, CaseIterable {
   /// Apply stops and names it.
   case stop
-  /// It becomes NULL, and is counted.
+  /// The value becomes NULL, and is counted.
   case null
-  /// The column becomes text, where Cairn created the table.
+  /// The column becomes text, if Cairn created the table.
   case widen
 }
 
 /// The policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`.
 ///
-/// A list of patterns of columns with their policies; one without a pattern is for all others. The last that matches
-/// counts. Names are matched without regard to case, with `*` and `?`.
+/// A list of column patterns with their policies; an entry without a pattern applies to all other columns. The last
+/// match wins. Names match without regard to case, with `*` and `?`.
 package struct MisfitPolicies: Equatable, Sendable {
   private struct Rule: Equatable {
     let columns: TablePatterns

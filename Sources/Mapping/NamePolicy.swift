@@ -1,17 +1,17 @@
 import Changes
 
-/// How names of one engine become names of the other (`names` in conf).
+/// The conversion of names between the engines (`names` in the configuration).
 package enum NamePolicy: String, Sendable, CaseIterable {
   /// SQLite to PostgreSQL folds to lower case.
   case fold
-  /// As they are.
+  /// Names stay as they are.
   case keep
 
   /// The longest name that PostgreSQL keeps whole, in bytes.
   package static let postgresNameBytesMax = 63
 
-  /// The name in PostgreSQL of a table, column or index of SQLite. A longer one than PostgreSQL keeps ends in a hash of
-  /// the whole, so that two of them stay two.
+  /// Returns the PostgreSQL name for a table, column or index of SQLite. A name that is too long for PostgreSQL ends in
+  /// a hash of the whole name, so that different names stay different.
   package func postgresName(_ name: String) -> String {
     let whole = self == .fold ? name.asciiLowercased : name
     guard whole.utf8.count > Self.postgresNameBytesMax else { return whole }
@@ -25,14 +25,14 @@ package enum NamePolicy: String, Sendable, CaseIterable {
     return head + "_" + UInt64(hash).hex(8)
   }
 
-  /// The name in SQLite of a table or index of PostgreSQL: schemas other than `public` become part of it.
+  /// Returns the SQLite name for a table or index of PostgreSQL. A schema other than `public` becomes part of the name.
   package static func sqliteName(namespace: String, name: String) -> String {
     namespace.isEmpty || namespace == "public" ? name : "\(namespace)_\(name)"
   }
 }
 
 extension String {
-  /// As an identifier of PostgreSQL, in quotes where they are needed.
+  /// The text as a PostgreSQL identifier, quoted if necessary.
   package var postgresIdentifier: String {
     let isPlain =
       utf8.enumerated().allSatisfy { index, byte in
@@ -66,7 +66,7 @@ extension String {
 }
 
 extension TableSchema {
-  /// The table with its schema, as PostgreSQL takes it in a statement.
+  /// The table with its schema, as PostgreSQL identifiers in a statement.
   package var postgresIdentifier: String {
     (namespace.isEmpty ? "" : namespace.postgresIdentifier + ".") + name.postgresIdentifier
   }

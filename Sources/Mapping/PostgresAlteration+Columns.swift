@@ -1,11 +1,11 @@
 import Changes
 
-// Columns that go, come and change.
+// Dropped, added and changed columns.
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// Generated columns that another expression, or none, takes the place of; those over a column whose type changes are
-  /// made anew.
+  /// The generated columns whose expression changes or goes, and those over a column whose type changes. They are
+  /// dropped and created again.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in
@@ -20,7 +20,7 @@ extension PostgresAlteration {
 
   func drops() -> [String] {
     var lines = dropsOfKeys()
-    // One whose expression went away keeps its values.
+    // A column whose generation expression was removed keeps its values.
     let plain = Set(after.columns.map(\.name.nameKey))
     for column in staleGenerated where has(column.name) {
       lines.append(
@@ -38,18 +38,18 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Whether the target still has a column under the name that it had before; one of the same name may have come since.
+  /// Returns whether the target still has a column under its old name. A new column may have got that name since.
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
     guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return true }
-    // Where a person has done it, the new column is there, of its type, beside nothing that is still to be renamed.
+    // If the operator has made the change, the new column exists with its type, and no rename is left to do.
     let there = target.columns.first { $0.name.hasSameBytes(as: name) }
     let isDone = there?.type == after.columns[fresh].declaredType && isRenamed
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether no renamed column is to be found under its old name only.
+  /// Whether every rename has been made already.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }
@@ -57,13 +57,13 @@ extension PostgresAlteration {
   private func isRenamed(_ old: String, to new: String) -> Bool {
     guard has(new), has(old) else { return has(new) }
     guard after.columns.contains(where: { $0.name.hasSameBytes(as: old) }) else { return false }
-    // The name was another column's: then only types tell the two apart.
+    // The new name belonged to another column before: then only the types distinguish the two.
     guard let was = before.columns.first(where: { $0.name.hasSameBytes(as: new) })?.declaredType else { return true }
     let now = after.columns.first { $0.name.hasSameBytes(as: new) }?.declaredType
     return was != now && target.columns.first { $0.name.hasSameBytes(as: new) }?.type == now
   }
 
-  /// Each to its new name; where two take each other's, through a third.
+  /// Returns the renames. If two columns exchange their names, one goes through a temporary name.
   func renames() -> [String] {
     if isKnown, !renamed.isEmpty, isRenamed { return [] }
     var there = Set(target.columns.map(\.name.nameKey))
@@ -89,7 +89,7 @@ extension PostgresAlteration {
         rename(first.0, aside)
         waiting[0].0 = aside
       } else {
-        // The name is taken by a column of the target's own: the statement says so.
+        // A column that exists only at the target has the name: let the statement fail with that message.
         rename(first.0, first.1)
         waiting.removeFirst()
       }
@@ -137,7 +137,7 @@ extension PostgresAlteration {
   /// A column that is new at the source, and that the target has already.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
-    // Of the same name as one that went, or that has another now: then it is that one.
+    // The name is that of a dropped or renamed column: then this may be the old one.
     guard let namesake = before.columns.firstIndex(where: { $0.name.hasSameBytes(as: after.columns[index].name) })
     else { return true }
     return !difference.origins.contains(namesake) ? !isThere(before: namesake) : isRenamed
@@ -147,14 +147,15 @@ extension PostgresAlteration {
     new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
   }
 
-  /// Casts that PostgreSQL does by itself keep the values, and often need not write the table anew.
+  /// Returns the USING clause. Casts that PostgreSQL makes by itself keep the values and often avoid a rewrite of the
+  /// table.
   private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
     let (from, to) = (PostgresType(was), PostgresType(now))
     if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {
       return ""
     }
     let name = now.name.postgresIdentifier
-    // As SQLite has them.
+    // In SQLite, booleans are the integers 0 and 1.
     if from.kind == .bool, to.isNumeric { return " USING \(name)::integer::\(now.declaredType)" }
     return " USING \(name)::text::\(now.declaredType)"
   }
@@ -183,7 +184,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Generated columns that are new, or made anew.
+  /// Returns the generated columns that are new or created again.
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in
@@ -200,7 +201,7 @@ extension PostgresType {
     }
   }
 
-  /// Whether every value is the same text in the other type, by an assignment.
+  /// Returns whether every value has the same text in the other type, by an assignment cast.
   func isHeld(by other: PostgresType) -> Bool {
     switch (kind, other.kind) {
     case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),

@@ -2,15 +2,15 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Whether two constraints are one, under the names that columns have now. The key of a table may be a constraint or
-  /// an index that stands for it.
+  /// Returns whether two constraints are the same under the current column names. The key of a table may be a
+  /// constraint or an index in its place.
   private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
     was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
   }
 
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
-  /// The target's constraint that stands for one of the source's shape before.
+  /// Returns the target's constraint that corresponds to one of the source's previous shape.
   private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
     let there = target.constraints.filter { $0.kind == constraint.kind.target }
     if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
@@ -104,7 +104,7 @@ extension PostgresAlteration {
 
   // MARK: Indexes
 
-  /// Whether an index is the same one, under the names that its table and its columns have now.
+  /// Returns whether an index is the same under the current names of its table and columns.
   private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
     let isRenamed =
       !after.objects.contains { $0.name.hasSameBytes(as: was.name) }
@@ -118,12 +118,12 @@ extension PostgresAlteration {
   private var keptIndexes: [(TableSchema.Object, TableSchema.Object)] {
     var free = after.objects
     return before.objects.compactMap { was in
-      // Of several that are alike, one gets the new name.
+      // If several indexes are alike, one of them gets the new name.
       free.firstIndex { isSame(was, $0) }.map { (was, free.remove(at: $0)) }
     }
   }
 
-  /// Whether somebody has made an index of the new shape.
+  /// Returns whether the operator has already made an index of the new shape.
   func isMade(_ wanted: TableSchema.Object) -> Bool {
     guard isKnown, let there = target.indexes.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else {
       return false
@@ -135,7 +135,7 @@ extension PostgresAlteration {
     return one.terms == other.terms && one.isUnique == other.isUnique
   }
 
-  /// Whether an index of the new shape needs not be made: it is there under this name or the one before.
+  /// Returns whether an index of the new shape already exists, under its new name or its old one.
   func isKept(_ object: TableSchema.Object) -> Bool {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
@@ -174,7 +174,7 @@ extension PostgresAlteration {
       }
   }
 
-  /// Whether it is there, or is what it was before.
+  /// Returns whether the target has the foreign key, under its new or its old definition.
   func has(_ key: PostgresForeignKey) -> Bool { foreign(key) != nil }
 }
 
@@ -190,7 +190,7 @@ extension PostgresScript.Constraint.Kind {
 }
 
 extension PostgresAlteration.Target {
-  /// What a table is like that was made as `schema` says, with the names that PostgreSQL gives.
+  /// The target's table as PostgreSQL creates it from `schema`, with the names that PostgreSQL gives.
   init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,

@@ -1,12 +1,12 @@
 import Changes
 
-/// The statements with which a table of a PostgreSQL target becomes what the source's has become.
+/// The statements that give a PostgreSQL target's table the new shape of the source's table.
 ///
-/// Pure: it looks at the two shapes, as PostgreSQL has them (``TableMapping/target``), and at what is known of the
-/// target's table. What is as it is to be already is left alone, so that statements which a person has run are not
-/// wanted again. Nothing is dropped with CASCADE: what programs at the target made and what stands in the way is theirs.
+/// A pure function of the two shapes in PostgreSQL (``TableMapping/target``) and of the target's table, if it is known.
+/// Parts that already have the new shape are left alone, so statements that the operator has run are not repeated.
+/// Nothing is dropped with CASCADE: objects that applications made at the target are theirs.
 package struct PostgresAlteration {
-  /// A table of the target, as its catalog has it.
+  /// A table of the target as its catalog describes it.
   package struct Target {
     package struct Constraint: Equatable {
       package enum Kind: Equatable, Sendable {
@@ -15,7 +15,7 @@ package struct PostgresAlteration {
       @ByBytes package var name: String
       package var kind: Kind
       @ByBytes package var columns: [String]
-      /// As `pg_get_constraintdef()` gives it.
+      /// The output of `pg_get_constraintdef()`.
       @ByBytes package var text: String
       package init(name: String, kind: Kind, columns: [String], text: String) {
         (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
@@ -40,9 +40,9 @@ package struct PostgresAlteration {
     package var name: String
     package var columns: [Column]
     package var constraints: [Constraint]
-    /// All indexes that are no constraint's.
+    /// All indexes that do not belong to a constraint.
     package var indexes: [TableSchema.Object]
-    /// Of the types that the table rests on: those that are there, and may be altered.
+    /// The types used by the table that exist at the target and may be altered.
     package var types: [PostgresUserType] = []
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
@@ -56,7 +56,7 @@ package struct PostgresAlteration {
   package let after: TableSchema
   package let difference: TableDifference
   let target: Target
-  /// Whether the target was looked at, or is taken to be as `before` says.
+  /// Whether the target was examined. If not, it is assumed to have the shape `before`.
   let isKnown: Bool
   let old: PostgresScript
   let new: PostgresScript
@@ -65,19 +65,21 @@ package struct PostgresAlteration {
   package private(set) var labels: [String] = []
   /// Everything up to the table's columns, keys and checks, in this order.
   package private(set) var statements: [String] = []
-  /// Indexes that go, with ``statements``; and that come, once the rows are what they are to be.
+  /// Indexes to create once the rows have their new shape; ``statements`` drops the old ones.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
-  /// `origins` as the trail tells them (``DDL/origins``). `target`: nil where nobody looked; then `types` are those that
-  /// are known all the same.
+  /// Computes the statements.
+  /// - Parameter origins: the origins of the columns from the trail (``DDL/origins``).
+  /// - Parameter target: the table at the target; nil if it was not examined. `types` are then those that are known
+  ///   anyway.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
     types: [PostgresUserType] = []
   ) {
     (self.before, self.after) = (before, after)
     difference = TableDifference(before, after, origins: origins)
-    // Renamed on the way to another shape, whose script is still to come: only columns and keys tell.
+    // The table was renamed and its new script is not known yet: compare columns and keys only.
     var known = before
     if after.createText.isEmpty { known.createText = "" }
     (old, new) = (PostgresScript(known), PostgresScript(after))
@@ -96,10 +98,10 @@ package struct PostgresAlteration {
     newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
-  /// All of it, for a person who makes it by hand or a file.
+  /// All statements, for a person who runs them by hand or from a file.
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
-  /// Whether a key goes that other tables may reference.
+  /// Whether a key is dropped that other tables may reference.
   package var changesKeys: Bool {
     goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
       || difference.changes.contains { change in
@@ -110,7 +112,7 @@ package struct PostgresAlteration {
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
 
-  /// As ``renamed``, with the table's own name.
+  /// Old and new names of columns, like ``renamed``, and of the table itself.
   var renamedWithTable: [NameKey: String] {
     var names = renamed
     if !before.name.hasSameBytes(as: after.name) { names[before.name] = after.name }
@@ -118,7 +120,7 @@ package struct PostgresAlteration {
     return names
   }
 
-  /// Names of columns before and after.
+  /// Old and new names of columns.
   var renamed: [NameKey: String] {
     var names: [NameKey: String] = [:]
     for (index, origin) in difference.origins.enumerated() {
@@ -138,7 +140,7 @@ package struct PostgresAlteration {
     func place(_ namespace: String, _ name: String) -> String {
       namespace.postgresIdentifier + "." + name.postgresIdentifier
     }
-    // On the way, another table may have one of the two names in the other schema.
+    // Between the two steps, another table may have one of the two names in the other schema: use a temporary name.
     if isMoved, isRenamed {
       name = "cairn_moving"
       lines.append("ALTER TABLE \(place(from.0, from.1)) RENAME TO \(name)")
@@ -153,7 +155,7 @@ package struct PostgresAlteration {
     return lines
   }
 
-  /// What new columns need: types, sequences. A sequence with other limits is altered.
+  /// Returns the statements for types and sequences that new columns need. A sequence with other limits is altered.
   private func preamble() -> [String] {
     let known = Set(old.preamble.map { Words($0) })
     let sequences = Dictionary(
@@ -195,8 +197,8 @@ package struct PostgresAlteration {
 
   // MARK: Types
 
-  /// Where the source's types are not what they were. One that is there as it was before, or in any other way, becomes
-  /// what the source's is; one that is new is made ahead (``preamble()``).
+  /// Returns the statements for changed types. An existing type is altered to the source's, from whatever form it has;
+  /// a new type is created earlier (``preamble()``).
   private func typeChanges() -> [String] {
     changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
   }
@@ -239,7 +241,7 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Labels that have another name in their place are renamed; others are added where they stand.
+  /// Returns the statements that rename labels whose place has another label now, and add new labels at their place.
   static func labelStatements(_ type: String, from old: [NameKey], to new: [NameKey]) -> [String] {
     let (was, now) = (Set(old), Set(new))
     if old.count == new.count, was != now,
@@ -269,19 +271,19 @@ package struct PostgresAlteration {
     }
   }
 
-  /// What the enums of a table need that is not among the labels that the target has of them.
+  /// Returns the statements that add missing labels to the enums of a table (`ALTER TYPE … ADD VALUE`).
   ///
-  /// `there` gives the labels of a type, nil where there is no such type. (`ALTER TYPE … ADD VALUE`)
+  /// - Parameter there: returns the target's labels of a type; nil if the type does not exist.
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [NameKey]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }
-      // Never renames: others may use the label that is there.
+      // Never rename a label here: other tables may use the existing one.
       return Self.additions(type.name, to: labels, from: wanted)
     }
   }
 }
 
-/// What a statement says, to be compared.
+/// The meaning of a statement, for comparison.
 struct Words: Hashable {
   private let text: NameKey
   init(_ statement: String, renamed: [NameKey: String] = [:]) {

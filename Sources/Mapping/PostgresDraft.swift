@@ -1,17 +1,18 @@
 import Changes
 
-/// The table that Cairn creates in PostgreSQL for one of SQLite.
+/// The PostgreSQL table that Cairn creates for an SQLite table.
 ///
-/// Where the table came from PostgreSQL once (``TableSchema/original``), and nobody has changed its shape since, it is
-/// what it was there; where its shape was changed, columns that are still the same keep the types that they had.
+/// If the table came from PostgreSQL (``TableSchema/original``) and its shape is unchanged, the original is created
+/// again. If its shape was changed, unchanged columns keep their original types.
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether a table that is as Cairn created it becomes its original as a whole.
+  /// Whether a table in the shape that Cairn created is restored to its original as a whole.
   private let restores: Bool
-  /// The columns of the original by name, where they are as Cairn created them.
+  /// The original's columns by name, as far as they are still as Cairn created them.
   private let originals: [NameKey: TableSchema.Column]
-  /// Columns by whose values keys tell rows apart, by index: PostgreSQL does not say of two `json` whether they are equal.
+  /// The indexes of the columns whose values distinguish rows in a key. PostgreSQL cannot compare two `json` values for
+  /// equality.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
@@ -35,7 +36,7 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` gives the original as a whole.
+  /// Whether ``schema()`` returns the original as a whole.
   var isOriginal: Bool { unchangedOriginal != nil }
 
   /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
@@ -49,7 +50,7 @@ struct PostgresDraft {
     return original
   }
 
-  /// The whole of it, where the table is still what Cairn made of it.
+  /// The complete original, if the table is still as Cairn created it.
   private var unchangedOriginal: TableSchema? {
     guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({
@@ -106,7 +107,8 @@ struct PostgresDraft {
 
   // MARK: Columns
 
-  /// Types that users defined are created with the table they came with: without it, what they rest on takes their place.
+  /// Returns the type. User-defined types are created with the table that they came with; without that table, the base
+  /// type is used.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.sqliteKey] else {
       let type = PostgresType(declaration: column.declaredType)
@@ -195,7 +197,8 @@ struct PostgresDraft {
     return (constraints.filter(isUnambiguous), objects)
   }
 
-  /// Whether values that SQLite tells apart stay apart: 5 and '5' of a column without type are one text.
+  /// Returns whether values that differ in SQLite stay different: in a column without type, 5 and '5' become the same
+  /// text.
   private func isUnambiguous(_ columns: [Int]) -> Bool {
     columns.allSatisfy { index in
       let column = source.columns[index]
@@ -251,7 +254,7 @@ struct PostgresDraft {
       statements.append("CREATE SCHEMA IF NOT EXISTS \(table.namespace.postgresIdentifier);")
     }
     statements.append("CREATE TABLE IF NOT EXISTS \(name) (\n  \(lines.joined(separator: ",\n  "))\n);")
-    // Without it, PostgreSQL would refuse updates and deletes of the table once somebody replicates it from there.
+    // Without REPLICA IDENTITY, PostgreSQL refuses updates and deletes as soon as a publication includes the table.
     if key.isEmpty || isNullable { statements.append("ALTER TABLE \(name) REPLICA IDENTITY FULL;") }
     return statements.joined(separator: "\n")
   }

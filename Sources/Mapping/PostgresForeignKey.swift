@@ -8,17 +8,17 @@ package struct PostgresForeignKey: Equatable, Sendable {
   @ByBytes package var table: String
   /// `FOREIGN KEY (…) REFERENCES …`
   @ByBytes package var text: String
-  /// It does not say which columns it references.
+  /// Whether the key names no referenced columns, and so references the primary key.
   var meansPrimaryKey: Bool
-  /// That adds it.
+  /// The statement that adds the key.
   @ByBytes package var statement: String
 
-  /// Those of a table as PostgreSQL has it.
+  /// Returns the foreign keys of a table in PostgreSQL's form.
   package static func all(of mapped: TableSchema) -> [PostgresForeignKey] {
     var taken: Set<[Int]> = []
     return mapped.foreignKeys.map { key in
       let columns = key.columns.map { mapped.columns[$0].name }
-      // The same columns may reference two tables.
+      // Include the table in the name if the same columns reference two tables.
       let more = taken.insert(key.columns).inserted ? [] : [key.table]
       let name = constraintName([mapped.name] + columns + more + ["fkey"])
       let list = columns.map(\.postgresIdentifier).joined(separator: ", ")
@@ -36,7 +36,8 @@ package struct PostgresForeignKey: Equatable, Sendable {
     }
   }
 
-  /// At most 63 bytes, as PostgreSQL takes them; what is cut off is told apart by a sum over it.
+  /// Returns a name of at most 63 bytes, PostgreSQL's limit. A longer name ends in a checksum, so that different names
+  /// stay different.
   static func constraintName(_ parts: [String]) -> String {
     let name = parts.joined(separator: "_")
     guard name.utf8.count > NamePolicy.postgresNameBytesMax else { return name }

@@ -1,12 +1,12 @@
 import Changes
 
-/// The statements that create a table of PostgreSQL (``TableSchema/createText``), taken apart.
+/// The statements that create a PostgreSQL table (``TableSchema/createText``), split into parts.
 ///
-/// Where a schema has none, its columns and keys stand for them.
+/// If a schema has no such text, its columns and keys are used instead.
 package struct PostgresScript {
   struct Column: Equatable {
     @ByBytes var name: String
-    /// Name and definition, as CREATE TABLE and ADD COLUMN take them.
+    /// Name and definition, as in CREATE TABLE and ADD COLUMN.
     @ByBytes var text: String
     var isGenerated: Bool
   }
@@ -15,21 +15,21 @@ package struct PostgresScript {
     enum Kind: Equatable {
       case primary, unique, check, exclude
     }
-    /// Nil: PostgreSQL gives it one.
+    /// The name of the constraint; nil if PostgreSQL chooses one.
     @ByBytes var name: String? = nil
-    /// Without its name, as ADD takes it.
+    /// The definition without the name, as in ADD.
     @ByBytes var text: String
     var kind: Kind
-    /// Of PRIMARY KEY and UNIQUE.
+    /// The columns of PRIMARY KEY and UNIQUE.
     @ByBytes var columns: [String]
   }
 
-  /// What stands ahead of the table: schemas, types, sequences.
+  /// The statements before CREATE TABLE: schemas, types, sequences.
   private(set) var preamble: [String] = []
   private(set) var columns: [Column] = []
   private(set) var constraints: [Constraint] = []
   private(set) var types: [PostgresUserType] = []
-  /// What stands behind it: who owns a sequence.
+  /// The statements after CREATE TABLE: the owners of sequences.
   private(set) var postscript: [String] = []
 
   init(_ schema: TableSchema) {
@@ -50,7 +50,7 @@ package struct PostgresScript {
     if !isBehind { imagine(schema) }
   }
 
-  /// Everything that creates a table, statement by statement: for a person.
+  /// Returns all statements that create a table, for messages.
   package static func statements(_ schema: TableSchema) -> [String] {
     creation(of: schema) + schema.objects.map(\.text) + PostgresForeignKey.all(of: schema).map(\.statement)
   }
@@ -188,7 +188,7 @@ package struct PostgresScript {
 }
 
 extension TableSchema.Column {
-  /// As CREATE TABLE and ADD COLUMN take it.
+  /// The definition as CREATE TABLE and ADD COLUMN take it.
   var postgresDefinition: String {
     let kind = identity == .always ? "ALWAYS" : "BY DEFAULT"
     return name.postgresIdentifier + " " + declaredType + collationClause
@@ -196,7 +196,7 @@ extension TableSchema.Column {
       + (isNotNull ? " NOT NULL" : "")
   }
 
-  /// A collation of a PostgreSQL source comes with its schema, as it is written.
+  /// The COLLATE clause. A collation of a PostgreSQL source is already qualified and quoted.
   var collationClause: String {
     if collation.isEmpty { return "" }
     return " COLLATE " + (collation.contains(".") ? collation : collation.quotedName)

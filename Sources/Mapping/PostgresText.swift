@@ -1,18 +1,18 @@
 import Changes
 
-/// Turns values of one column into the text that PostgreSQL's input function reads, and judges whether the column of
-/// the target keeps them as they are. What it would round, cut, pad or read in another way is a ``Misfit``.
+/// Converts values of one column to the text that PostgreSQL's input function reads, and checks that the target's
+/// column keeps them unchanged. A value that PostgreSQL would round, truncate, pad or reinterpret is a ``Misfit``.
 ///
-/// The text is meant for a session with `TimeZone = UTC`, `DateStyle = ISO`, `IntervalStyle = postgres`. Types whose
-/// input only PostgreSQL knows (arrays, ranges, enums, inet, …) are left to its judgement.
+/// The text requires a session with `TimeZone = UTC`, `DateStyle = ISO` and `IntervalStyle = postgres`. PostgreSQL
+/// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
 package struct PostgresText: Sendable {
   package let type: PostgresType
   /// The source's values are what this very type printed.
   private let isSame: Bool
-  /// Two values that SQLite tells apart must not become one.
+  /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool
   private let isUntyped: Bool
-  /// Whether both ends write and identify rows by the bytes of the value: PostgreSQL gets one spelling only.
+  /// Whether both ends write, and identify rows by, the bytes of the value. PostgreSQL then gets one spelling only.
   private let keepsSpelling: Bool
 
   /// - Parameters:
@@ -61,7 +61,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// In a unique key only one spelling of a value is taken: the one that PostgreSQL prints.
+  /// Throws unless the value has the spelling that PostgreSQL prints; a unique key accepts no other.
   private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     let isPrinted =
       switch type.kind {
@@ -127,7 +127,7 @@ package struct PostgresText: Sendable {
     case .float8: text.appendShortest(number)
     case .text, .varchar, .bpchar:
       text.appendShortest(number)
-      // As SQLite prints it: 1.0 is another value than 1.
+      // Print it as SQLite does: 1.0 is another value than 1.
       let isPlain = text.bytes[start...].allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: "-") }
       if isPlain { text.append([UInt8(ascii: "."), UInt8(ascii: "0")]) }
     case .float4:
@@ -145,7 +145,7 @@ package struct PostgresText: Sendable {
     try checkNumber(UnsafeRawBufferPointer(rebasing: text.bytes[start...]))
   }
 
-  /// What is left to see of a number that was written as a decimal.
+  /// Checks a number that was written as a decimal for the limits of the type.
   private func checkNumber(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     switch type.kind {
     case .numeric(let digits?):
@@ -180,7 +180,7 @@ extension ByteWriter {
     precondition(count == start + digits)
   }
 
-  /// The shortest decimal that reads as the same number; without a point where there is nothing behind it.
+  /// Appends the shortest decimal that reads as the same number, without a point if no fraction follows.
   fileprivate mutating func appendShortest(_ number: some BinaryFloatingPoint & CustomStringConvertible) {
     if number.isNaN { return append("NaN") }
     if number.isInfinite { return append(number < 0 ? "-Infinity" : "Infinity") }

@@ -11,7 +11,7 @@ package struct PostgresTokens {
     case string(String)
     case symbol(UInt8)
 
-    /// Names and strings are compared by their bytes.
+    /// Compares names and strings by their bytes.
     static func == (a: Self, b: Self) -> Bool {
       switch (a, b) {
       case (.name(let a, let isQuoted), .name(let b, let isOtherQuoted)):
@@ -43,13 +43,13 @@ package struct PostgresTokens {
 
   func text(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 
-  /// From the first of these tokens to the last.
+  /// Returns the text from the first of these tokens to the last.
   func text(_ part: ArraySlice<Token>) -> String {
     guard let first = part.first, let last = part.last else { return "" }
     return text(first.range.lowerBound..<last.range.upperBound)
   }
 
-  /// Parts between separators that stand in no parentheses.
+  /// Splits tokens at separators outside of parentheses.
   static func split(_ tokens: ArraySlice<Token>, at separator: Character) -> [ArraySlice<Token>] {
     var parts: [ArraySlice<Token>] = []
     var depth = 0
@@ -179,8 +179,8 @@ package struct PostgresTokens {
 }
 
 extension PostgresTokens {
-  /// The tokens of a statement, without its spaces and quotes; `renamed` names stand for others. `pg_catalog.` before a name
-  /// says nothing: PostgreSQL prints functions without it.
+  /// Returns the tokens of a statement without spaces and quotes, with `renamed` names replaced. `pg_catalog.` before a
+  /// name is dropped, because PostgreSQL prints functions without it.
   static func meaning(_ text: String, renamed: [NameKey: String] = [:]) -> [Kind] {
     let tokens = PostgresTokens(text).tokens
     return tokens.indices.compactMap { index in

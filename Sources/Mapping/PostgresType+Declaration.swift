@@ -1,10 +1,10 @@
 import Changes
 
-// What the declarations of SQLite mean.
+// The PostgreSQL types for the declarations of SQLite columns.
 extension PostgresType {
-  /// The type that the declaration of an SQLite column means in PostgreSQL. What SQLite leaves open is text.
+  /// The PostgreSQL type for the declaration of an SQLite column; text if the declaration does not determine one.
   ///
-  /// Source: https://sqlite.org/datatype3.html, section 3.1, for what decides where no name does.
+  /// Source: https://sqlite.org/datatype3.html, section 3.1, for declarations without a known type name.
   package init(declaration: String) {
     let declaration = Declaration(declaration)
     self.init(Self.name(of: declaration))

@@ -1,6 +1,6 @@
 import Changes
 
-// Which texts a type keeps as they are.
+// The check whether a type keeps a text unchanged.
 extension PostgresType {
   /// `isExact`: as PostgreSQL printed it for another type.
   func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
@@ -71,7 +71,7 @@ extension PostgresType {
     }
   }
 
-  /// Of `interval year` to `interval minute`: whether a text has nothing below the last field.
+  /// Returns whether an `interval year` to `interval minute` has nothing below its last field.
   private func keepsFields(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let fields = name.split(separator: " ").dropFirst()
     guard let last = fields.last, !last.hasPrefix("second"), !bytes.elementsEqual("00:00:00".utf8) else { return true }
@@ -86,7 +86,7 @@ extension PostgresType {
     return !text.contains(":") || text.hasSuffix(last == "hour" ? ":00:00" : ":00")
   }
 
-  /// Whether the commas of a sum stand where they part thousands.
+  /// Returns whether the commas of a sum separate thousands.
   private static func hasThousands(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter {
       (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",")
@@ -99,13 +99,13 @@ extension PostgresType {
 
   var tooManyDigits: Misfit { Misfit("it has more digits than \(name) keeps") }
 
-  /// Whether `bytes` are the shortest decimal of a number: with or without the `.0` that Swift puts behind it.
+  /// Returns whether `bytes` are the shortest decimal of a number, with or without the `.0` that Swift appends.
   private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
     if bytes.elementsEqual(shortest.utf8) { return true }
     return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
   }
 
-  /// Whether a UUID is spelled as PostgreSQL prints it.
+  /// Returns whether a UUID has the spelling that PostgreSQL prints.
   static func isPrintedUUID(_ bytes: UnsafeRawBufferPointer) -> Bool {
     bytes.count == 36
       && bytes.enumerated().allSatisfy { index, byte in
@@ -114,7 +114,7 @@ extension PostgresType {
       }
   }
 
-  /// Digits behind the last point, without zeros at the end.
+  /// Returns the number of digits after the last point, without trailing zeros.
   private static func fraction(_ bytes: UnsafeRawBufferPointer) -> Int {
     guard let point = bytes.lastIndex(of: UInt8(ascii: ".")) else { return 0 }
     let digits = bytes[(point + 1)...].prefix { (0x30...0x39).contains($0) }
@@ -133,7 +133,7 @@ extension PostgresType {
     }
   }
 
-  /// Whether PostgreSQL would take other texts than it prints, and alter them.
+  /// Whether PostgreSQL accepts other texts than it prints, and changes them.
   private var judgesText: Bool {
     switch kind {
     case .numeric, .varchar, .bpchar, .bit, .varbit, .time, .timetz, .timestamp, .timestamptz, .interval: true

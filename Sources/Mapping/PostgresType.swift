@@ -6,7 +6,7 @@ import Changes
 package struct PostgresType: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case bool, int2, int4, int8, oid
-    /// Nil: any number of digits.
+    /// The digits; nil if any number of digits is allowed.
     case numeric(Digits?)
     case float4, float8
     case text
@@ -36,15 +36,15 @@ package struct PostgresType: Hashable, Sendable {
     package init(precision: Int, scale: Int) { (self.precision, self.scale) = (precision, scale) }
   }
 
-  /// As `format_type()` gives it: what a cast or a column takes.
+  /// The output of `format_type()`, as a cast or a column takes it.
   @ByBytes package private(set) var name: String
-  /// Of a domain: that of its base type.
+  /// The kind of the type; for a domain, that of its base type.
   package let kind: Kind
   package let isDomain: Bool
-  /// Of an array over built-in types, or a domain over one: the name of its elements' type.
+  /// The name of the element type of an array over built-in types, or of a domain over one.
   @ByBytes private var elementName: String?
 
-  /// The type of an array's elements, where it is built in.
+  /// The type of an array's elements, if that is built in.
   var element: PostgresType? { elementName.map { PostgresType($0) } }
 
   /// `base` is what `name` rests on (``TableSchema/Column/baseType``); empty for a type that is built in.
@@ -74,7 +74,7 @@ package struct PostgresType: Hashable, Sendable {
 
   private static let constructors: Set<NameKey> = ["enum", "record", "range", "multirange", "array"]
 
-  /// Whether it sorts by a collation.
+  /// Whether the type sorts by a collation.
   package var isCollatable: Bool {
     switch kind {
     case .text, .varchar, .bpchar: true
@@ -82,7 +82,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether `=` may be missing for it, so that two values are compared as their texts.
+  /// Whether the type may lack `=`, so that values are compared as texts.
   package var comparesAsText: Bool {
     switch kind {
     case .json, .xml, .other, .array, .record, .range: true
@@ -106,22 +106,22 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether a column of SQLite that somebody else declared keeps the values that ``SQLiteValue`` makes, as they are or
-  /// as equal numbers.
+  /// Returns whether an SQLite column that Cairn did not create keeps the values that ``SQLiteValue`` makes, unchanged
+  /// or as equal numbers.
   package func isKept(under affinity: String) -> Bool {
     switch kind {
     case .bytea: true
     case .bool, .int2, .int4, .int8, .oid: ["INTEGER", "NUMERIC", "BLOB"].contains(affinity)
     case .float4, .float8: ["REAL", "BLOB"].contains(affinity)
     case .numeric(let digits?) where digits.precision <= 15 && (0...digits.precision).contains(digits.scale): true
-    // None of their texts looks like a number, which such an affinity would make of it.
+    // None of their texts looks like a number, which a numeric affinity would convert.
     case .date, .time, .timetz, .timestamp, .timestamptz, .interval, .uuid, .array, .range: true
     default: ["TEXT", "BLOB"].contains(affinity)
     }
   }
 
-  /// Whether the values of an SQLite column that have a place in this type sort as they do in SQLite, text under the
-  /// collation `C`: for NOCASE its `lower()`, for RTRIM its `rtrim()`.
+  /// Returns whether the values of an SQLite column that fit this type sort as in SQLite, text under the collation `C`.
+  /// NOCASE sorts by `lower()`, RTRIM by `rtrim()`.
   package func keepsOrder(of column: TableSchema.Column) -> Bool {
     switch kind {
     case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea: true
@@ -131,14 +131,14 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Defined by the database's users: a column of it needs the type to be there.
+  /// Whether users of the database defined the type, so that a column of it needs the type to exist.
   package var isUserDefined: Bool {
     isDomain || kind == .enumeration || kind == .record || name.contains(".")
   }
 
   private static func builtIn(_ name: String) -> Kind {
     let (word, numbers) = parts(name)
-    // A trail may say anything: numbers that no server takes are of no type that is known.
+    // A trail may contain any number: a size that no server accepts gives an unknown type.
     func sized(_ range: ClosedRange<Int>, _ make: (Int?) -> Kind) -> Kind {
       numbers.first.map(range.contains) ?? true ? make(numbers.first) : .other
     }

@@ -6,7 +6,7 @@ import Changes
 package struct PostgresUserType: Equatable {
   package struct Attribute: Equatable {
     package var name: String
-    /// As `format_type()` gives it.
+    /// The output of `format_type()`.
     package var type: String
     package init(name: String, type: String) { (self.name, self.type) = (name, type) }
     package static func == (a: Self, b: Self) -> Bool {
@@ -17,7 +17,7 @@ package struct PostgresUserType: Equatable {
 
   package struct Check: Equatable {
     package var name: String
-    /// As `pg_get_constraintdef()` gives it.
+    /// The output of `pg_get_constraintdef()`.
     package var text: String
     package init(name: String, text: String) { (self.name, self.text) = (name, text) }
     package static func == (a: Check, b: Check) -> Bool {
@@ -44,17 +44,17 @@ package struct PostgresUserType: Equatable {
     case domain(Domain)
   }
 
-  /// As a statement names it: schema and name, both quoted.
+  /// The name in a statement: schema and name, both quoted.
   package var name: String
   package var kind: Kind
   package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }
 
   package static func == (a: Self, b: Self) -> Bool { a.name.hasSameBytes(as: b.name) && a.kind == b.kind }
 
-  /// Those that the columns of a table rest on.
+  /// Returns the user-defined types that the columns of a table use.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Without the CHECKs of a domain that neither of the two has: those are the target's own.
+  /// Returns the type without the CHECKs of a domain that neither `was` nor `wanted` has: those belong to the target.
   package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self
@@ -63,8 +63,8 @@ package struct PostgresUserType: Equatable {
     return .init(name: name, kind: .domain(domain))
   }
 
-  /// The statements that make of this what `wanted` is; none for labels of enums, which are a matter of their own, and
-  /// where another kind is wanted.
+  /// Returns the statements that change this type into `wanted`. None for enum labels, which are handled separately,
+  /// and none if `wanted` is of another kind.
   package func statements(to wanted: PostgresUserType) -> [String] {
     switch (kind, wanted.kind) {
     case (.composite(let old), .composite(let new)): composite(from: old, to: new)
@@ -75,7 +75,8 @@ package struct PostgresUserType: Equatable {
 
   // MARK: Composite types
 
-  /// What goes, what is renamed, what changes its type, what comes: attributes can only be added at the end.
+  /// Returns the statements for dropped, renamed, retyped and added attributes; attributes can only be added at the
+  /// end.
   private func composite(from old: [Attribute], to new: [Attribute]) -> [String] {
     let survivors = Self.survivors(old, new)
     let kept = Set(survivors)
@@ -88,20 +89,20 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// For each of the first attributes of `new`, which of `old` it was; all behind them are new.
+  /// Returns the index in `old` of each leading attribute of `new`; all later ones are new.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []
     var next = 0
     for (place, attribute) in new.enumerated() {
       let rest = old.indices.dropFirst(next)
-      // Those before it that have no place any more, and the one where this ends.
+      // The old attributes before it that no longer exist, and the attribute that it comes from.
       let gone = rest.prefix { !after.contains(old[$0].name) }
       let found: Int?
       if let same = rest.first(where: { old[$0] == attribute }) {
         found = same
       } else if before.contains(attribute.name) {
-        // Of another type. At the end it may as well have been dropped and added.
+        // An attribute of another type: at the end, it may also have been dropped and added.
         let behind = rest.dropFirst(gone.count + 1)
         let isInside = behind.contains { new[(place + 1)...].contains(old[$0]) }
         found = rest.dropFirst(gone.count).first.flatMap {
@@ -117,7 +118,7 @@ package struct PostgresUserType: Equatable {
     return survivors
   }
 
-  /// One that takes the name of another waits for it; where they wait for each other, one steps aside.
+  /// Returns the renames in an order in which each new name is free. In a cycle, one attribute gets a temporary name.
   private static func renames(_ pairs: [(String, String)]) -> [String] {
     var waiting = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }
     var lines: [String] = []

@@ -1,9 +1,9 @@
-/// Whether statements that a program executed are executed once more at a target, in place of the rows that they wrote.
+/// Whether the target executes the application's statements instead of applying the rows that they wrote.
 package enum ReplayPolicy: String, Sendable, CaseIterable {
   /// Never: rows are applied.
   case rows
-  /// Those that wrote many rows, where that is proven to be safe.
+  /// Statements that wrote many rows are executed, if that is proven to be safe.
   case auto
-  /// All for which it is.
+  /// All statements are executed for which it is proven to be safe.
   case statements
 }

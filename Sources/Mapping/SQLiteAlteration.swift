@@ -1,9 +1,10 @@
 import Changes
 
-/// The statements that give a table of an SQLite database another shape, with its rows.
+/// The statements that give an SQLite table another shape and keep its rows.
 ///
-/// Pure: it looks at the shapes and at what is told of the table that is there. ALTER TABLE where SQLite has it, else
-/// the table under a new statement with the rows of the old one. Run them in one transaction, without foreign keys.
+/// A pure function of the shapes and of the existing table. It uses ALTER TABLE where SQLite supports the change;
+/// otherwise it creates the table again and copies the rows. Run the statements in one transaction, with foreign keys
+/// off.
 ///
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
@@ -13,19 +14,20 @@ package struct SQLiteAlteration: Sendable {
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
   package let difference: TableDifference
-  /// The table as the target has it; its triggers and indexes are kept.
+  /// The target's table; its triggers and indexes are kept.
   package let there: TableSchema
   package let triggers: [TableSchema.Object]
-  /// Cairn created it: then it is to be what is told in every point, otherwise only as far as rows need it.
+  /// Whether Cairn created the table. If so, it gets the source's shape exactly; otherwise only as far as rows need it.
   package let isOwn: Bool
-  /// Its statement is to be the source's, letter by letter.
+  /// Whether its CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
   /// A copy of the table follows, so rows that do not fit may be left out.
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>
 
-  /// `before` and `after` are those of the difference; `there`, nil where it is not known, is taken to be as before.
+  /// Computes the statements from the difference between two shapes.
+  /// - Parameter there: the existing table; nil if it is not known, which counts as the shape before.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
     keepsText: Bool = false, isRefreshed: Bool = false
@@ -49,7 +51,7 @@ package struct SQLiteAlteration: Sendable {
   private var after: TableSchema { difference.after }
   private var name: String { after.name.quotedName }
 
-  /// All of it.
+  /// All statements.
   package var statements: [String] { rename + (alters.map { $0 + indexes } ?? rebuild) }
 
   // MARK: The name
@@ -58,7 +60,7 @@ package struct SQLiteAlteration: Sendable {
 
   package static func rename(_ old: String, to new: String) -> [String] {
     if old.hasSameBytes(as: new) { return [] }
-    // SQLite takes a name that differs in case only for one that is taken.
+    // To SQLite, a name that differs only in case is taken already.
     guard old.isSameInSQLite(as: new) else {
       return ["ALTER TABLE \(old.quotedName) RENAME TO \(new.quotedName)"]
     }
@@ -69,8 +71,8 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: ALTER TABLE
 
-  /// Behind ``rename``; nil where ALTER TABLE cannot do it. What it does to the statement that creates the table is
-  /// SQLite's affair: compare afterwards where ``keepsText``.
+  /// The ALTER TABLE statements to run after ``rename``; nil if ALTER TABLE cannot make the change. SQLite itself
+  /// rewrites the CREATE statement, so compare it afterwards if ``keepsText``.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
     if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
@@ -79,7 +81,7 @@ package struct SQLiteAlteration: Sendable {
     return droppedColumns + renamedColumns + added
   }
 
-  /// The columns that stay are in their order, and new ones stand behind them.
+  /// Whether the remaining columns keep their order, and new ones come after them.
   private var isInOrder: Bool {
     let kept = difference.origins.prefix { $0 != nil }.compactMap { $0 }
     return kept == kept.sorted() && difference.origins.dropFirst(kept.count).allSatisfy { $0 == nil }
@@ -97,11 +99,11 @@ package struct SQLiteAlteration: Sendable {
     case .requireColumn(let old, let new):
       return isOwn || (theirs(old)?.isNotNull == true && !after.columns[new].isNotNull)
     case .key: return isOwn || !hasKey
-    // What the statement does not show has no form here.
+    // Properties that the statement does not show cannot be changed here.
     case .defaultOfColumn, .kind: return isOwn && before.createText != after.createText
     case .uniques: return isOwn || there.uniques.contains { unique in !isUniqueAfter(unique) }
     case .addForeignKey(let index):
-      // With a column that is added it comes in the column's definition.
+      // The key of an added column is part of the column's definition.
       return isOwn && !(keepsText && after.foreignKeys[index].columns.allSatisfy { difference.origins[$0] == nil })
     case .dropForeignKey(let index):
       return isOwn && !(keepsText && before.foreignKeys[index].columns.allSatisfy { !difference.origins.contains($0) })
@@ -184,7 +186,7 @@ package struct SQLiteAlteration: Sendable {
 
   // MARK: Indexes
 
-  /// The indexes that are no longer, and those that are new; others that the target has stay.
+  /// The statements that drop obsolete indexes and create new ones; the target's other indexes stay.
   package var indexes: [String] {
     let stale = there.objects.filter { known($0) && !after.objects.contains($0) }
     let fresh = after.objects.filter { object in
@@ -193,7 +195,7 @@ package struct SQLiteAlteration: Sendable {
     return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
   }
 
-  /// Whether an index of the target is one that the source has or had.
+  /// Returns whether the source has, or had, an index of the target.
   private func known(_ object: TableSchema.Object) -> Bool {
     let name = object.name.sqliteKey
     return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }
@@ -222,7 +224,7 @@ package struct SQLiteAlteration: Sendable {
     return pairs + extras.map { ($0.name, $0.name) }
   }
 
-  /// Which of the statements of ``rebuild`` copies the rows; nil where no column stays.
+  /// The statement in ``rebuild`` that copies the rows; nil if no column stays.
   package var copy: String? {
     let pairs = kept
     guard !pairs.isEmpty else { return nil }
@@ -231,15 +233,15 @@ package struct SQLiteAlteration: Sendable {
       + "SELECT \(pairs.map(\.old.quotedName).joined(separator: ",")) FROM \(Self.aside)"
   }
 
-  /// Behind ``rename``: the table under its new statement, with its rows, and with the indexes and triggers that the
-  /// target has besides.
+  /// The statements to run after ``rename`` that create the table again, with its rows, and with the indexes and
+  /// triggers that only the target has.
   package var rebuild: [String] {
     let own = there.objects.filter { object in
       let name = object.name.sqliteKey
       return !before.objects.contains { $0.name.sqliteKey == name }
         && !after.objects.contains { $0.name.sqliteKey == name }
     }
-    // With the legacy rules, references of other tables to this one stay as they are.
+    // With the legacy rules, references from other tables to this one stay unchanged.
     return triggers.map { "DROP TRIGGER \($0.name.quotedName)" }
       + there.objects.map { "DROP INDEX \($0.name.quotedName)" } + [
         Self.legacyRules, "ALTER TABLE \(name) RENAME TO \(Self.aside)", Self.presentRules, newText,
@@ -247,7 +249,8 @@ package struct SQLiteAlteration: Sendable {
       + (after.objects + own).map(\.text) + triggers.map(\.text)
   }
 
-  /// Of which index or trigger of the target a statement of ``rebuild`` is, such as `index mine`; nil: of none.
+  /// Returns the target's index or trigger to which a statement of ``rebuild`` belongs, such as `index mine`; nil if it
+  /// belongs to none.
   package func owner(of statement: String) -> String? {
     if let trigger = triggers.first(where: { $0.text == statement }) { return "trigger \(trigger.name)" }
     return there.objects.first { $0.text == statement && !after.objects.contains($0) }.map { "index \($0.name)" }

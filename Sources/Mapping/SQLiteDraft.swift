@@ -1,6 +1,6 @@
 import Changes
 
-/// The table that Cairn creates in SQLite for one of PostgreSQL.
+/// The SQLite table that Cairn creates for a PostgreSQL table.
 struct SQLiteDraft {
   private let source: TableSchema
   private let name: String
@@ -62,7 +62,7 @@ struct SQLiteDraft {
 
   private func createText(_ table: TableSchema) -> String {
     let key = table.key
-    // One integer key is the rowid: any int8 is one, and anything else was never in such a column.
+    // A single integer key becomes the rowid: it holds any int8, and the column never held anything else.
     let rowid = key.count == 1 && SQLiteValue(from: source.columns[key[0]]).storage == .integer ? key.first : nil
     func list(_ columns: [Int]) -> String {
       "(" + columns.map { table.columns[$0].name.quotedName }.joined(separator: ", ") + ")"

@@ -3,7 +3,7 @@ import Changes
 /// A CREATE TABLE statement of SQLite, taken apart into the definitions of its columns.
 struct SQLiteTableText {
   struct Definition: Equatable {
-    /// As it is written, with its quotes.
+    /// The name as written, with its quotes.
     @ByBytes private(set) var name: String
     /// The whole definition, from the name on.
     @ByBytes private(set) var text: String
@@ -11,7 +11,7 @@ struct SQLiteTableText {
 
   let definitions: [Definition]
   private let bytes: [UInt8]
-  /// Behind the last of them.
+  /// The offset after the last definition.
   private let end: Int
 
   /// Nil when the statement has no list of columns.
@@ -54,7 +54,7 @@ struct SQLiteTableText {
     return definitions.first { IndexText.name($0.name).sqliteKey == folded }
   }
 
-  /// The statement with more columns behind its own.
+  /// Returns the statement with more columns after the existing ones.
   func adding(_ texts: [String]) -> String {
     String(decoding: bytes[..<end], as: UTF8.self) + texts.map { ", " + $0 }.joined()
       + String(decoding: bytes[end...], as: UTF8.self)
@@ -62,7 +62,7 @@ struct SQLiteTableText {
 }
 
 extension TableSchema {
-  /// A column of an SQLite table as its CREATE TABLE statement has it, such as `n INTEGER NOT NULL`.
+  /// Returns the definition of a column in the CREATE TABLE statement, such as `n INTEGER NOT NULL`.
   package func definitionText(of column: String) -> String? {
     SQLiteTableText(createText)?.definition(of: column)?.text
   }

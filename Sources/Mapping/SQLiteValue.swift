@@ -4,10 +4,10 @@ import Changes
   import Glibc
 #endif
 
-/// Turns values of one PostgreSQL column into what SQLite keeps for them.
+/// Converts values of one PostgreSQL column to the values that SQLite keeps for them.
 ///
-/// Numbers that SQLite has exactly become numbers, `bytea` becomes a blob, all else stays PostgreSQL's own text. NaN is
-/// the text `NaN`, since SQLite takes the number for NULL.
+/// Numbers that SQLite represents exactly become numbers, `bytea` becomes a blob, and everything else stays
+/// PostgreSQL's text. NaN becomes the text `NaN`, because SQLite stores the number NaN as NULL.
 package struct SQLiteValue: Sendable {
   /// The affinity under which the value is kept.
   package enum Storage: Sendable {
@@ -20,7 +20,7 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
-  /// Whether spaces at the end are cut off: those with which `char(n)` is padded.
+  /// Whether trailing spaces are removed, with which `char(n)` is padded.
   private let cutsPadding: Bool
 
   package init(_ type: PostgresType, cutsPadding: Bool = false) {
@@ -36,8 +36,9 @@ package struct SQLiteValue: Sendable {
       }
   }
 
-  /// For a column of a PostgreSQL schema. `goesBothWays`: SQLite's programs write to it too. They do not pad, and what they
-  /// wrote comes back from `char(n)` with its padding: so the value is kept without it, at all nodes.
+  /// The conversion for a column of a PostgreSQL schema.
+  /// - Parameter goesBothWays: whether applications write to the SQLite table too. Their values have no padding, but
+  ///   come back from `char(n)` padded; so all nodes keep the value without it.
   package init(from column: TableSchema.Column, goesBothWays: Bool = false) {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }

@@ -37,8 +37,8 @@ extension TableMapping {
 }
 
 extension TableSchema {
-  /// The original of a table, with its columns under the names that they have after a change of the table: a column
-  /// that is only renamed keeps the type that it came from.
+  /// Returns the original of a table with its columns under their new names. A column that was only renamed keeps its
+  /// original type.
   fileprivate func renamed(by difference: TableDifference) -> TableSchema {
     var names: [NameKey: String] = [:]
     for (was, now) in difference.renamedColumns { names[was.sqliteKey] = now }

@@ -1,19 +1,19 @@
 import Changes
 
-/// How one table of a source stands in the other engine: its name, columns, types, keys, and the statements that create
-/// it. Of an engine in itself it is the same table.
+/// The mapping of a source table to the target's engine: name, columns, types, keys, and the statements that create the
+/// table. Within one engine, the table stays the same.
 ///
-/// Pure: it looks at nothing but the schema. Columns of source and target stand in the same order.
+/// A pure function of the schema. Columns of source and target are in the same order.
 ///
-/// A schema is input: ``target`` has no text of it that ``TableSchema/parsed`` has not read and printed again. It is the
-/// one way from a schema record to DDL.
+/// A schema is input: ``target`` contains only text that ``TableSchema/parsed`` has parsed and printed again. There is
+/// no other way from a schema record to DDL.
 package struct TableMapping: Sendable {
   package let source: TableSchema
-  /// In the target engine's language. `createText` creates the table and what it needs, one statement behind the other,
-  /// without foreign keys in PostgreSQL and with them in SQLite; `objects` are indexes to be created behind it.
+  /// The table in the target engine's terms. `createText` has the statements that create the table and its
+  /// prerequisites, including foreign keys in SQLite but not in PostgreSQL. `objects` are indexes to create afterwards.
   package private(set) var target: TableSchema
   package private(set) var contracts: [ColumnContract]
-  /// What the source's table has and the target's has not, or not in the same way, for people.
+  /// The properties of the source's table that the target's lacks, or has in another form, for messages.
   package let notices: [String]
   /// The notices about objects that the grammar of DDL does not know.
   package let leftOut: [String]
@@ -79,12 +79,12 @@ package struct TableMapping: Sendable {
       contracts = zip(source.columns, target.columns).map { column, mapped in
         ColumnContract(column, of: .sqlite, to: PostgresType(mapped), original: draft.isWayBack(column))
       }
-      // The keys of the table that it came from.
+      // The foreign keys of the original table.
       self.target.foreignKeys.removeAll { !reach.includes($0.namespace, $0.table, in: .postgres) }
     }
   }
 
-  /// The same with the types of a table that is there already.
+  /// Returns the mapping with the types of an existing table.
   package func onto(_ table: TableSchema) -> TableMapping {
     var mapping = self
     for (index, column) in target.columns.enumerated() {
@@ -104,17 +104,17 @@ package struct TableMapping: Sendable {
     return mapping
   }
 
-  /// The same under another name at the target.
+  /// Returns the mapping with another name at the target.
   package func named(_ name: String) -> TableMapping {
     var mapping = self
     mapping.target.name = name
     return mapping
   }
 
-  /// The types of the target's columns, where it is PostgreSQL.
+  /// The types of the target's columns, if the target is PostgreSQL.
   package var postgresTypes: [PostgresType] { target.columns.map { PostgresType($0) } }
 
-  /// The name of the source's table as the target has it.
+  /// Returns the name of the source's table at the target.
   package static func targetName(of source: TableSchema, in engine: Engine, names: NamePolicy = .fold) -> String {
     switch (source.engine, engine) {
     case (.postgres, .sqlite): NamePolicy.sqliteName(namespace: source.namespace, name: source.name)
@@ -123,7 +123,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// The schema and the name of the source's table as the target has it. The schema is empty in SQLite.
+  /// Returns the schema and name of the source's table at the target. The schema is empty in SQLite.
   package static func targetPlace(
     of source: TableSchema, in engine: Engine, names: NamePolicy = .fold
   ) -> (namespace: String, name: String) {
@@ -134,7 +134,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// The schema and the name of the table that a foreign key references, as the target has it.
+  /// Returns the schema and name at the target of the table that a foreign key references.
   private static func targetPlace(
     of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
   ) -> (namespace: String, name: String) {

@@ -9,7 +9,7 @@ extension TableSchema {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// On one line: as ALTER TABLE would leave it that added its last column.
+  /// Returns the statement on one line, as ALTER TABLE leaves it after it has added the last column.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil

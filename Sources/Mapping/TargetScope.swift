@@ -54,8 +54,8 @@ package struct TargetScope: Equatable, Sendable {
 
   /// Whether a name is one of Cairn's or of an engine's own, or no name that the engine can keep whole.
   ///
-  /// Letters of ASCII are compared without regard to case, as SQLite does: PostgreSQL loses no table by that but ones
-  /// that look like its own.
+  /// ASCII letters are compared without regard to case, as in SQLite. PostgreSQL thereby loses only tables whose names
+  /// look like its own.
   package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     let (space, table) = (namespace.asciiLowercased, name.asciiLowercased)
     if table.isEmpty || table.utf8.contains(0) || space.utf8.contains(0) { return true }

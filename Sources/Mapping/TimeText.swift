@@ -5,9 +5,9 @@ import Changes
 enum TimeText {
   enum Zone {
     case none
-    /// Nothing or `Z`.
+    /// No time zone, or `Z`.
     case utc
-    /// Nothing, `Z` or an offset.
+    /// No time zone, `Z` or an offset.
     case any
   }
 
@@ -44,7 +44,7 @@ enum TimeText {
   private struct Cursor {
     let bytes: UnsafeRawBufferPointer
     var at = 0
-    /// Behind the last byte, without the ` BC`.
+    /// The offset after the last byte, without the ` BC`.
     let end: Int
 
     init(_ bytes: UnsafeRawBufferPointer) {
@@ -61,7 +61,7 @@ enum TimeText {
       return true
     }
 
-    /// All digits that follow, if there are as many.
+    /// Reads all following digits, if their number is in the range.
     mutating func number(_ digits: ClosedRange<Int>) -> Int? {
       let start = at
       var value = 0
@@ -119,7 +119,7 @@ enum TimeText {
     }
   }
 
-  /// Whether a time that is valid is spelled as PostgreSQL prints it, in UTC.
+  /// Returns whether a valid time has the spelling that PostgreSQL prints in UTC.
   static func isPrinted(_ bytes: UnsafeRawBufferPointer, _ kind: PostgresType.Kind) -> Bool {
     var text = String(decoding: bytes, as: UTF8.self)
     if text.hasSuffix("infinity") { return true }

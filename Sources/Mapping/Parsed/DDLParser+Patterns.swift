@@ -1,7 +1,7 @@
 import Changes
 
-// Patterns of LIKE, GLOB and regular expressions. A match can take time that grows with a power of the value's size, or
-// without bound: so a pattern must be a literal that is known to be harmless.
+// Patterns of LIKE, GLOB and regular expressions. Matching can take polynomial or even unbounded time in the size of
+// the value. So a pattern must be a literal that is known to be harmless.
 extension DDLParser {
   enum PatternKind {
     case like, glob, regular
@@ -16,7 +16,7 @@ extension DDLParser {
   /// Parses a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.
   mutating func pattern(_ kind: PatternKind) throws(Unparsed) {
     try innerPattern(kind)
-    // An operator that binds stronger would make another pattern of it.
+    // An operator that binds more tightly would change the pattern.
     guard at < tokens.count else { return }
     switch tokens[at].kind {
     case .symbol(")"), .symbol("]"), .symbol(","), .symbol(";"): return

@@ -4,8 +4,8 @@ import Changes
 //
 // Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
 extension DDLParser {
-  /// An operator with what stands behind it; false where none follows. Operators are those of `pg_catalog`, which is all
-  /// that the sessions of Cairn see.
+  /// Reads an operator and its right operand; returns false if no operator follows. Operators are those of
+  /// `pg_catalog`, which is all that Cairn's sessions see.
   mutating func postgresOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {
@@ -71,7 +71,7 @@ extension DDLParser {
     return true
   }
 
-  /// Operators that take a time in proportion to their operands; `@?` and `@@` are not here, as a path of jsonpath can take
+  /// Operators that take time in proportion to their operands. `@?` and `@@` are excluded, because a jsonpath can visit
   /// each value of a document many times.
   ///
   /// Source: https://www.postgresql.org/docs/15/functions.html
@@ -82,7 +82,7 @@ extension DDLParser {
   /// Operators that compare every part of one operand with every part of the other.
   private static let pairwise: Set<NameKey> = ["@>", "<@", "&&", "?|", "?&"]
 
-  /// What follows a symbol that is an operator.
+  /// Reads the right operand of an operator.
   private mutating func operation(_ symbol: String) throws(Unparsed) {
     switch symbol {
     case "~~", "!~~", "~~*", "!~~*": return try quantified(.like)
@@ -205,7 +205,8 @@ extension DDLParser {
 
   // MARK: Types
 
-  /// A type behind CAST: none whose values are other objects of the database, which a literal could name.
+  /// Reads the type after CAST. Types whose values are other objects of the database are refused, because a literal
+  /// could name one.
   mutating func castType() throws(Unparsed) {
     let start = at
     try type()
@@ -300,7 +301,7 @@ extension DDLParser {
 
   // MARK: Names
 
-  /// Whether a schema is the server's or Cairn's own: no object of a trail is made there.
+  /// Returns whether a schema belongs to the server or to Cairn. Nothing from a trail is created there.
   static func isReserved(_ namespace: String) -> Bool {
     let name = namespace.asciiLowercased
     return name == "cairn" || name == "information_schema" || name.utf8.starts(with: "pg_".utf8)

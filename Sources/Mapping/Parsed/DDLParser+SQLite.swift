@@ -8,7 +8,7 @@ extension DDLParser {
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "+", "-", "*", "/", "%", "&", "|", "=", "<", ">",
   ]
 
-  /// An operator with what stands behind it; false where none follows.
+  /// Reads an operator and its right operand; returns false if no operator follows.
   mutating func sqliteOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {

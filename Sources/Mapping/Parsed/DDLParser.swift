@@ -39,9 +39,10 @@ struct DDLParser {
 
   /// Expressions nested deeper than that are not read.
   static let depthMax = 200
-  /// Expressions of a greater ``weight`` are not read: a row with a large value would take gigabytes.
+  /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
+  /// one row.
   static let weightMax = 64
-  /// CHECKs past that ``weight`` together are left out: each row would take long to check.
+  /// The largest total ``weight`` of CHECKs that are kept: more would make each row slow to check.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -59,9 +60,9 @@ struct DDLParser {
   /// Counts what was read since a ``weight`` once more.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// After the last operand was cast.
+  /// Counts the last operand twice, because a cast makes a second value of it.
   mutating func doubleOperand() throws(Unparsed) {
-    // A literal is as large as the text of the table lets it be.
+    // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
   }
 
@@ -88,8 +89,8 @@ struct DDLParser {
     }
   }
 
-  /// As ``parenthesized(_:_:)``, for the expression of a CHECK: all of them together may name columns so often
-  /// (``checkWeightMax``).
+  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Leaves the CHECK out if all CHECKs together exceed
+  /// ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)
@@ -163,7 +164,7 @@ struct DDLParser {
     return engine == .postgres && !tokens[at - 1].word.isEmpty ? name.asciiLowercased : name
   }
 
-  /// PostgreSQL: `schema.name`, with the schema empty where there is none.
+  /// Reads PostgreSQL's `schema.name`; the schema is empty if there is none.
   mutating func qualifiedName() throws(Unparsed) -> (namespace: String, name: String) {
     let first = try name()
     guard take(symbol: ".") else { return ("", first) }
@@ -221,8 +222,8 @@ struct DDLParser {
 
   static let comparesAll = Unparsed("it compares every part of one value with every part of another")
 
-  /// Notes an operator that compares every part of one operand with every part of the other: columns may be on one side
-  /// only.
+  /// Notes an operator that compares every part of one operand with every part of the other. Only one of the two
+  /// operands may name columns.
   mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {
@@ -300,7 +301,8 @@ struct DDLParser {
     if isSymbol("(") { throw Unparsed("\(printed(first..<at))() is not a known function") }
   }
 
-  /// `first`: the token to qualify; nil where the text does that.
+  /// Reads the call of a function.
+  /// - Parameter first: the token to qualify with a schema; nil if the text already has one.
   private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
     let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
     guard isKnown else { throw Unparsed("\(name)() is not a known function") }
@@ -356,7 +358,7 @@ struct DDLParser {
       "the sequence \(sequence.namespace).\(sequence.name) belongs to no table that 'tables' of the apply includes")
   }
 
-  /// Whether the arguments of a function that can make a large value say that it makes none.
+  /// Returns whether the arguments keep the value of an enlarging function small.
   private func isBounded(_ name: String, _ arguments: [Range<Int>]) -> Bool {
     if let place = KnownFunctions.counted[name] {
       guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }
@@ -382,7 +384,7 @@ struct DDLParser {
     }
   }
 
-  /// Words that begin no operand: a name that is one of them is in quotes.
+  /// Words that cannot begin an operand; a name that equals one of them must be quoted.
   private var refused: Set<NameKey> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
 
   private static let refusedBySQLite: Set<NameKey> = [

@@ -78,7 +78,7 @@ struct DDLTokenizer {
   private var at = 0
   private var tokens: [DDLToken] = []
 
-  /// More bytes than that are not read.
+  /// The largest number of bytes that is read.
   static let bytesMax = 1 << 20
 
   static func tokens(_ text: String, _ engine: Engine) throws(Unparsed) -> [DDLToken] {
@@ -196,7 +196,7 @@ struct DDLTokenizer {
     throw Unparsed("a quote in it is not closed")
   }
 
-  /// Up to the closing quote, which stands twice where it is part of the text; `]` cannot be part of it.
+  /// Reads up to the closing quote. A doubled quote is part of the text; `]` cannot be part of it.
   private mutating func readQuoted(_ close: UInt8) throws(Unparsed) -> String {
     at += 1
     var content: [UInt8] = []
@@ -259,7 +259,7 @@ struct DDLTokenizer {
     let start = at
     if engine == .postgres, Self.operators.contains(bytes[at]) {
       while Self.operators.contains(byte()), !isComment { at += 1 }
-      // One that ends in + or - has a sign behind it, unless it holds one of these.
+      // Unless the operator contains one of these characters, a final + or - is the sign of its operand.
       while at - start > 1, bytes[at - 1] == UInt8(ascii: "+") || bytes[at - 1] == UInt8(ascii: "-"),
         !bytes[start..<at].contains(where: { "~!@#%^&|`?".utf8.contains($0) })
       { at -= 1 }

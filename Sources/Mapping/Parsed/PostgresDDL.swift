@@ -21,7 +21,7 @@ struct PostgresDDL {
   private var generatedWeight = 0
   private var counts = ScriptCounts()
 
-  /// Throws where the script is no list of statements at all.
+  /// Throws if the script is no list of statements.
   init(_ table: TableSchema, _ reach: TargetReach) throws(Unparsed) {
     (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
@@ -42,8 +42,8 @@ struct PostgresDDL {
     counts.reportRest(&notices)
   }
 
-  /// One CREATE INDEX statement, printed for that index and that table. Throws where it is anything else, or has an expression that
-  /// is not known.
+  /// Returns one CREATE INDEX statement, printed for that index and that table. Throws if the text is anything else, or
+  /// contains an unknown expression.
   ///
   /// - Parameter gone: the columns of the table that are left out.
   static func index(
@@ -178,7 +178,7 @@ struct PostgresDDL {
     parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
   }
 
-  /// The schema and the table, and behind them the name of a column.
+  /// Reads schema and table, followed by the name of a column.
   private mutating func readColumnOfTable() throws(Unparsed) {
     let start = parser.at
     let first = try parser.name()
@@ -307,7 +307,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// An expression without parentheses around it, up to one of these words, a comma or the end.
+  /// Reads an expression without enclosing parentheses, up to one of these words, a comma or the end.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -352,7 +352,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// A column or a constraint, with the columns that a constraint names; nil where nothing of it is left.
+  /// Reads a column or a constraint, with the columns that the constraint names; nil if nothing of it is left.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {
@@ -366,7 +366,7 @@ struct PostgresDDL {
     }
   }
 
-  /// False, with a notice, where it is left out.
+  /// Reads a constraint. Returns false, with a notice, if it is left out.
   private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
     let what = "the constraint \(name ?? "CHECK")"
     var isKept = true

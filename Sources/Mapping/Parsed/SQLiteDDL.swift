@@ -38,8 +38,8 @@ struct SQLiteDDL {
     throw Unparsed("its generated columns name each other too often")
   }
 
-  /// One CREATE INDEX statement on that table, printed under that index's name. Throws where it is anything else, or has an expression that
-  /// is not known.
+  /// Returns one CREATE INDEX statement on that table, printed under that index's name. Throws if the text is anything
+  /// else, or contains an unknown expression.
   static func index(
     _ text: String, named name: String, on table: String, beside read: SQLiteDDL?
   ) throws(Unparsed) -> String {
@@ -91,7 +91,7 @@ struct SQLiteDDL {
 
   // MARK: Tables
 
-  /// One definition of a column or one constraint of the table, printed.
+  /// The printed definition of one column, or one constraint of the table.
   private struct Part {
     /// White space and comments before it.
     let space: String
@@ -125,7 +125,7 @@ struct SQLiteDDL {
     let close = parser.at
     try parser.expect(symbol: ")")
     try readOptions()
-    // A generated column that is left out takes along those that name it.
+    // A generated column that is left out takes along the definitions that name it.
     while let index = parts.firstIndex(where: { !$0.names.isDisjoint(with: gone) }) {
       let part = parts.remove(at: index)
       let what = part.column.map { "the generated column \($0)" } ?? "a constraint"
@@ -156,7 +156,7 @@ struct SQLiteDDL {
     try parser.expectEnd()
   }
 
-  /// Nil where nothing of a constraint is left.
+  /// Reads a definition; nil if nothing of a constraint is left.
   private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     let space = parser.tokens[parser.at].space
@@ -267,7 +267,7 @@ struct SQLiteDDL {
     var isKept = true
   }
 
-  /// Nil where the column ends.
+  /// Reads a constraint of a column; nil at the end of the column.
   private mutating func readColumnConstraint(_ column: String) throws(Unparsed) -> Constraint? {
     let start = parser.at
     if parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") { return nil }
@@ -319,13 +319,13 @@ struct SQLiteDDL {
     return Constraint(range: start..<parser.at)
   }
 
-  /// `NOT DEFERRABLE`, which may stand apart from its REFERENCES.
+  /// Reads `NOT DEFERRABLE`, which may be separate from its REFERENCES.
   private mutating func readReferencesTail() throws(Unparsed) {
     try parser.expect("NOT", "DEFERRABLE")
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
   }
 
-  /// False, with a notice, where it is left out.
+  /// Reads a default. Returns false, with a notice, if it is left out.
   private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
     if parser.isSymbol("(") { return try parser.parenthesized("the default of column \(column)", &notices) }
     if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }

@@ -19,7 +19,7 @@ struct ScriptCounts {
   static let typesMax = 64
   static let checksMax = 256
   static let labelsMax = 1024
-  /// The notices of one script; the others are counted.
+  /// The number of notices that one script reports in full; further ones are only counted.
   static let noticesMax = 32
 
   private var counts: [Kind: Int] = [:]

@@ -1,7 +1,7 @@
 import Changes
 
 extension TableSchema {
-  /// The table with every text of DDL read by a grammar of ours and printed again, as `--ddl follow` may run it at a
+  /// The table with every text of DDL parsed by our grammar and printed again. `--ddl follow` may run these texts at a
   /// target.
   ///
   /// A schema record of a trail, and the shape that a program's file keeps in `cairn_origin`, are input: their texts are
@@ -33,7 +33,7 @@ extension TableSchema {
       safe.original = parsed.schema
       left += parsed.notices
     }
-    // A default is a text of the column and stands in the script.
+    // A default occurs twice: in the column and in the script. Report it once.
     var told: Set<NameKey> = []
     return (safe, left.filter { told.insert($0).inserted }.map { "table \(fullName): \($0)" })
   }
