@@ -5,14 +5,15 @@ struct Expression {
   enum Fault: Error { case notOne }
 
   let text: String
-  /// Columns of the table of which the text has the name, even where it means something else by it; ascending.
+  /// The indexes of the table's columns whose names occur in the text, ascending, even if the name means something else
+  /// there.
   let references: [Int]
   /// The column that it is, and nothing else.
   let column: Int?
-  /// In the language of SQLite; empty: it cannot be said from the text.
+  /// The result type as declared in SQLite; empty if the text does not determine it.
   let type: String
 
-  /// Whether it tells texts from numbers itself.
+  /// Whether the expression itself distinguishes texts from numbers.
   let asksForTypes: Bool
 
   var isConstant: Bool { references.isEmpty }
@@ -34,7 +35,7 @@ struct Expression {
     type = Self.type(words[...], of: schema)
   }
 
-  /// Whether parentheses are closed in it that it opened, and no other, and it is one statement's part.
+  /// Returns whether the tokens form a single expression: all parentheses are balanced, and no statement ends within.
   private static func isOne(_ tokens: [SQLText.Token]) -> Bool {
     var depth = 0
     for token in tokens {
@@ -50,7 +51,7 @@ struct Expression {
     return depth == 0 && !tokens.isEmpty
   }
 
-  /// Whether no text, name or comment goes on behind its end.
+  /// Returns whether no text literal, name or comment is left open at the end.
   private static func isClosed(_ tokens: [SQLText.Token], _ bytes: [UInt8]) -> Bool {
     var end = 0
     for token in tokens {
@@ -64,7 +65,7 @@ struct Expression {
     return !bytes[end...].contains(UInt8(ascii: "*"))
   }
 
-  /// As it is written, else without regard to case.
+  /// Returns the column with exactly this name, else one that matches without regard to case.
   static func column(_ name: String, of schema: TableSchema) -> Int? {
     schema.columns.firstIndex { $0.name.hasSameBytes(as: name) }
       ?? schema.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
@@ -73,10 +74,10 @@ struct Expression {
   // MARK: Its type
 
   private struct Word {
-    /// Upper case; empty for what is none.
+    /// The word in upper case; empty for other tokens.
     let word: String
     let symbol: UInt8
-    /// As a name, without its quotes.
+    /// The token as a name, without its quotes.
     let name: String?
     let isNumber: Bool
     let isReal: Bool
@@ -138,7 +139,7 @@ struct Expression {
     return ""
   }
 
-  /// What the operators outside of all parentheses make; nil where there is none.
+  /// Returns the type that the operators outside of all parentheses give; nil if there is none.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false
@@ -162,7 +163,7 @@ struct Expression {
     return hasPoint && words.allSatisfy { $0.isNumber || $0.is(".") } ? "REAL" : nil
   }
 
-  /// Where the parenthesis at the beginning is closed.
+  /// Returns the place of the parenthesis that closes the first one.
   private static func closes(_ words: ArraySlice<Word>) -> Int? {
     var depth = 0
     for (index, word) in zip(words.indices, words) {

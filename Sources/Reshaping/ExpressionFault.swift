@@ -1,14 +1,15 @@
 import Changes
 import SQLiteKit
 
-/// What is wrong with the text of an expression, whatever columns its table has.
+/// Finds errors in the text of an expression that do not depend on the columns of its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// Of a table in SQLite.
+  /// The most columns that a table may have here.
   private static let columnsMax = 1_900
 
-  /// Nil where there may be a table for which it is right. `isColumn`: it is the value of a column, where the name of one
-  /// alone is not evaluated. `isName`: whether a column may have that name.
+  /// Returns the error; nil if some table may exist for which the expression is valid.
+  /// - Parameter isColumn: whether the expression is the value of a column. There a lone name is copied, not evaluated.
+  /// - Parameter isName: whether a column may have that name.
   package static func reason(
     of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
   ) -> String? {
@@ -24,7 +25,7 @@ package enum ExpressionFault {
         guard error.message.hasPrefix(noColumn) else { return error.message }
         let name = String(error.message.dropFirst(noColumn.count))
         guard isName(name) else { return error.message }
-        // Not to be had as a column: its table will tell.
+        // SQLite cannot create such a column: the actual table decides.
         guard !columns.contains(where: { $0.name.hasSameBytes(as: name) }) else { return nil }
         columns.append(.init(name: name, type: ""))
       }
@@ -38,7 +39,8 @@ package enum ExpressionFault {
     } catch { return nil }
   }
 
-  /// That a result hangs on the time of day shows only when it is evaluated; what else fails then is for the rows.
+  /// Evaluates the expression, because only that shows that a result depends on the time of day. Other failures depend
+  /// on the row.
   private static func chance(_ calculator: Calculator?, _ count: Int) -> String? {
     do {
       try calculator?.set(Array(repeating: .null, count: count))

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Puts a ``ReshapePlan`` together.
+/// Builds a ``ReshapePlan``.
 struct ReshapeDraft {
   let rule: ReshapeRule
   let source: TableSchema
@@ -47,7 +47,7 @@ struct ReshapeDraft {
       (schema.namespace, schema.name) = parts.count == 2 ? (parts[0], parts[1]) : ("", to)
       if schema.engine == .postgres, schema.namespace.isEmpty { schema.namespace = "public" }
     } else if let original = schema.original, original.engine != schema.engine, target == original.engine {
-      // It goes back to where it came from.
+      // The table returns to its engine of origin under its original name.
       (schema.namespace, schema.name) = (original.namespace, original.name)
     }
     if schema.engine == .sqlite, target == .sqlite {
@@ -89,7 +89,7 @@ struct ReshapeDraft {
   private mutating func add(_ column: TableSchema.Column, _ output: ReshapePlan.Output) {
     var column = column
     column.keyOrdinal = 0
-    // It counts at the source.
+    // Only the source generates values.
     column.identity = .none
     if let text = column.defaultText, text.asciiLowercased.contains("nextval(") { column.defaultText = nil }
     schema.columns.append(column)
@@ -253,7 +253,7 @@ struct ReshapeDraft {
       kept.name = schema.columns[index].name
       original.columns.append(kept)
     }
-    // Of the table itself nothing is the same.
+    // Only the columns still match the original; the table itself is a different one.
     (original.namespace, original.name) = ("", "")
     schema.original = original
   }
@@ -272,7 +272,7 @@ struct ReshapeDraft {
   private mutating func compile() throws {
     let all = computed + (filter.map { [$0] } ?? [])
     guard !all.isEmpty else { return }
-    // One by one, to say which of them is wrong.
+    // Check each expression alone, to report the invalid one.
     for (index, output) in outputs.enumerated() {
       guard case .computed(let place) = output else { continue }
       let expression = computed[place]
@@ -315,7 +315,7 @@ struct ReshapeDraft {
       context: ["table": schema.fullName])
   }
 
-  // MARK: What PostgreSQL tells
+  // MARK: Values that PostgreSQL logs
 
   /// Columns whose old values an update of PostgreSQL may leave out, and which the rule needs.
   var whyFullIdentity: String? {
@@ -349,7 +349,7 @@ struct ReshapeDraft {
 }
 
 extension TableSchema.Column {
-  /// Of a column of PostgreSQL: the affinity under which expressions see its values.
+  /// The affinity with which expressions see the values of a PostgreSQL column.
   fileprivate var calculatedAffinity: String {
     switch SQLiteValue(from: self).storage {
     case .integer, .boolean: "INTEGER"
@@ -359,13 +359,14 @@ extension TableSchema.Column {
     }
   }
 
-  /// Of a column of PostgreSQL: a long value of it is stored aside, and not told again by an update that leaves it.
+  /// Whether PostgreSQL may store a long value of the column out of line (TOAST) and not log it for an update that
+  /// leaves it unchanged.
   fileprivate var mayBeLeftOut: Bool {
     switch PostgresType(self).kind {
     case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .date, .time, .timetz, .timestamp, .timestamptz,
       .interval, .uuid, .money, .enumeration:
       false
-    // Too short to be stored aside at all: a pointer would take more.
+    // Too short to be stored out of line: a pointer would take more space.
     case .numeric(let digits?) where digits.precision <= 24: false
     case .varchar(let length?) where length <= 5: false
     case .bpchar(let length?) where length <= 5: false

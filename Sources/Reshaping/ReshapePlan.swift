@@ -2,17 +2,17 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// What a rule makes of one shape of a table: the table that the target gets, and where each of its columns comes from.
+/// The result of a rule for one shape of a table: the table at the target, and the source of each of its columns.
 ///
-/// Pure but for SQLite in memory, which judges the expressions.
+/// A pure function, except that SQLite in memory checks the expressions.
 package struct ReshapePlan {
-  /// Where a column's value comes from.
+  /// The source of a column's value.
   enum Output: Equatable {
     /// A column of the source, byte for byte.
     case plain(Int)
-    /// Which of the computed columns it is.
+    /// A computed column, by its index among them.
     case computed(Int)
-    /// The same in all rows, as images have it.
+    /// A constant for all rows, in the encoding of images.
     case constant([UInt8])
     /// The time of the commit that removed the row; NULL while it is there.
     case removed
@@ -21,25 +21,27 @@ package struct ReshapePlan {
 
   let rule: ReshapeRule
   package let source: TableSchema
-  /// As apply sees it.
+  /// The table as apply sees it.
   package let schema: TableSchema
-  /// What the source's table has and the target's has not, or not in the same way, for people.
+  /// The properties of the source's table that the target's lacks, or has in another form, for messages.
   package let notices: [String]
-  /// Why PostgreSQL must log whole rows of it (REPLICA IDENTITY FULL) for the rule to be kept; nil where it need not, and
+  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if it does not, and
   /// for SQLite.
   package let fullIdentity: String?
 
   let outputs: [Output]
   let filter: Expression?
   let computed: [Expression]
-  /// Source columns that filter and computed columns look at, in the order of the calculator's columns.
+  /// The source columns that the filter and computed columns use, in the order of the calculator's columns.
   let inputs: [Int]
   let calculator: Calculator?
 
   static let filterGroup = 0
   static let computedGroup = 1
 
-  /// `target`: the engine that the rows go to. Throws `rule-refused` with what the rule says that cannot be done.
+  /// Applies a rule to a table.
+  /// - Parameter target: the engine of the target.
+  /// - Throws: `rule-refused`, with the part of the rule that is impossible.
   package init(_ rule: ReshapeRule, _ source: TableSchema, to target: Engine) throws {
     var draft = ReshapeDraft(rule, source, target)
     try draft.make()
@@ -49,8 +51,8 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
-  /// What a table is under a rule, and without one; for each column, which one it is of the source, if it is one. Nil
-  /// where the rule cannot be kept.
+  /// Returns the shape of a table under a rule, or without one. For each column it gives the index of its source
+  /// column, if there is one. Nil if the rule is impossible.
   package static func shape(
     of source: TableSchema, under rule: ReshapeRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {
@@ -59,7 +61,7 @@ package struct ReshapePlan {
     return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
   }
 
-  /// The table that stands for one whose rule cannot be kept: nothing is written to it.
+  /// Returns a substitute for a table whose rule is impossible: nothing is written to it.
   static func refused(_ rule: ReshapeRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {
@@ -71,7 +73,7 @@ package struct ReshapePlan {
     return schema
   }
 
-  /// Which column of ``schema`` each was of the one before, where `origins` says it of the source's columns.
+  /// Returns the index in the previous ``schema`` of each column, given the `origins` of the source's columns.
   func origins(from before: ReshapePlan, _ origins: [Int?]) -> [Int?] {
     outputs.indices.map { index in
       if case .plain(let column) = outputs[index], column < origins.count {
@@ -86,13 +88,13 @@ package struct ReshapePlan {
   }
 }
 
-/// What the rows of a history tell besides the columns of the table.
+/// The columns that a history has in addition to those of the table.
 package enum HistoryColumn: String, CaseIterable, Sendable {
   case operation = "cairn_operation"
   case committedAt = "cairn_committed_at"
   case origin = "cairn_origin"
   case position = "cairn_position"
-  /// Names of columns that the source did not tell.
+  /// The names of the columns whose values the source did not provide.
   case unknown = "cairn_unknown"
 
   func column(of engine: Engine) -> TableSchema.Column {

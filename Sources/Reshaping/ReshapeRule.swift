@@ -1,16 +1,16 @@
 import Changes
 
-/// What becomes of the rows of one table on their way to the target (`[[apply.NAME.table]]`; `docs/mapping.md`).
+/// A rule that reshapes the rows of one table on their way to the target (`[[apply.NAME.table]]`; `docs/mapping.md`).
 package struct ReshapeRule: Equatable, Sendable {
-  /// A column of the target, and where its value comes from.
+  /// A column of the target and the source of its value.
   package struct Column: Equatable, Sendable {
-    /// Of the target; `*`: all columns of the source that no other entry names, under their own names.
+    /// The name at the target. `*` stands for all source columns that no other entry names, under their own names.
     @ByBytes package var name: String
-    /// In SQLite's language; the name of a column alone takes the value as it is.
+    /// An SQL expression for SQLite. The name of a column alone copies the value unchanged.
     @ByBytes package var expression: String
     /// The type that the column gets in a table that is created; nil: one that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether a constant tells this trail's rows from those of others in the same table, as part of the key.
+    /// Whether a constant in the key distinguishes this trail's rows from those of other trails in the same table.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {
@@ -18,7 +18,7 @@ package struct ReshapeRule: Equatable, Sendable {
     }
   }
 
-  /// What a row that goes at the source does: one that is deleted, and one that leaves the filter.
+  /// The effect of a row that disappears at the source: a deleted one, or one that leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
     /// The row stays.
@@ -42,10 +42,10 @@ package struct ReshapeRule: Equatable, Sendable {
     case history
   }
 
-  /// The table at the source: a name or a pattern with `*` and `?`, with the schema where that is not `public`; matched
-  /// without regard to case.
+  /// The source table: a name or a pattern with `*` and `?`, with the schema unless that is `public`. Matched without
+  /// regard to case.
   @ByBytes package var from: String
-  /// The table at the target, with a schema where one is meant; nil: as without a rule.
+  /// The target table, optionally with a schema; nil: the name as without a rule.
   @ByBytes package var to: String? = nil
   /// Rows for which this SQL expression is true; nil: all.
   @ByBytes package var filter: String? = nil
@@ -58,14 +58,15 @@ package struct ReshapeRule: Equatable, Sendable {
 
   var isPattern: Bool { TablePatterns.isPattern(from) }
 
-  /// It changes nothing.
+  /// Whether the rule changes nothing.
   var isTrivial: Bool { to == nil && filter == nil && columns == nil && delete == .apply && mode == .mirror }
 
   func matches(_ schema: TableSchema) -> Bool { schema.matches(from) }
 }
 
 extension [ReshapeRule] {
-  /// The rule for a table: one that names it, else the first pattern that matches it; nil where none changes anything.
+  /// Returns the rule for a table: one with its exact name, else the first matching pattern. Nil if there is no rule
+  /// that changes anything.
   package func rule(for schema: TableSchema) -> ReshapeRule? {
     let found = first { !$0.isPattern && $0.matches(schema) } ?? first { $0.matches(schema) }
     return found.flatMap { $0.isTrivial ? nil : $0 }

@@ -1,6 +1,6 @@
 import Changes
 
-// Tables that come, go and change.
+// Schema changes: created, dropped and altered tables.
 extension Reshaper {
   func reshape(_ ddl: DDL, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     let record = Record.ddl(ddl)
@@ -9,7 +9,7 @@ extension Reshaper {
     switch (before, after) {
     case (.some, nil):
       guard case .shaped(let table) = find(ddl.before, given) else { return record }
-      // What is kept is kept when the source has no table any more, and a table is not this trail's alone to drop.
+      // Kept rows stay when the source drops the table. A table that other trails share is not this trail's to drop.
       if table.removal != .applied { return nil }
       return table.hasShare ? .change(ChangeView(.truncate, schemaID: ddl.before)) : record
     case (let before?, let after?):
@@ -51,7 +51,7 @@ extension Reshaper {
     return .ddl(derived)
   }
 
-  /// A table is called as a rule wants it now: what it had until then came without the rule.
+  /// A table has got a name to which a rule applies now: its existing rows came without the rule.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(

@@ -1,11 +1,11 @@
 import Changes
 import Mapping
 
-/// Turns the records of a trail into those that apply is to see under its rules: tables under other names and in other
-/// shapes, rows that leave or enter a filter as deletes and inserts, histories as inserts.
+/// Converts the records of a trail to those that apply sees under its rules. Tables get other names and shapes, rows
+/// that leave or enter a filter become deletes and inserts, and histories become inserts.
 ///
-/// A stage between reader and apply: records in, records out, in their order and at their places; it remembers nothing
-/// but shapes. Views in what it returns are valid until the next call.
+/// A stage between reader and apply: records in, records out, in the same order and at the same positions. Its only
+/// state is the shapes. Views in the results are valid until the next call.
 package final class Reshaper {
   enum Entry {
     case untouched
@@ -15,7 +15,7 @@ package final class Reshaper {
 
   private let rules: [ReshapeRule]
   let target: Engine
-  /// What histories say of the trail: its name, and what tells its epochs apart.
+  /// The identity of the trail in histories: its name, and the value that distinguishes its epochs.
   private let origin: [UInt8]
   private let epoch: String
 
@@ -23,23 +23,23 @@ package final class Reshaper {
   private var entries: [UInt64: Entry] = [:]
   /// Plans of earlier segments, by the source's name of the table.
   private var plans: [NameKey: ReshapePlan] = [:]
-  /// Of the transaction that is being read, as columns that mark rows have it.
+  /// The commit time of the current transaction, as columns that mark removed rows store it.
   package private(set) var commitTime = ""
   private var encodedTime: [UInt8] = []
   private var row = SourceRow()
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// Why the record that was returned last cannot be applied, where its treatment says that.
+  /// The reason why the last returned record cannot be applied, if its treatment says so.
   package private(set) var refusal: CairnError?
 
-  /// `trail`, `epoch`: as ``HistoryColumn/origin`` and ``HistoryColumn/position`` tell them.
+  /// Creates a stage. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and ``HistoryColumn/position``.
   package init(_ rules: [ReshapeRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
   }
 
-  /// The table as apply is to see it. `id` counts within a segment.
+  /// Returns the table as apply sees it. `id` is valid within a segment.
   package func schema(_ id: UInt64, _ given: TableSchema) -> TableSchema {
     switch entry(id, given) {
     case .untouched: given
@@ -48,7 +48,8 @@ package final class Reshaper {
     }
   }
 
-  /// What is left of a record; nil: nothing. `given` finds the schemas of the trail.
+  /// Returns the converted record; nil if nothing of it is left.
+  /// - Parameter given: returns the trail's schema with an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil
     if position.segment != segment {
@@ -110,7 +111,7 @@ package final class Reshaper {
     }
   }
 
-  /// Nothing more is applied to the table from here on.
+  /// Refuses a table: from here on, nothing is applied to it.
   func refuse(_ id: UInt64, _ given: TableSchema, _ message: String, hint: String) {
     var schema = given
     var treatment = TableTreatment()
@@ -158,7 +159,7 @@ package final class Reshaper {
       treatment: table.removal == .applied ? [] : .tolerant)
   }
 
-  /// The row goes: it is deleted, marked, or stays.
+  /// Returns the change for a row that disappears at the source: the row is deleted, marked or kept.
   private func removed(_ change: ChangeView, _ table: ShapedTable, isTolerant: Bool) throws -> ChangeView? {
     let isImplied = change.flags.contains(.implied)
     switch table.removal {
@@ -202,7 +203,7 @@ package final class Reshaper {
     }
   }
 
-  /// A row gets the key that a row which was kept may have: it takes its place.
+  /// Returns the change for a row that gets a new key. A kept row with that key is replaced.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)
@@ -290,7 +291,7 @@ package final class Reshaper {
     let isHistory = table.plan.rule.mode == .history
     switch refresh.event {
     case .start(let reason, _, let rows):
-      // What a history has stays, and the copy adds to it.
+      // A history keeps its rows, and the copy adds to them.
       if isHistory { derived.event = .start(reason, .rows, estimatedRows: rows) }
     case .chunk(.keys(let after, let through)):
       derived.event = .chunk(.keys(after: try after.map(table.bound), through: try through.map(table.bound)))
@@ -301,7 +302,7 @@ package final class Reshaper {
     return .refresh(derived)
   }
 
-  // MARK: What cannot be done
+  // MARK: Refused changes
 
   private func missing(_ table: ShapedTable, _ column: String) -> CairnError {
     let source = table.plan.source

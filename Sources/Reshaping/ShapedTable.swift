@@ -2,26 +2,26 @@ import Changes
 
 /// A table with its rule: turns the images of its changes into those of the table that the target gets.
 final class ShapedTable {
-  /// Whether the filter takes a row.
+  /// The verdict of the filter for a row.
   enum Side {
     case inside, outside
-    /// The source did not tell enough to say.
+    /// The source did not provide enough values to decide.
     case unknown
   }
 
-  /// What the source did not tell, and the rule needs.
+  /// A value that the rule needs and the source did not provide.
   struct Missing: Error {
     let column: String
   }
 
   enum Image {
-    /// What the row was, as far as it is known.
+    /// The old row, as far as it is known.
     case old
-    /// What changes; the rest stays as it is.
+    /// The changed values; nothing else is written.
     case changes
     /// The whole row as it is now.
     case new
-    /// As ``new``, but what is not known stays as it is.
+    /// The new row like ``new``, but unknown values stay as they are.
     case known
   }
 
@@ -42,7 +42,7 @@ final class ShapedTable {
   /// Other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// A row that PostgreSQL does not tell as it was has the key that it has now.
+  /// Returns the old value. If PostgreSQL did not log the old row, its key is the new one.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)
@@ -62,8 +62,10 @@ final class ShapedTable {
 
   // MARK: Images
 
-  /// Appends the image of the derived row. `removed`: the bytes of the column that marks rows. Returns whether it tells
-  /// every column. Throws ``Missing`` where a column of a new row is not known.
+  /// Appends the image of the derived row.
+  /// - Parameter removed: the bytes for the column that marks removed rows.
+  /// - Returns: whether the image has every column.
+  /// - Throws: ``Missing`` if a column of a new row is unknown.
   func append(
     _ image: Image, of row: SourceRow, removed: [UInt8], to writer: inout ByteWriter,
     history: ((HistoryColumn, [String]) -> [UInt8])? = nil
@@ -130,7 +132,7 @@ final class ShapedTable {
     }
   }
 
-  /// Whether an update changes nothing that the target has.
+  /// Returns whether an update changes nothing that the target holds.
   func isUntouched(by row: SourceRow) -> Bool {
     guard !row.before.isEmpty else { return false }
     return plan.outputs.allSatisfy { output in
@@ -164,7 +166,7 @@ final class ShapedTable {
 }
 
 extension ByteWriter {
-  /// A value as images have it.
+  /// Appends a value in the encoding of images.
   mutating func append(_ view: ColumnView) {
     switch view {
     case .unchanged: appendUnchanged()

@@ -2,9 +2,9 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The images of one change, taken apart: what each column was and is, as far as the source tells.
+/// The images of one change, split into columns: the old and new value of each, as far as the source provides them.
 struct SourceRow {
-  /// For each column its bytes; valid as long as the record's.
+  /// The bytes of each column; valid as long as the record's.
   private(set) var before: [UnsafeRawBufferPointer] = []
   private(set) var after: [UnsafeRawBufferPointer] = []
 
@@ -32,13 +32,13 @@ struct SourceRow {
   func givesBefore(_ column: Int) -> Bool { column < before.count && Self.isGiven(before[column]) }
   func givesAfter(_ column: Int) -> Bool { column < after.count && Self.isGiven(after[column]) }
 
-  /// What the column was; nil where the source does not tell.
+  /// Returns the old value of a column; nil if the source does not provide it.
   func old(_ column: Int) -> UnsafeRawBufferPointer? { givesBefore(column) ? before[column] : nil }
 
-  /// What it is: also where it did not change.
+  /// Returns the new value of a column, also if the column did not change.
   func new(_ column: Int) -> UnsafeRawBufferPointer? { givesAfter(column) ? after[column] : old(column) }
 
-  /// Whether an update gives the column another value.
+  /// Returns whether an update changes the value of the column.
   func isChanged(_ column: Int) -> Bool {
     guard givesAfter(column) else { return false }
     return old(column).map { !$0.isSame(as: after[column]) } ?? true
@@ -47,14 +47,14 @@ struct SourceRow {
 
 /// Evaluates what a rule computes over rows.
 final class RowCalculator {
-  /// SQLite cannot say what an expression is of this row.
+  /// SQLite cannot evaluate an expression for this row.
   struct Failure: Error {
     let message: String
   }
 
   private let plan: ReshapePlan
   private let converters: [SQLiteValue]?
-  /// Which of the inputs must be numbers: SQLite would count with NaN as with 0.
+  /// The inputs that must be numbers: SQLite would treat NaN as 0.
   private let mustBeNumbers: [Bool]
   private var views: [ColumnView] = []
   private var scratch = ByteWriter(capacity: 256)
@@ -74,7 +74,7 @@ final class RowCalculator {
     }
   }
 
-  /// Takes the row that `value` tells, column by column; nil: not known, which nothing may look at then.
+  /// Loads a row column by column. `value` returns nil for unknown values, which no expression may use then.
   func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
     guard let calculator = plan.calculator else { return }
     views.removeAll(keepingCapacity: true)

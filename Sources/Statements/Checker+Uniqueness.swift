@@ -1,9 +1,9 @@
 import Changes
 import Mapping
 
-// Whether there is one row, or one order of rows.
+// Checks that a query gives at most one row, or one order of rows.
 extension Checker {
-  /// Whether a query cannot have several rows.
+  /// Returns whether a query cannot give several rows.
   func isOneRow(_ select: Select) -> Bool {
     guard select.others.isEmpty else { return false }
     let core = select.first
@@ -23,7 +23,7 @@ extension Checker {
     }
   }
 
-  /// Whether conditions say of all columns of a key what they are equal to, by nothing of `unknown`.
+  /// Returns whether the conditions fix all columns of a key, without using any of the `unknown` sources.
   private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
     source.keys.contains { key in
       key.allSatisfy { column in
@@ -45,7 +45,7 @@ extension Checker {
     return table == nil || table?.text.asciiLowercased == source.name
   }
 
-  /// Whether an UPDATE finds at most one row of what stands in FROM for each of its own.
+  /// Returns whether an UPDATE finds at most one row of its FROM clause for each of its rows.
   func isOneRowEach(_ sources: [Select.Source], _ condition: Expression?) -> Bool {
     var unknown = sources.compactMap { source($0, Select()) }
     guard unknown.count == sources.count else { return false }
@@ -57,7 +57,7 @@ extension Checker {
     return true
   }
 
-  /// Whether ORDER BY names all of a key, so that there is one order.
+  /// Returns whether ORDER BY names a complete key, so that the order is unique.
   func isOrderedWhole(_ select: Select) -> Bool {
     let core = select.first
     guard select.others.isEmpty, core.groups.isEmpty, !core.isDistinct, !hasAggregate(core), core.sources.count == 1,
@@ -77,7 +77,7 @@ extension Checker {
     }
   }
 
-  /// Whether no two rows of a query have the same values in these columns of it.
+  /// Returns whether all rows of a query differ in these result columns.
   func isUnique(_ select: Select, _ columns: [Int]) -> Bool {
     let core = select.first
     guard select.others.isEmpty, core.groups.isEmpty, core.rows.isEmpty, core.sources.count == 1,
@@ -97,7 +97,7 @@ extension Checker {
     }
   }
 
-  /// What the rows of a query that groups them are told apart by.
+  /// Returns the sets of result columns that identify the rows of a query with GROUP BY.
   func keys(of select: Select) -> [[Int]] {
     guard select.others.isEmpty, !select.first.groups.isEmpty else { return [] }
     var key: [Int] = []

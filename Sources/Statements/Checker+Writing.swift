@@ -27,8 +27,8 @@ extension Checker {
     }
   }
 
-  /// What is set may not be read by queries of the same statement: they would see some rows as they were, and some as
-  /// they are.
+  /// Throws if a query of the statement reads a column that the statement sets: the query would see some rows before
+  /// and some after the change.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {
@@ -130,7 +130,7 @@ extension Checker {
     return columns
   }
 
-  /// What a column has where a row does not say; nil where that depends on something.
+  /// Returns the value that a column gets if a row gives none; nil if that is not constant.
   static func constantDefault(_ column: TableSchema.Column) -> Value? {
     guard let text = column.defaultText, !text.isEmpty else { return .null }
     guard let tokens = try? Tokenizer.tokens(text) else { return nil }

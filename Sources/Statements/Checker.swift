@@ -4,7 +4,7 @@ import Mapping
 /// Proves that a statement does the same wherever the tables are the same: nothing in it depends on time, chance, the
 /// order in which rows are found, or anything but the rows. What is not known to be so is refused.
 struct Checker {
-  /// Text that takes the place of another, so that the statement has its own time wherever it is executed.
+  /// A replacement of text. It fixes the time of the statement, so that each execution sees the same time.
   struct Edit: Equatable {
     var range: Range<Int>
     @ByBytes var text: String
@@ -16,18 +16,18 @@ struct Checker {
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
-  /// What is known of each level of names.
+  /// The grouping of one level of names.
   private struct Grouping {
-    /// Nil where rows are not grouped.
+    /// The GROUP BY expressions; nil if rows are not grouped.
     var groups: [Expression]?
-    /// Within an aggregate, columns need not be among the groups.
+    /// Whether an aggregate is being checked, within which columns need not be grouped.
     var isWithin = false
     var isBare: Bool { groups != nil && !isWithin }
   }
   private var groupings: [Grouping] = []
-  /// All tables that are read, in lower case.
+  /// The names of all tables that are read, in lower case.
   private var reads: Set<NameKey> = []
-  /// Of two columns with one name, that of the first source is meant.
+  /// Whether, of two columns with one name, the first source's is meant.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -39,12 +39,12 @@ struct Checker {
 
   // MARK: Expressions
 
-  /// Checks an expression; what it is for a value, where that is sure.
+  /// Checks an expression. Returns the kind of its value, if that is certain.
   @discardableResult mutating func check(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
     guard let grouping = groupings.last, grouping.isBare, grouping.groups?.contains(expression) ?? false else {
       return try value(expression)
     }
-    // A group has one value of it: its columns need not be looked at.
+    // The expression has one value for the group, so its columns need no check.
     groupings[groupings.count - 1].isWithin = true
     defer { groupings[groupings.count - 1].isWithin = false }
     return try value(expression)
@@ -133,7 +133,7 @@ struct Checker {
     return .init(name: "", storage: .integer)
   }
 
-  /// The storage that all of them have.
+  /// Returns the storage class that all expressions share.
   private mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
     var common: NamedColumn?
     for part in all where part != .literal(.null) {
@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// A date of SQLite: what it is made from is said, or the statement's own time takes its place.
+  /// Checks a date function of SQLite: its input is given, or the statement's own time replaces it.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {
@@ -405,7 +405,7 @@ struct Checker {
           reads.insert(key)
         }
       case .select(let select):
-        // It sees the queries around, and not what stands beside it.
+        // The subquery sees the outer queries, but not the other sources of its own FROM clause.
         let beside = names.levels[level]
         names.levels[level] = []
         let columns = try check(select)

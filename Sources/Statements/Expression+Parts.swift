@@ -2,7 +2,7 @@ import Changes
 import Mapping
 
 extension Expression {
-  /// What it is made of, but for queries.
+  /// The direct subexpressions, except for queries.
   var parts: [Expression] {
     switch self {
     case .literal, .parameter, .column, .exists, .scalar, .clock: []
@@ -17,7 +17,7 @@ extension Expression {
     }
   }
 
-  /// It counts rows of the query in which it stands.
+  /// Whether the expression aggregates rows of the query that contains it.
   var hasAggregate: Bool {
     if case .function(let call) = self {
       let isOne =
@@ -34,7 +34,7 @@ extension Expression {
     }
   }
 
-  /// Whether it may name a column of a source. A query in it may name anything.
+  /// Returns whether the expression may name a column of a source. A subquery may name anything.
   func mayName(_ source: NamedSource) -> Bool {
     if case .column(let table, let name) = self {
       if let table { return table.text.asciiLowercased == source.name }
@@ -43,7 +43,7 @@ extension Expression {
     return hasQuery || parts.contains { $0.mayName(source) }
   }
 
-  /// The conditions that all hold where it does.
+  /// The conditions that must all hold for this one to hold.
   var terms: [Expression] {
     if case .binary(.and, let a, let b) = self { return a.terms + b.terms }
     return [self]

@@ -3,7 +3,7 @@ import Changes
 /// An expression of SQLite, as far as it is understood.
 indirect enum Expression: Equatable, Sendable {
   case literal(Value)
-  /// By its number, from 1.
+  /// A parameter by its number, from 1.
   case parameter(Int)
   case column(table: NameKey?, name: NameKey)
   case function(Call)
@@ -21,7 +21,7 @@ indirect enum Expression: Equatable, Sendable {
   case exists(Select)
   /// The first column of the first row.
   case scalar(Select)
-  /// CURRENT_TIMESTAMP, CURRENT_DATE, CURRENT_TIME: in upper case, and where it stands.
+  /// CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in upper case, and its range in the text.
   case clock(String, Range<Int>)
 
   enum Unary: String, Sendable { case minus = "-", plus = "+", complement = "~", not = "NOT" }
@@ -42,15 +42,15 @@ indirect enum Expression: Equatable, Sendable {
   }
 
   struct Call: Equatable, Sendable {
-    /// In lower case.
+    /// The name in lower case.
     @ByBytes var name: String
     var arguments: [Expression]
     var isDistinct = false
     /// `count(*)`.
     var isStar = false
-    /// Of each argument in the text.
+    /// The range of each argument in the text.
     var ranges: [Range<Int>] = []
-    /// From its name to the closing parenthesis.
+    /// The range from the name to the closing parenthesis.
     var range = 0..<0
   }
 }
@@ -74,7 +74,7 @@ struct Select: Equatable, Sendable {
     case all(of: NameKey?)
   }
 
-  /// What stands in FROM, with how it is joined to what stands before it.
+  /// A source in FROM, with the type of its join to the preceding source.
   struct Source: Equatable, Sendable {
     enum Join: String, Sendable { case cross = "CROSS JOIN", inner = "JOIN", left = "LEFT JOIN" }
     enum Content: Equatable, Sendable {
@@ -94,7 +94,7 @@ struct Select: Equatable, Sendable {
   struct Term: Equatable, Sendable {
     var expression: Expression
     var isDescending = false
-    /// Nil: not said.
+    /// The order of NULL values; nil if not specified.
     var areNullsFirst: Bool?
   }
 
@@ -113,7 +113,7 @@ struct Select: Equatable, Sendable {
   }
 }
 
-/// `name(columns) AS (query)` behind WITH.
+/// `name(columns) AS (query)` after WITH.
 struct CommonTable: Equatable, Sendable {
   @ByBytes var name: String
   @ByBytes var columns: [String] = []
@@ -131,7 +131,7 @@ struct WritingStatement: Equatable, Sendable {
   }
 
   struct Upsert: Equatable, Sendable {
-    /// Of the key that is in conflict; empty: of any.
+    /// The columns of the conflicting key; empty for any key.
     @ByBytes var columns: [String] = []
     /// Empty: DO NOTHING.
     var assignments: [Assignment] = []
@@ -142,18 +142,18 @@ struct WritingStatement: Equatable, Sendable {
   var resolution = Resolution.abort
   @ByBytes var table: String
   @ByBytes var alias: String? = nil
-  /// Where the name of the table stands, and what of the statement is behind RETURNING.
+  /// The range of the table's name, and the range after RETURNING.
   var tableRange = 0..<0
   var returning: Range<Int>?
   var common: [CommonTable] = []
-  /// Of an INSERT: nil where it names none.
+  /// INSERT: the named columns; nil if it names none.
   @ByBytes var columns: [String]? = nil
   var rows = Select()
   var upsert: Upsert?
-  /// Of an UPDATE.
+  /// UPDATE: the assignments and the sources of FROM.
   var assignments: [Assignment] = []
   var sources: [Select.Source] = []
   var condition: Expression?
-  /// Up to where the text is part of it.
+  /// The end of the statement in the text.
   var end = 0
 }

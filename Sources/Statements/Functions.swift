@@ -6,7 +6,7 @@ import Changes
 enum Functions {
   enum Result {
     case storage(Storage?)
-    /// One of its arguments, but for the first so many.
+    /// The value is one of the arguments after the first `besides`.
     case ofArguments(besides: Int)
   }
 

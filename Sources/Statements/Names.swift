@@ -1,32 +1,32 @@
 import Changes
 import Mapping
 
-/// What an expression has for a value, where that is sure: NULL besides.
+/// The storage class of an expression's values, if it is certain. NULL is always possible.
 enum Storage: Equatable, Sendable {
   case integer, real, text, blob
-  /// Integer or real, and no two of them that are equal.
+  /// Integer or real, but equal values always have the same class.
   case number
 }
 
 /// A column that can be named.
 struct NamedColumn: Equatable, Sendable {
-  /// In lower case.
+  /// The name in lower case.
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
-  /// At the target.
+  /// The SQL for the column at the target.
   var sql = ""
   var value: PostgresValue?
 }
 
 /// A table, or a query in the place of one, whose columns can be named.
 struct NamedSource: Equatable, Sendable {
-  /// In lower case.
+  /// The name in lower case.
   @ByBytes var name: String
   var columns: [NamedColumn]
   /// Keys that are whole, by indexes of columns.
   var keys: [[Int]] = []
-  /// Which table it is; nil: a query.
+  /// The name of the table; nil for a query.
   @ByBytes var table: String? = nil
 }
 
@@ -36,12 +36,12 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// Tables of WITH, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]
-  /// Of two columns of the innermost query with one name, that of the first source is meant.
+  /// Whether, of two equally named columns of the innermost query, the first source's is meant.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
-  /// What a column's name means: the level, the source on it, the column.
+  /// Resolves a column's name to its level, its source on that level, and its index.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {

@@ -66,7 +66,7 @@ extension PostgresTranslator {
     throw Unreplayable("\(call.name)() with these arguments may be another value in PostgreSQL")
   }
 
-  /// From the front, with numbers that are said.
+  /// Translates substr() with constant numbers that count from the start.
   private mutating func part(_ arguments: [Expression]) throws(Unreplayable) -> PostgresPiece {
     var numbers: [Int64] = []
     for argument in arguments.dropFirst() {
@@ -93,7 +93,7 @@ extension PostgresTranslator {
     return PostgresPiece("(CASE WHEN \(value.sql) IS NULL THEN 'null' ELSE '\(name)' END)", .text)
   }
 
-  /// Of the statement's own time.
+  /// Translates a date function of the statement's own time.
   private func clock(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
     guard case .text(let bytes)? = try checker.constant(call.arguments[0]),
       String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"

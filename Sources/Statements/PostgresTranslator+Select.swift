@@ -3,7 +3,7 @@ import Mapping
 
 // Queries.
 extension PostgresTranslator {
-  /// Where results of a query go: columns of the table that is written.
+  /// The destination of a query's results: columns of the table that is written.
   struct Places {
     let table: StatementTable
     let columns: [Int]
@@ -35,7 +35,7 @@ extension PostgresTranslator {
     return (sql, first.columns)
   }
 
-  /// WITH and a space behind; empty where there is none.
+  /// Returns WITH and its queries, followed by a space; empty if there are none.
   mutating func common(_ tables: [CommonTable]) throws(Unreplayable) -> String {
     guard !tables.isEmpty else { return "" }
     var parts: [String] = []
@@ -98,13 +98,13 @@ extension PostgresTranslator {
     return all
   }
 
-  /// A result in the form of the column that it goes to.
+  /// Returns a result in the form of its destination column.
   private func place(_ piece: PostgresPiece, _ places: Places?, _ index: Int, isCompared: Bool)
     throws(Unreplayable) -> (sql: String, value: PostgresValue?)
   {
     guard let places else { return (piece.sql, piece.value) }
     let sql = try assigned(piece, to: places.columns[index], of: places.table)
-    // Rows are told apart before they are given another form.
+    // DISTINCT compares rows before they are converted.
     let isSafe = piece.constant != nil || sql == piece.sql || piece.value == .integer || piece.value == .text
     if isCompared, !isSafe { throw refused("DISTINCT") }
     return (sql, piece.value)
@@ -171,7 +171,7 @@ extension PostgresTranslator {
     return sql
   }
 
-  /// Of an UPDATE, beside whose table they stand: a list, and the conditions.
+  /// Returns the sources of an UPDATE's FROM clause: a list, and the conditions.
   mutating func besides(_ sources: [Select.Source]) throws(Unreplayable) -> (sql: String, conditions: [String]) {
     guard !sources.contains(where: { $0.join == .left }) else { throw refused("LEFT JOIN in an UPDATE") }
     var (texts, conditions): ([String], [String]) = ([], [])

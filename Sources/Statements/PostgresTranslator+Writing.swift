@@ -128,13 +128,13 @@ extension PostgresTranslator {
     case (.text, .integer?): return "(\(piece.sql))::text"
     case (.real, .integer?), (.real, .number?): return "(\(piece.sql))::float8"
     case (.number, .integer?): return "(\(piece.sql))::numeric"
-    // By its digits: a cast would round it to fifteen of them.
+    // Convert by way of text: a direct cast would round to fifteen digits.
     case (.number, .real?): return "(\(piece.sql))::text::numeric"
     default: throw misfit
     }
   }
 
-  /// A constant for a column; nil where it is not known to stay what it is.
+  /// Returns a constant in the form of a column; nil if it is not known to stay unchanged.
   private static func form(
     _ constant: Value, _ kind: PostgresValue, _ source: TableSchema.Column, _ type: PostgresType
   ) throws(Unreplayable) -> String? {
@@ -149,7 +149,7 @@ extension PostgresTranslator {
     return "\(try PostgresPiece.literal(Array(form.bytes)))::\(type.name)"
   }
 
-  /// What SQLite keeps of a constant in a column of this affinity.
+  /// Returns the value that SQLite stores for a constant in a column of this affinity.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 3
   static func underAffinity(_ constant: Value, _ affinity: String) -> Value {

@@ -1,11 +1,11 @@
 import Changes
 import Mapping
 
-/// Writes a statement that a ``Checker`` has passed in PostgreSQL's language, where it means the same there. What is
-/// not known to mean the same is refused.
+/// Translates a statement that a ``Checker`` has accepted into PostgreSQL's language with the same meaning. Everything
+/// that is not known to mean the same is refused.
 ///
-/// What it goes by: SQLite compares text by its bytes and numbers by their values; it gives what is compared with a
-/// column the column's affinity; integers divide to integers; a condition is an integer.
+/// The translation follows SQLite's rules: it compares text by bytes and numbers by value, and gives an operand the
+/// affinity of the column that it is compared with. Integer division gives an integer, and a condition is an integer.
 struct PostgresTranslator {
   let tables: (String) -> StatementTable?
   let checker: Checker
@@ -67,7 +67,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// As a condition of WHERE.
+  /// Returns the expression as a condition for WHERE.
   mutating func condition(_ expression: Expression) throws(Unreplayable) -> String {
     try truth(try piece(expression))
   }
@@ -128,7 +128,7 @@ struct PostgresTranslator {
     switch (a.value, b.value) {
     case (.integer?, .integer?):
       switch operation {
-      // Of zero, SQLite makes NULL.
+      // SQLite returns NULL for a division by zero.
       case .divide, .remainder: return PostgresPiece("(\(a.wide) \(sign) NULLIF(\(b.wide), 0))", .integer)
       default: return PostgresPiece("(\(a.wide) \(sign) \(b.wide))", .integer)
       }
@@ -143,7 +143,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// As text that `||` joins.
+  /// Returns the expression as text for `||`.
   mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
     let value = number(try piece(expression))
     if value.isNull { return "NULL::text" }
@@ -234,7 +234,7 @@ struct PostgresTranslator {
 
   // MARK: Choices
 
-  /// Pieces of which one is taken: all of one type.
+  /// Returns alternative results of one expression, all converted to one type.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// What an expression has for values, NULL besides, where both engines are known to have the same.
+/// The type of an expression's values, if they are known to be the same in both engines. NULL is always possible.
 enum PostgresValue: Equatable, Sendable {
   case integer, real, text, blob
   /// A `numeric` whose values SQLite has as integers or reals.
@@ -11,7 +11,7 @@ enum PostgresValue: Equatable, Sendable {
   /// Values of this type, which may be moved, and not be looked at.
   case closed(PostgresType)
 
-  /// Of a column, by what its affinity and its type at the target leave possible.
+  /// The type of a column's values, as far as its affinity and its type at the target determine it.
   init(_ source: TableSchema.Column, _ target: (name: String, type: PostgresType)) {
     self =
       switch (target.type.kind, source.affinity) {
@@ -32,9 +32,9 @@ enum PostgresValue: Equatable, Sendable {
 struct PostgresPiece {
   var sql: String
   var value: PostgresValue?
-  /// Of a literal or parameter, whose form its place decides.
+  /// The value of a literal or parameter; its form depends on where it is used.
   var constant: Value?
-  /// A column: it has an affinity, which what it is compared with takes on.
+  /// Whether the expression is a column, whose affinity applies to the value that it is compared with.
   var isColumn = false
 
   init(_ sql: String, _ value: PostgresValue, isColumn: Bool = false) {
@@ -63,6 +63,6 @@ struct PostgresPiece {
 
   var isNull: Bool { constant == .null }
 
-  /// As a number of 64 bits: narrower ones would overflow earlier.
+  /// The expression as a 64-bit integer: narrower types would overflow earlier.
   var wide: String { constant == nil ? "(\(sql))::bigint" : sql }
 }

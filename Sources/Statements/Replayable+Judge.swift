@@ -2,8 +2,8 @@ import Changes
 import Mapping
 
 extension Replayable {
-  /// Whether a statement of SQLite can be executed once more, and how. `tables` knows, by names in lower case, those that
-  /// the target has as they are, as the source has them.
+  /// Returns whether, and how, a statement of SQLite can be replayed at the target.
+  /// - Parameter tables: returns a table by its lower-case name, if the target has it exactly as the source does.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {
@@ -48,7 +48,7 @@ struct SQLiteRewriting {
 
   init(_ text: String, _ statement: WritingStatement, _ edits: [Checker.Edit]) throws(Unreplayable) {
     (self.text, self.statement, self.edits) = (Array(text.utf8), statement, edits)
-    // Parameters are numbered, so that one that gives way to a time leaves the others their numbers.
+    // Number the parameters, so that replacing one by a time keeps the numbers of the others.
     for token in try Tokenizer.tokens(text) {
       guard case .parameter(let number) = token.kind, !edits.contains(where: { $0.range.overlaps(token.range) }) else {
         continue

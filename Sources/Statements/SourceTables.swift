@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The tables of a source as its trail has told of them, followed along the trail.
+/// The tables of a source as its trail describes them, updated while the trail is read.
 package struct SourceTables {
   private var schemas: [NameKey: TableSchema] = [:]
   private var segment: UInt64 = 0
@@ -9,8 +9,8 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Looks at the schemas of a segment that have come since: they count from 1, without gaps. A table that is not as it is
-  /// at the source is not known any more.
+  /// Takes over the segment's schemas that are new; ids count from 1 without gaps. A table that differs from the
+  /// source's is forgotten.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {
@@ -19,10 +19,10 @@ package struct SourceTables {
     }
   }
 
-  /// A replay begins anew: the schemas of its segment are looked at again.
+  /// Prepares for another replay, which reads the schemas of its segment again.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
-  /// By a name in lower case.
+  /// The table by its lower-case name.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
   /// The table as Cairn would create it in the other engine.

@@ -53,7 +53,7 @@ extension StatementParser {
     }
   }
 
-  /// [NOT] BETWEEN, IN, LIKE or GLOB; nil where none of them follows.
+  /// Reads [NOT] BETWEEN, IN, LIKE or GLOB; nil if none of them follows.
   private mutating func test(_ left: Expression) throws(Unreplayable) -> Expression? {
     let isNot = word() == "NOT"
     switch word(isNot ? 1 : 0) {
@@ -221,7 +221,7 @@ extension StatementParser {
       try expect(symbol: ")")
       return .exists(select)
     default:
-      // Names of functions that are keywords besides.
+      // Function names that are also keywords.
       let isFunction =
         isSymbol("(", 1) && (["REPLACE", "GLOB", "LIKE"].contains(word) || !Self.reserved.contains(word))
       return isFunction ? try call() : try column()

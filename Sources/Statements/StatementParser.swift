@@ -6,7 +6,7 @@ import Changes
 struct StatementParser {
   let tokens: [Token]
   var at = 0
-  /// Queries and expressions may stand within one another this deep.
+  /// The current nesting depth of queries and expressions.
   var depth = 0
   static let depthMax = 100
 
@@ -18,7 +18,7 @@ struct StatementParser {
   // MARK: Tokens
 
   var kind: Token.Kind? { at < tokens.count ? tokens[at].kind : nil }
-  /// The bare word that comes `ahead` tokens later; empty where it is none.
+  /// Returns the bare word `ahead` tokens later; empty if that token is no bare word.
   func word(_ ahead: Int = 0) -> String {
     guard at + ahead < tokens.count, case .word(let word, _) = tokens[at + ahead].kind else { return "" }
     return word
@@ -51,7 +51,7 @@ struct StatementParser {
     }
   }
 
-  /// A name, quoted or bare, that is no keyword of those that may follow one.
+  /// Reads a name, quoted or bare, that is none of the keywords that may follow a name.
   mutating func name() throws(Unreplayable) -> String {
     guard let name = nameIfAny() else { throw misunderstood }
     return name
@@ -148,7 +148,7 @@ struct StatementParser {
     }
   }
 
-  /// WITH and what follows it; empty where there is none.
+  /// Reads WITH and its queries; empty if there is none.
   mutating func commonTables() throws(Unreplayable) -> [CommonTable] {
     guard take("WITH") else { return [] }
     if word() == "RECURSIVE" { throw Unreplayable("WITH RECURSIVE is not replayed") }

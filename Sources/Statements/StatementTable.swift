@@ -3,10 +3,10 @@ import Mapping
 
 /// A table that a statement may read or write: at the source, and what it is at the target.
 package struct StatementTable: Sendable {
-  /// Of the target, where that is PostgreSQL: columns in the order of the source's.
+  /// The table at a PostgreSQL target. The columns are in the source's order.
   package struct PostgresSide: Sendable {
     package var name: String
-    /// Without tables that inherit from it.
+    /// The name that excludes rows of inheriting tables.
     package var rowsName: String
     package var columns: [(name: String, type: PostgresType)]
     package init(name: String, rowsName: String, columns: [(name: String, type: PostgresType)]) {
@@ -21,14 +21,14 @@ package struct StatementTable: Sendable {
     (self.schema, self.postgres) = (schema, postgres)
   }
 
-  /// Keys of which no two rows have the same values, and none has NULL: by the indexes of their columns.
+  /// The keys in which no two rows are equal and no value is NULL, by the indexes of their columns.
   var wholeKeys: [[Int]] {
     let key = schema.flags.contains(.wholeRow) || schema.flags.contains(.nullableKey) ? [] : [schema.key]
     return (key + schema.uniques.filter { $0.allSatisfy { schema.columns[$0].isNotNull } })
       .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
   }
 
-  /// The one unique key that the table has; nil where there are several, or some over expressions or parts of rows.
+  /// The only unique key of the table; nil if there are several, or some over expressions or parts of rows.
   var onlyKey: [Int]? {
     let isUnique = schema.objects.contains { object in
       SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }
@@ -39,7 +39,7 @@ package struct StatementTable: Sendable {
     return schema.key
   }
 
-  /// The column that SQLite fills with a number of its own where a row gives it none.
+  /// The column that SQLite fills with a generated number if a row gives none.
   var drawnColumn: Int? {
     guard schema.key.count == 1, let column = schema.key.first, !schema.flags.contains(.withoutRowid),
       !schema.flags.contains(.wholeRow), schema.columns[column].declaredType.asciiUppercased == "INTEGER"
@@ -58,24 +58,24 @@ extension TableSchema.Column {
   var isBinary: Bool { ["", "BINARY"].contains(collation.asciiUppercased) }
 }
 
-/// Whether a statement can be executed once more at a target, in place of the rows that it wrote.
+/// The verdict whether the target can replay a statement instead of applying its rows.
 package enum Replayable: Sendable {
   case yes(ReplayPlan)
-  /// A short sentence for people.
+  /// The reason as a short sentence for messages.
   case no(reason: String)
 }
 
-/// A statement as the target is to execute it. It returns the rows that it writes, or that are gone, with all columns of
-/// the table in the source's order.
+/// A statement for the target. It returns the rows that it writes or deletes, with all columns of the table in the
+/// source's order.
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
-  /// For SQLite, a clause behind it that returns the rows; elsewhere they are what it is about.
+  /// For SQLite: the RETURNING clause to append.
   package var returning = ""
   package var parameters: [Value]
   /// The table that it writes, as the source calls it.
   @ByBytes package var table: String
   /// The rows that it returns are gone.
   package var deletes: Bool
-  /// Rows that others replace go without being returned.
+  /// Whether the statement may replace rows that it does not return.
   package var replaces: Bool
 }

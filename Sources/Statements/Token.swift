@@ -11,7 +11,7 @@ struct Token: Sendable {
     case blob([UInt8])
     case integer(Int64)
     case real(Double)
-    /// Its number, from 1, as `sqlite3_bind_…` counts it.
+    /// The number of the parameter, from 1, as `sqlite3_bind_…` counts.
     case parameter(Int)
     case symbol(String)
 
@@ -30,6 +30,6 @@ struct Token: Sendable {
   }
 
   let kind: Kind
-  /// In the bytes of the statement.
+  /// The range of the token in the bytes of the statement.
   let range: Range<Int>
 }

@@ -25,7 +25,7 @@ struct Tokenizer {
     tokens.append(Token(kind: kind, range: start..<at))
   }
 
-  /// False at the end.
+  /// Reads the next token. Returns false at the end.
   private mutating func readToken() throws(Unreplayable) -> Bool {
     skipSpaces()
     guard at < bytes.count else { return false }
@@ -82,7 +82,7 @@ struct Tokenizer {
     }
   }
 
-  /// Up to the closing quote, which stands twice where it is part of the text; `]` has no such way.
+  /// Reads up to the closing quote. A doubled quote is part of the text; `]` cannot be part of it.
   private mutating func readQuoted(_ close: UInt8) throws(Unreplayable) -> String {
     at += 1
     var content: [UInt8] = []
@@ -129,7 +129,7 @@ struct Tokenizer {
         while Self.isDigit(byte()) { at += 1 }
       }
     }
-    // 12ab is no number, and nothing else either.
+    // `12ab` is neither a number nor any other token.
     guard !Self.isWord(byte()) else { throw Unreplayable("a number in it is not one") }
     if !isReal, let number = Int64(text(start..<at)) { return .integer(number) }
     var digits = text(start..<at)
