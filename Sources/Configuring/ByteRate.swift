@@ -1,8 +1,8 @@
-/// A rate as people write it: `500KiB`, `10MiB/s`, `1.5 GB`; bytes a second.
+/// A rate in bytes per second as in the configuration: `500KiB`, `10MiB/s`, `1.5 GB`.
 package struct ByteRate: Equatable, Sendable {
   package let bytesPerSecond: Int
 
-  /// Nil for anything else, and for less than a byte. `k`, `m` and `g` alone are powers of 1024.
+  /// Returns nil for any other text, and for less than one byte per second. `k`, `m` and `g` alone are powers of 1024.
   package init?(_ text: String) {
     let lower = text.lowercased().filter { $0 != " " }
     var plain = lower.hasSuffix("/s") ? String(lower.dropLast(2)) : lower

@@ -55,7 +55,7 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// A conf that loads as it stands; options that have a default, and sections that are not needed, are comments.
+  /// A valid configuration in which options with a default, and optional sections, are comments.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
@@ -86,7 +86,7 @@ package enum ConfDocument {
     return text
   }
 
-  /// The reference as a conf in which everything is said: nothing of it is a comment.
+  /// The reference with every option set: no option is a comment.
   package static var wholeReference: String {
     reference.split(separator: "\n", omittingEmptySubsequences: false).map { line in
       line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
@@ -112,13 +112,13 @@ package enum ConfDocument {
 }
 
 extension OptionTable.Section {
-  /// Of its heading in Markdown.
+  /// The anchor of the section's heading in Markdown.
   fileprivate var anchor: String {
     if case .list(let parent) = form { return "\(parent)-\(key)" }
     return key
   }
 
-  /// With a name for examples.
+  /// The header of the section with a name for examples.
   fileprivate var header: String {
     switch form {
     case .single: "[\(key)]"
@@ -129,7 +129,7 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// What holds when it is left out.
+  /// Describes the behaviour if the option is missing.
   package func without(code: String) -> String {
     if isRequired { return "required" }
     if let defaultText { return "default: \(code)\(defaultText)\(code)" }

@@ -2,13 +2,14 @@ import Changes
 import Glibc
 import SystemKit
 
-/// Finds and reads the files of a conf: `cairn.toml` and `conf.d/*.toml` beside it, in the order of their bytes.
+/// Finds and reads the configuration files: `cairn.toml`, and `conf.d/*.toml` next to it, in byte order of their names.
 package enum ConfFolder {
   package static let usual = "/etc/cairn"
   private static let bytesMax: UInt64 = 1 << 20
 
-  /// `path` is the folder, or one file that stands alone; `more` counts as if it stood there. Never throws: what cannot be
-  /// read is a problem of the conf.
+  /// Loads a configuration. Never throws: unreadable files are problems of the configuration.
+  /// - Parameter path: the folder, or a single file.
+  /// - Parameter more: files to treat as if they were in the folder.
   package static func load(
     _ path: String, more: [ConfFile] = [], awaitsPeers: Bool = false,
     expressionFault: @escaping LoadedConfiguration.ExpressionFault = { _, _ in nil },
@@ -26,7 +27,7 @@ package enum ConfFolder {
     let service = environment("CREDENTIALS_DIRECTORY")
     var barred: [ConfProblem] = []
     let credentials = credentials(in: service ?? path + "/credentials", isService: service != nil, &barred)
-    // Passwords are for root and the daemon: whoever only asks for its status need not see them.
+    // Only root and the daemon may read passwords: a user that asks for the status does not need them.
     if service != nil { problems += barred }
     return LoadedConfiguration(
       files: files, credentials: credentials, unreadable: problems,
@@ -35,7 +36,7 @@ package enum ConfFolder {
       expressionFault: expressionFault, environment: environment)
   }
 
-  /// Device and inode, where there is such a file; else its path with all links of its folder followed.
+  /// Returns device and inode if the file exists; else its path with all links of its folder resolved.
   private static func fileIdentity(_ path: String) -> String {
     var info = stat()
     if stat(path, &info) == 0 { return "inode \(info.st_dev) \(info.st_ino)" }
@@ -90,7 +91,7 @@ package enum ConfFolder {
     return nil
   }
 
-  /// Whether this user may not read a file, or may not even see whether it is there.
+  /// Returns a problem if this user may not read a file, or may not even see whether it exists.
   static func barred(_ path: String) -> ConfProblem? {
     guard faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0, errno == EACCES else { return nil }
     let user = Account(user: Account.current)?.name ?? "number \(Account.current)"
@@ -100,8 +101,8 @@ package enum ConfFolder {
       isBarred: true)
   }
 
-  /// A conf that every user may write says what any of them wants, and so does one in a folder where any of them may put
-  /// another file in its place. Links are followed: the file decides, not the link.
+  /// Returns a problem if every user may write the file, or may replace it because its folder is writable. Links are
+  /// followed: the permissions of the file count, not those of the link.
   /// - Parameter isAlone: no other file of the folder belongs to the conf.
   private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
@@ -112,14 +113,15 @@ package enum ConfFolder {
     }
     let folder = Folder.parent(of: path)
     guard stat(folder, &info) == 0, info.st_mode & S_IWOTH != 0 else { return nil }
-    // With the sticky bit, as /tmp has it, nobody else can take the file away; but any can add one.
+    // With the sticky bit, as in /tmp, other users cannot replace the file, but they can add one.
     if isAlone, info.st_mode & S_ISVTX != 0 { return nil }
     return ConfProblem(
       .confUnsafe, at: ConfPlace(file: path), "every user of this machine may put another file into its folder",
       hint: "look whether it was changed, then: chmod o-w \(folder)")
   }
 
-  /// Nil when a file belongs to root, to this user, or to the user that the folder of the conf belongs to.
+  /// Returns a notice about the owner of a file. Nil if the owner is root, this user, or the owner of the configuration
+  /// folder.
   private static func strangersNotice(_ path: String, folderOwner: UInt32?) -> String? {
     guard let owner = Folder.owner(path)?.user, owner != 0, owner != Account.current, owner != folderOwner else {
       return nil
@@ -129,7 +131,7 @@ package enum ConfFolder {
       "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
-  /// A pipe, say, would keep whoever opens it waiting for ever.
+  /// Returns whether the file is a regular one, or missing. Opening a pipe, for example, would block for ever.
   private static func isRegular(_ path: String) -> Bool {
     var info = stat()
     return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG
@@ -155,8 +157,8 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Which database a file is for. A service has them as `database.NAME`, or, from a folder that is handed over as a
-  /// whole, as `database_NAME`; in the folder of the conf they are just `NAME`.
+  /// Returns the name of the database that a password file is for. A service gets the files as `database.NAME`, or as
+  /// `database_NAME` from a folder that is passed as a whole. In the configuration folder they are named just `NAME`.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
   private static func database(_ file: String, isService: Bool) -> String? {
@@ -166,7 +168,7 @@ package enum ConfFolder {
     return isService || file.hasPrefix(".") ? nil : file
   }
 
-  /// By the name of the database. The newline at the end is not part of a password.
+  /// Returns the passwords by the name of the database. The final newline is not part of a password.
   private static func credentials(
     in folder: String, isService: Bool, _ problems: inout [ConfProblem]
   ) -> [String: ConfCredential] {

@@ -15,6 +15,6 @@ package struct ConfPlace: Comparable, Hashable, Sendable, CustomStringConvertibl
 
   package var description: String { line == 0 ? file : "\(file):\(line):\(column)" }
 
-  /// Without the column, as `cairn config show` has it.
+  /// The place without the column, as in `cairn config show`.
   package var lineDescription: String { line == 0 ? file : "\(file):\(line)" }
 }

@@ -1,14 +1,14 @@
 import Changes
 
-/// What is wrong at one place of a conf.
+/// A problem at one place of the configuration.
 package struct ConfProblem: Equatable, Sendable {
   package let place: ConfPlace
   package let code: ErrorCode
-  /// Without the place.
+  /// The message without the place.
   package let message: String
   package let hint: String
 
-  /// Whoever reads the conf lacks the rights for this file; others may have them.
+  /// Whether the current user lacks the right to read the file. The daemon's user may have it.
   package let isBarred: Bool
 
   init(_ code: ErrorCode, at place: ConfPlace, _ message: String, hint: String, isBarred: Bool = false) {

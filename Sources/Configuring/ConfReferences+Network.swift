@@ -1,6 +1,6 @@
 import Changes
 
-// What [pump], [receive] and [peer] say of trails, and of each other.
+// Checks of the trails in [pump], [receive] and [peer], and of references between these sections.
 extension ConfReferences {
   mutating func checkNetwork() {
     for pump in pumps { checkPump(pump) }
@@ -16,7 +16,7 @@ extension ConfReferences {
     }
   }
 
-  /// A capture of this node makes the trail; else the problem is told.
+  /// Adds a problem unless a capture of this node writes the trail.
   mutating func checkOwn(_ trail: TrailName, _ node: String, at place: ConfPlace, as key: String) {
     guard isWhole, !captures.contains(where: { $0.source.name == trail.name }) else { return }
     let names = captures.map(\.source.name)
@@ -27,13 +27,14 @@ extension ConfReferences {
       "\(mend) a section [capture.\(trail.name)]")
   }
 
-  /// A trail of another node comes here by a pump that fetches it, or by a peer that may push it.
+  /// Adds a problem unless a trail of another node can arrive here: by a pump that fetches it, or a peer that may push
+  /// it.
   mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
     guard isWhole, !awaitsPeers else { return }
     let isFetched = pumps.contains { pump in
       pump.text("from") != nil && TrailPatterns(pump.list("trail") ?? []).includes(trail)
     }
-    // What is wrong with a section itself is told there.
+    // The section's own check reports problems within it.
     let isUnread = pumps.contains { !$0.wrong.isEmpty } || peers.contains { !$0.wrong.isEmpty }
     let isPushed = peers.contains { TrailPatterns($0.grants("may")?.push ?? []).includes(trail) }
     guard !isFetched, !isPushed, !isUnread else { return }

@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
 
-/// What sections say of each other: names of databases and trails, and who works on what.
+/// Checks references between sections: names of databases and trails, and conflicting uses of them.
 struct ConfReferences {
   let node: String?
   private let databases: [ReadSection]
@@ -12,15 +12,15 @@ struct ConfReferences {
   let receive: ReadSection?
   let peers: [ReadSection]
   let metrics: ReadSection?
-  /// Every section with a name that the files have, also where it is wrong otherwise.
+  /// The names of all database sections, even of those that are otherwise invalid.
   private let databaseNames: [String]
-  /// False: a file could not be read, so that what seems to be missing may be there.
+  /// Whether all files were read. If not, a missing section may be in an unread file.
   let isWhole: Bool
   /// Peers that bring trails of other nodes may still be missing.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
-  /// What is allowed, but rarely meant.
+  /// Settings that are valid, but rarely intended.
   var notices: [String] = []
 
   /// `fileIdentity` makes one text of all paths of a file.
@@ -54,7 +54,7 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// What tells databases apart: the URL where it is known, and of a file what it is, whatever path leads there.
+  /// Returns the identity of a database: its URL if known. A file is identified independently of the path.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -140,7 +140,8 @@ struct ConfReferences {
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// The last apply of a way from one database to another, over any number of databases; nil if there is no way.
+  /// Returns the last apply on a way from one database to another, through any number of databases; nil if there is no
+  /// way.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]
@@ -199,7 +200,7 @@ struct ConfReferences {
     }
   }
 
-  /// What one node alone can decide needs its name.
+  /// Adds a problem if a rule needs a deciding node and `decides` is missing.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {
@@ -217,7 +218,7 @@ struct ConfReferences {
     return String(text.dropFirst(5))
   }
 
-  /// `public.` is what is meant without a schema.
+  /// Returns the name in lower case and without `public.`, the default schema.
   private static func folded(_ table: String) -> String {
     let name = table.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name

@@ -2,13 +2,13 @@ import Changes
 import Conflicts
 
 extension Configuration.Apply {
-  /// How conflicts are settled; without effect one-way.
+  /// The rules that resolve conflicts; without effect in one-way replication.
   package var conflictPlan: ConflictPlan {
     ConflictPlan(
       conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, to: $0.to, $0.conflicts) })
   }
 
-  /// What becomes of what others write to the target; without effect where both ends write.
+  /// The treatment of local writes at the target; without effect if both ends write.
   package var localWritesPlan: LocalWritesPlan {
     LocalWritesPlan(
       localWrites, tables: rules.compactMap { rule in rule.localWrites.map { .init(from: rule.from, to: rule.to, $0) } }
@@ -17,7 +17,7 @@ extension Configuration.Apply {
 }
 
 extension ConflictPlan.Part {
-  /// What a section says of conflicts, and what holds where it does not.
+  /// Creates the conflict settings of a section; `usual` fills in missing ones.
   init(_ section: ReadSection, else usual: Self = Self()) {
     self.init(
       rule: section.text("conflict").flatMap { try? ConflictRules.Rule($0) } ?? usual.rule,

@@ -4,9 +4,9 @@ extension Configuration {
   /// `[pump.NAME]`: trails to another node, or from there.
   package struct Pump: Equatable, Sendable {
     package enum Way: String, Sendable {
-      /// To where the URL leads.
+      /// To the node at the URL.
       case push
-      /// From there.
+      /// From the node at the URL.
       case pull
     }
 
@@ -15,9 +15,9 @@ extension Configuration {
     package var way: Way
     /// `https://hq.example:7420`, without a path.
     package var url: PeerURL
-    /// What the listener's certificate must be for; nil: the host of the URL.
+    /// The name that the listener's certificate must be valid for; nil: the host of the URL.
     @ByBytes package var peer: String? = nil
-    /// Nil: those of `[receive]`, or what `cairn peer join` has put into the state folder.
+    /// The certificates; nil: those of `[receive]`, or those that `cairn peer join` has put into the state folder.
     package var tls: PeerFiles?
     /// The most that it sends or fetches; nil: what the line can take.
     package var bytesPerSecond: Int?
@@ -27,14 +27,14 @@ extension Configuration {
     }
   }
 
-  /// `[receive]`: where other nodes push to, and pull from.
+  /// `[receive]`: the listener to which other nodes push, and from which they pull.
   package struct Receive: Equatable, Sendable {
     /// An IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
-    /// Nil: what `cairn peer invite` has put into the state folder.
+    /// The certificates; nil: those that `cairn peer invite` has put into the state folder.
     package var tls: PeerFiles?
-    /// Plain HTTP, whatever certificates there are.
+    /// Whether the listener uses plain HTTP, even if there are certificates.
     package var isInsecure = false
     /// The most at one time.
     package var connections = 1000
@@ -66,7 +66,7 @@ extension Configuration {
   package struct PeerFiles: Equatable, Sendable {
     @ByBytes package var certificate: String
     @ByBytes package var key: String
-    /// The authorities that sign the certificates of others.
+    /// The file with the authorities that sign the certificates of other nodes.
     @ByBytes package var peers: String
 
     package init(certificate: String, key: String, peers: String) {
@@ -74,13 +74,13 @@ extension Configuration {
     }
   }
 
-  /// Whether a copy of a trail of another node can come here: a pump fetches it, or a peer may push it.
+  /// Returns whether a trail of another node can arrive here: a pump fetches it, or a peer may push it.
   package func receives(_ trail: String) -> Bool {
     pumps.contains { $0.way == .pull && $0.trails.includes(trail) } || peers.contains { $0.push.includes(trail) }
   }
 }
 
-/// `https://hq.example:7420`: where another node listens.
+/// The address of another node's listener: `https://hq.example:7420`.
 package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
   package var isTLS: Bool
   /// A name, or an IP address without brackets.
@@ -89,7 +89,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 
   package static let usualPort: UInt16 = 7420
 
-  /// Nil for anything with a path, a login or another scheme.
+  /// Returns nil for a text with a path, a login or another scheme.
   package init?(_ text: String) {
     let lower = text.asciiLowercased
     guard let scheme = ["https://", "http://"].first(where: lower.hasPrefix) else { return nil }
@@ -130,6 +130,6 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 }
 
 extension Configuration {
-  /// Bytes that the trails which a peer may push may take on the disk; nil: there is no limit.
+  /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? limits.diskBytes.map { $0 / 2 } }
 }

@@ -1,15 +1,16 @@
 import Changes
 
 extension Configuration {
-  /// The capture of the database to which an apply writes, where what is captured there goes back to where the apply's
-  /// trail comes from: then both ends write, and conflicts are settled. Nil: the apply is one-way.
+  /// Returns the capture of an apply's target database if its trail goes back to the origin of the apply's trail. Both
+  /// ends then write, and conflicts are resolved. Nil if the apply is one-way.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }
       let own = trail(of: capture)
       guard own != apply.trail else { return false }
       guard source.origin == node.name else {
-        // A trail of this node that peers have may go to the one that the apply's comes from: the conf says if it does not.
+        // If peers receive this node's trail, one of them may apply it at the origin of the apply's trail.
+        // `applied = "include"` says that none does.
         if capture.applied == .include { return false }
         return pumps.contains { $0.way == .push && $0.trails.includes(own) }
           || peers.contains { $0.pull.includes(own) }
@@ -19,11 +20,11 @@ extension Configuration {
     }
   }
 
-  // MARK: Rows that go on
+  // MARK: Relayed rows
 
-  /// How an apply takes part in chains of databases.
+  /// The role of an apply in chains of databases.
   package struct RelayPlan: Equatable, Sendable {
-    /// Its rows may go on into the trail of its database: no way leads back to where they come from.
+    /// Whether rows of the apply may go on into the trail of its database, because no way leads back to their origin.
     package var relays: Bool
     /// The trail of its database, if the database is captured. The apply passes over rows that began there.
     package var ownTrail: TrailName?
@@ -34,7 +35,8 @@ extension Configuration {
     return RelayPlan(relays: !leadsBack(apply), ownTrail: own)
   }
 
-  /// Whether rows that an apply writes would come back to where they come from, over any number of databases of this node.
+  /// Returns whether rows that an apply writes would return to their origin, through any number of databases of this
+  /// node.
   package func leadsBack(_ apply: Apply) -> Bool {
     if captureBehind(apply) != nil { return true }
     guard let origin = captures.first(where: { trail(of: $0) == apply.trail })?.database else { return false }
@@ -49,14 +51,14 @@ extension Configuration {
     return reached.contains(origin)
   }
 
-  /// Whether rows that applies write to the database of a capture go into its trail.
+  /// Returns whether the trail of a capture includes the rows that applies write to its database.
   package func handsOn(_ capture: Capture) -> Bool {
     capture.applied.map { $0 == .include }
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// One line that says what becomes of rows that one-way applies write to the database of a capture; nil if there is no
-  /// such apply.
+  /// Returns one line about the rows that one-way applies write to the database of a capture: whether they go on. Nil
+  /// if there is no such apply.
   ///
   ///     rows that [apply.pos] writes to database erp go on in trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
@@ -69,7 +71,8 @@ extension Configuration {
     return "\(who) do not go on in trail \(trail(of: capture)) (\(why))"
   }
 
-  /// What an apply lacks, as the capture of its trail leaves out what others write to its source; nil: nothing.
+  /// Returns a line about rows that an apply lacks, because its trail's capture leaves out rows that other applies
+  /// write to the source. Nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

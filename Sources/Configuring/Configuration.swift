@@ -2,19 +2,19 @@ import Changes
 import Conflicts
 import Mapping
 
-/// What a daemon is to do: all conf files of one node as one value, checked and with every default filled in.
+/// The task of a daemon: all configuration files of one node as one value, checked, with all defaults filled in.
 package struct Configuration: Equatable, Sendable {
   package var node: Node
-  /// What has a name is sorted by it.
+  /// Named sections are sorted by name.
   package var databases: [Database] = []
   package var captures: [Capture] = []
   package var applies: [Apply] = []
   package var pumps: [Pump] = []
-  /// Nil: nobody is let in.
+  /// The listener for other nodes; nil if no node may connect.
   package var receive: Receive?
   package var peers: [Peer] = []
   package var limits = Limits()
-  /// Nil: nothing listens.
+  /// The listener for metrics; nil if there is none.
   package var metrics: Metrics?
   package var control = Control()
   package var log = Log()
@@ -43,11 +43,11 @@ package struct Configuration: Equatable, Sendable {
   /// `[database.NAME]`
   package struct Database: Equatable, Sendable {
     @ByBytes package var name: String
-    /// As in the conf, without a password; the path of an SQLite file is absolute.
+    /// The URL as configured, without a password; the path of an SQLite file is absolute.
     @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether tables may draw the same keys as those of other nodes: programs take care that they do not.
+    /// Whether tables may generate the same keys as those of other nodes, because the applications avoid collisions.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -55,11 +55,11 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  /// What becomes of rows that applies write to a captured database.
+  /// The treatment of rows that applies write to a captured database.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// They go into its trail too.
+    /// The rows go into the trail of the database too.
     case include
-    /// Only what programs write goes into its trail.
+    /// Only rows that applications write go into the trail.
     case skip
   }
 
@@ -69,17 +69,17 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var database: String
     /// Patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
-    /// Whether executed statements go into the trail where the program gives them.
+    /// Whether executed statements go into the trail, if the application provides them.
     package var statements = true
     /// SQLite: the cap of the journal.
     package var journalRows = 5_000_000
-    /// Whether the rows are sent that are there when capture begins.
+    /// Whether the rows that exist when capture begins are sent.
     package var copiesRows = true
-    /// What becomes of rows that applies write to the database; nil: they go on if no way leads back.
+    /// The treatment of rows that applies write to the database; nil: they go into the trail if no way leads back.
     package var applied: AppliedRows?
-    /// Between two heartbeats while nothing else moves; zero: none.
+    /// The interval of heartbeats while there are no other changes; zero: no heartbeats.
     package var heartbeat = Duration.seconds(10)
-    /// Between two looks for segments of the trail that nobody needs.
+    /// The interval of checks for trail segments that no reader needs.
     package var purge = Duration.seconds(10)
 
     package init(name: String, database: String) { (self.name, self.database) = (name, database) }
@@ -88,45 +88,47 @@ package struct Configuration: Equatable, Sendable {
   /// `[apply.NAME]`: a trail into a database.
   package struct Apply: Equatable, Sendable {
     @ByBytes package var name: String
-    /// `NODE.NAME`; of another node where it is received.
+    /// The trail, `NODE.NAME`; one of another node is received from there.
     @ByBytes package var trail: String
     @ByBytes package var database: String
     /// The tables of the target that the trail may write: patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
-    /// Patterns of triggers of a PostgreSQL target that may fire, whoever owns their code.
+    /// Patterns of triggers of a PostgreSQL target that may fire, whichever role owns their code.
     @ByBytes package var fireTriggers: [String] = []
-    /// How conflicts are settled in all tables whose rules say nothing else.
+    /// The conflict rules of tables without rules of their own.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
-    /// What becomes of what others write to tables whose rows come only this way, where their rules say nothing else.
+    /// The treatment of local writes in tables that only this apply writes, unless their rules say otherwise.
     package var localWrites = LocalWrites.stop
-    /// How far the clock of the trail's node may be ahead of ours before its transactions are held back.
+    /// The largest lead of the clock of the trail's node over the local clock. Transactions with a greater lead are
+    /// held back.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// What becomes of rows that the target holds before the first copy; nil: the apply stops before it writes.
+    /// The treatment of rows that the target holds before the first copy; nil: the apply stops before it writes.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// Nil: it depends on who created the table.
+    /// The treatment of schema changes; nil: it depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
-    /// Bytes of rows a second that an audit may read, over both ends; 0: there is none; nil: it depends on ``mayDiffer``.
+    /// The bytes of rows per second that an audit may read at both ends together. 0: no audit; nil: it depends on
+    /// ``mayDiffer``.
     package var auditBytesPerSecond: Int?
-    /// In the order of the conf.
+    /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
 
     package init(name: String, trail: String, database: String) {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether rows of the target may differ from those of the source by what the conf says, though all is applied. Of
-    /// databases that are written to at both ends it says nothing.
+    /// Whether the settings permit that rows of the target differ from those of the source although everything is
+    /// applied. Without meaning for databases that are written at both ends.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
     }
   }
 
-  /// Bytes of rows a second where the conf says nothing: some 2,000 rows of 100 bytes, and less than a hundredth of a core.
+  /// The default in bytes of rows per second: about 2,000 rows of 100 bytes, and less than a hundredth of a core.
   package static let auditBytesUsual = 256 << 10
 
   package enum OnError: String, CaseIterable, Sendable {
@@ -136,11 +138,11 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[limits]`
   package struct Limits: Equatable, Sendable {
-    /// For all trails together; nil: none.
+    /// The limit for all trails together, in bytes; nil: no limit.
     package var diskBytes: Int64?
-    /// An apply that is behind for longer is refreshed; nil: the trail is kept for it for ever.
+    /// The longest lag of an apply before the apply needs a refresh; nil: the trail is kept for it for ever.
     package var retain: Duration?
-    /// When nothing else helps, slots are given up before the disk of the source fills.
+    /// Whether replication slots are given up as a last resort before the source's disk fills.
     package var givesUpSlot = false
     /// The largest block that is taken from another node.
     package var blockBytes: Int64 = 64 << 20
@@ -163,7 +165,7 @@ package struct Configuration: Equatable, Sendable {
   package struct Control: Equatable, Sendable {
     /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
     @ByBytes package var socket: String? = nil
-    /// The group that may use the socket; nil: that of the daemon.
+    /// The group that may use the socket; nil: the daemon's group.
     @ByBytes package var group: String? = nil
 
     package init() {}
@@ -176,6 +178,6 @@ package struct Configuration: Equatable, Sendable {
     package init() {}
   }
 
-  /// What is logged: this and all before it.
+  /// The level of the log: messages of this level and of all preceding ones are logged.
   package enum LogLevel: String, CaseIterable, Sendable { case error, warning, notice, info, debug }
 }

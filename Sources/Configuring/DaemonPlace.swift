@@ -1,5 +1,4 @@
-/// Where the daemon of a conf is to be looked for, as far as its files tell; of a broken file, what its lines tell one
-/// by one.
+/// The place of the daemon of a configuration, as far as the files have it. A broken file is read line by line.
 package struct DaemonPlace: Equatable, Sendable {
   /// `[node] name`
   package var node: String?
@@ -22,7 +21,7 @@ package struct DaemonPlace: Equatable, Sendable {
     (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
-  /// The text where it is TOML, else its lines, each below its header.
+  /// Returns the text if it is TOML, else each of its lines, preceded by the header of its section.
   private static func readable(_ text: String) -> [String] {
     if (try? TomlDocument(text, file: "")) != nil { return [text] }
     var header = ""

@@ -8,7 +8,7 @@ package struct ConfFile: Sendable {
   package init(path: String, text: String) { (self.path, self.text) = (path, text) }
 }
 
-/// A password that stands in a file of its own.
+/// A password from a file of its own.
 package struct ConfCredential: Sendable {
   package var path: String
   package var secret: String
@@ -16,32 +16,32 @@ package struct ConfCredential: Sendable {
   package init(path: String, secret: String) { (self.path, self.secret) = (path, secret) }
 }
 
-/// All files of a conf, read and checked: the value that they make, or everything that is wrong with them.
+/// All configuration files, read and checked: the resulting configuration, or all problems.
 package struct LoadedConfiguration: Sendable {
-  /// What an expression of a rule is evaluated over.
+  /// The data over which an expression of a rule is evaluated.
   package enum ExpressionUse: Sendable {
     case ofRow
-    /// It is the value of a column.
+    /// A row; the result is the value of a column.
     case ofColumn
-    /// Two versions of a row, for one of its columns or for the row.
+    /// Two versions of a row, for one of its columns or for the whole row.
     case ofConflict(isOfRows: Bool)
   }
 
-  /// What is wrong with an expression of a rule, whatever its table is.
+  /// Returns the error in an expression of a rule that does not depend on the table; nil if there is none.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
-  /// Nil where there are problems.
+  /// The configuration; nil if there are problems.
   package let configuration: Configuration?
-  /// What is in force, in the order of the option table.
+  /// The settings in force, in the order of the option table.
   package let settings: [Setting]
-  /// In the order of the files, and of places in them.
+  /// The problems, in the order of the files and of the places in them.
   package let problems: [ConfProblem]
-  /// Their paths, and those of the files with passwords.
+  /// The paths of the configuration files; `credentialFiles` are those of the files with passwords.
   package let files: [String]
   package let credentialFiles: [String]
-  /// What is not wrong, but probably not meant.
+  /// Settings that are valid, but probably not intended.
   package let notices: [String]
-  /// Where its daemon is, also where there are problems.
+  /// The place of the daemon, also if there are problems.
   package let place: DaemonPlace
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
@@ -99,7 +99,7 @@ package struct LoadedConfiguration: Sendable {
       }
   }
 
-  /// Throws the first problem; the message says how many more there are.
+  /// Returns the configuration. Throws the first problem, whose message says how many more there are.
   package func get() throws(CairnError) -> Configuration {
     if let configuration { return configuration }
     guard let first = problems.first?.error else {

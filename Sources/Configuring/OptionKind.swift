@@ -1,6 +1,6 @@
 import Conflicts
 
-/// What an option takes.
+/// The type of an option's value.
 package enum OptionKind: Equatable, Sendable {
   /// `[a-z0-9_-]`
   case name
@@ -27,7 +27,7 @@ package enum OptionKind: Equatable, Sendable {
   case trails
   /// `https://HOST:PORT`
   case peerURL
-  /// Of a certificate.
+  /// The host name of a certificate.
   case host
   /// `{ certificate, key, peers }`
   case files
@@ -42,14 +42,14 @@ package enum OptionKind: Equatable, Sendable {
   case delete
   /// A node, or a trail.
   case origin
-  /// How conflicts of rows are settled.
+  /// A rule that resolves conflicts of rows.
   case rule
-  /// The same of columns: a table of columns and rules.
+  /// Rules that resolve conflicts of columns: a table of columns and rules.
   case rules
-  /// Any value: of options that are refused whatever they hold.
+  /// Any value, for options that are always refused.
   case anything
 
-  /// What people are told that it takes.
+  /// The description of valid values in messages.
   package var description: String {
     switch self {
     case .name: "a name: a-z, 0-9, _ and -"
@@ -90,7 +90,7 @@ package enum OptionKind: Equatable, Sendable {
   static var durationUnits: String { Quantity.durationUnits.map(\.name).joined(separator: ", ") }
   static var byteUnits: String { Quantity.byteUnits.map(\.name).joined(separator: ", ") }
 
-  /// In the largest unit that divides it.
+  /// Returns the duration in the largest unit that divides it.
   static func text(_ duration: Duration) -> String {
     let milliseconds =
       Double(duration.components.seconds) * 1000 + Double(duration.components.attoseconds / 1_000_000_000_000_000)

@@ -3,7 +3,7 @@ import Conflicts
 
 // Rules for conflicts.
 extension OptionReader {
-  /// Of rows.
+  /// Reads a conflict rule for rows.
   mutating func rule(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let text = string(node, option), let rule = rule(text, node.place, option.key) else { return nil }
     guard rule.isForRows else {
@@ -97,7 +97,7 @@ extension OptionReader {
   }
 }
 
-/// How conflicts in a column are settled.
+/// The conflict rule of a column.
 struct ColumnRule: Equatable, Sendable {
   @ByBytes var column: String
   var rule: ConflictRules.Rule

@@ -2,7 +2,7 @@ import Changes
 import Glibc
 
 extension OptionReader {
-  /// The text of a value, with variables put in.
+  /// Returns the text of a value with its variables replaced.
   mutating func string(_ node: TomlNode, _ option: OptionTable.Option) -> String? {
     guard case .string(let raw) = node.value else {
       wrongType(node, option)
@@ -25,7 +25,7 @@ extension OptionReader {
     return nil
   }
 
-  /// The star stands for columns as they are.
+  /// Returns whether a text is an expression. The column `*` stands for columns that are copied unchanged.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }
@@ -96,7 +96,7 @@ extension OptionReader {
     return text
   }
 
-  /// What is wrong with a text, and what to write instead.
+  /// Returns the error in a text and the correction to suggest; nil if the text is valid.
   private static func fault(_ text: String, _ option: OptionTable.Option) -> (String, String)? {
     let key = option.key
     switch option.kind {

@@ -14,7 +14,7 @@ struct OptionReader {
     (self.environment, self.expressionFault) = (environment, expressionFault)
   }
 
-  /// Nil where the value is wrong; then there is a problem more.
+  /// Returns nil, and adds a problem, if the value is invalid.
   mutating func read(_ node: TomlNode, of option: OptionTable.Option) -> OptionValue? {
     switch option.kind {
     case .flag: flag(node, option)
@@ -199,7 +199,8 @@ struct OptionReader {
 
   private static let leastBytes: Int64 = 64 << 20
 
-  /// `isAllowed` tells whether a mended text would be taken: no hint names another.
+  /// Adds a problem for an amount that cannot be read.
+  /// - Parameter isAllowed: whether a corrected text is valid; only such a text is suggested.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,
     _ units: [String], usual: String, isAllowed: (String) -> Bool
@@ -257,7 +258,7 @@ extension OptionReader {
     "write \(option.key) = \(option.defaultText ?? option.example)"
   }
 
-  /// What was probably meant, in the right type.
+  /// Returns the value that was probably intended, in the right type.
   private static func suggestion(_ value: TomlValue, _ kind: OptionKind) -> String? {
     switch (kind, value) {
     case (.flag, .string(let text)):

@@ -2,7 +2,7 @@
 /// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
 package enum OptionTable {
   package struct Section: Sendable {
-    /// How it is headed.
+    /// The form of the section's header.
     package enum Form: Sendable {
       /// `[limits]`
       case single
@@ -22,11 +22,11 @@ package enum OptionTable {
     package var details = ""
     /// A name for examples.
     package var example = ""
-    /// Lines of the reference behind the section: another of the kind.
+    /// Lines that follow the section in the reference: another example of the kind.
     package var more: [String] = []
     package var options: [Option] = []
 
-    /// As people write it: `[capture.NAME]`.
+    /// The header as in the configuration: `[capture.NAME]`.
     package var title: String {
       switch form {
       case .single: "[\(key)]"
@@ -40,20 +40,20 @@ package enum OptionTable {
     package let key: String
     package let kind: OptionKind
     package let isRequired: Bool
-    /// As it would be written; nil: what `absence` says.
+    /// The default as in the configuration; nil if `absence` describes the behaviour.
     package let defaultText: String?
-    /// What holds when it is left out and there is no default.
+    /// The behaviour if the option is missing and has no default.
     package let absence: String
-    /// Why it is refused, where it is.
+    /// The reason for refusing the option, if it is refused.
     package let isSupported: Bool
-    /// The option in whose place it stands, where both would be too much.
+    /// The option that this one replaces, if both may not be given.
     package let alternative: String?
     package let since: String
     /// One line without a full stop.
     package let help: String
-    /// Sentences behind it.
+    /// Sentences that follow `help`.
     package let details: String
-    /// As it would be written, other than the default.
+    /// An example as in the configuration, other than the default.
     package let example: String
 
     init(
@@ -72,7 +72,7 @@ package enum OptionTable {
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
-  /// The sections that stand by themselves, by key.
+  /// Returns a section that is not part of another one, by its key.
   static func section(_ key: String) -> Section? {
     sections.first { section in
       if case .list = section.form { return false }

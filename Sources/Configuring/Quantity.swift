@@ -1,4 +1,5 @@
-/// Amounts as people write them: `14 days`, `500 ms`, `20 GiB`. A number, then a unit; a space between them is allowed.
+/// Amounts as in the configuration: `14 days`, `500 ms`, `20 GiB`. A number, then a unit; a space between them is
+/// allowed.
 package enum Quantity {
   package enum Misread: Error, Equatable {
     case noNumber
@@ -32,7 +33,7 @@ package enum Quantity {
     return .milliseconds(Int64(milliseconds))
   }
 
-  /// Units are matched without regard to case: nobody stores bits.
+  /// Reads a number of bytes. Units match without regard to case, since no option is measured in bits.
   static func bytes(_ text: String) throws(Misread) -> Int64 {
     let (number, unit) = try split(text)
     guard let factor = byteUnits.first(where: { $0.name.lowercased() == unit.lowercased() })?.bytes else {

@@ -5,7 +5,7 @@ struct ReadSection {
   struct Entry {
     var value: OptionValue
     var place: ConfPlace
-    /// As the file has it, with variables put in.
+    /// The value as in the file, with its variables replaced.
     var shown: String
   }
 
@@ -73,7 +73,7 @@ struct ReadSection {
 }
 
 extension OptionValue {
-  /// As TOML. Durations and sizes as the file has them.
+  /// Returns the value as TOML. Durations and sizes keep the form that the file has.
   fileprivate func shown(_ node: TomlNode) -> String {
     switch self {
     case .text(let text): Self.quoted(text)

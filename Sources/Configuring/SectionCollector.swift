@@ -1,15 +1,15 @@
 import Changes
 
-/// One section as the files have it together, its options not read yet.
+/// One section, merged from all files; its options are not parsed yet.
 struct ConfSection {
   let section: OptionTable.Section
-  /// Of a named section; of a list, that of the section that it belongs to.
+  /// The name of the section; for a list, the name of the section that it belongs to.
   let name: String
-  /// Of its first header.
+  /// The place of its first header.
   let place: ConfPlace
   var entries: [TomlEntry] = []
 
-  /// As people write it: `[capture.pos]`.
+  /// The header as in the configuration: `[capture.pos]`.
   var title: String {
     switch section.form {
     case .single: "[\(section.key)]"
@@ -19,7 +19,8 @@ struct ConfSection {
   }
 }
 
-/// Sorts what stands in the files into the sections of the option table: sections may be spread over files, options not.
+/// Sorts the content of the files by the sections of the option table. A section may be spread over files, an option
+/// may not.
 struct SectionCollector {
   private(set) var sections: [ConfSection] = []
   private(set) var problems: [ConfProblem] = []
@@ -76,7 +77,7 @@ struct SectionCollector {
     return letters.isEmpty ? "name" : String(letters.prefix(63))
   }
 
-  /// Takes the rules out of what stands in a section; returns the rest.
+  /// Removes the rules from the entries of a section; returns the remaining entries.
   private mutating func rules(in entries: [TomlEntry], _ parent: OptionTable.Section, _ named: TomlEntry) -> [TomlEntry]
   {
     guard parent.key == OptionTable.apply.key else { return entries }

@@ -1,6 +1,6 @@
 import Changes
 
-/// One option in force, and where its value came from.
+/// One option in force, and the origin of its value.
 package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)
@@ -11,16 +11,16 @@ package struct Setting: Equatable, Sendable {
     case credential(String)
   }
 
-  /// As it is headed: `[capture.pos]`.
+  /// The header of the section: `[capture.pos]`.
   @ByBytes package var section: String
   @ByBytes package var key: String
-  /// As TOML; nil: not set, and without a default.
+  /// The value as TOML; nil if it is not set and has no default.
   @ByBytes package var value: String? = nil
   package var origin: Origin
-  /// What holds when there is no value.
+  /// The behaviour if there is no value.
   @ByBytes package var absence: String
 
-  /// Of all sections that are there, and of those that count without being there.
+  /// Returns the settings of all sections in the files, and of sections that apply without being there.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

@@ -3,15 +3,15 @@ import Conflicts
 
 /// `[[apply.NAME.table]]`: what becomes of the rows of one table on their way to the target.
 package struct TableRule: Equatable, Sendable {
-  /// A column of the target and where its value comes from.
+  /// A column of the target and the source of its value.
   package struct Column: Equatable, Sendable {
-    /// Of the target; `*`: all columns of the source that no other entry names, under their own names.
+    /// The name at the target. `*` stands for all source columns that no other entry names, under their own names.
     @ByBytes package var name: String
-    /// In SQLite's language; the name of a column alone takes the value as it is.
+    /// An SQL expression for SQLite. The name of a column alone copies the value unchanged.
     @ByBytes package var expression: String
     /// The type to give it in a table that is created; nil: the one that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether a constant tells this trail's rows from those of others in the same table, as part of the key.
+    /// Whether a constant in the key distinguishes this trail's rows from those of other trails in the same table.
     package var isShare: Bool
 
     package init(name: String, expression: String, type: String? = nil, isShare: Bool = true) {
@@ -19,7 +19,7 @@ package struct TableRule: Equatable, Sendable {
     }
   }
 
-  /// What a delete at the source does.
+  /// The effect of a delete at the source.
   package enum DeleteRule: Equatable, Sendable {
     case apply
     /// The row stays.
@@ -43,10 +43,10 @@ package struct TableRule: Equatable, Sendable {
     case history
   }
 
-  /// The table at the source, or a pattern with `*` and `?`; with its schema where that is not `public`; matched without
+  /// The source table: a name or a pattern with `*` and `?`, with the schema unless that is `public`. Matched without
   /// regard to case.
   @ByBytes package var from: String
-  /// The table at the target, with a schema where one is meant; nil: as without a rule.
+  /// The target table, optionally with a schema; nil: the name as without a rule.
   @ByBytes package var to: String? = nil
   /// Rows for which this SQL expression is true; nil: all.
   @ByBytes package var filter: String? = nil
@@ -54,12 +54,12 @@ package struct TableRule: Equatable, Sendable {
   package var columns: [Column]?
   package var delete = DeleteRule.apply
   package var mode = Mode.mirror
-  /// How conflicts in its rows are settled, where it is written at both ends.
+  /// The conflict rules of its rows, if both ends write the table.
   package var conflicts = ConflictPlan.Part()
-  /// What becomes of what others write to it at the target; nil: as the apply has it.
+  /// The treatment of local writes at the target; nil: the apply's setting counts.
   package var localWrites: LocalWrites?
 
-  /// Whether it may be for several tables.
+  /// Whether the rule can apply to several tables.
   package var isPattern: Bool { from.contains { $0 == "*" || $0 == "?" } }
 
   package init(from: String) { self.from = from }

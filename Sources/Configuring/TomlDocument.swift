@@ -1,13 +1,13 @@
 import CToml
 
-/// A value of a conf file, and where it stands.
+/// A value of a configuration file and its place.
 struct TomlNode: Equatable, Sendable {
   var value: TomlValue
   var place: ConfPlace
 }
 
 indirect enum TomlValue: Equatable, Sendable {
-  /// In the order of the file.
+  /// A table, in the order of the file.
   case table([TomlEntry])
   case array([TomlNode])
   case string(String)
@@ -23,7 +23,7 @@ struct TomlEntry: Equatable, Sendable {
   var node: TomlNode
 }
 
-/// One file of TOML as a tree. The only thing that knows the parser.
+/// One TOML file as a tree. All use of the parser library is here.
 struct TomlDocument {
   struct Failure: Error, Equatable {
     var place: ConfPlace
@@ -32,7 +32,7 @@ struct TomlDocument {
 
   let root: TomlNode
 
-  /// Throws where the text is not TOML; never crashes, whatever the text.
+  /// Parses a text. Throws if it is not TOML; no text makes it crash.
   init(_ text: String, file: String) throws(Failure) {
     var text = text
     var error = cairn_toml_error()
@@ -88,7 +88,7 @@ struct TomlDocument {
 }
 
 extension TomlValue {
-  /// For messages: what stands there.
+  /// A description of the value for messages.
   var description: String {
     switch self {
     case .table: "a table"
