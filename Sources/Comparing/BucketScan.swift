@@ -3,8 +3,8 @@ import Changes
 import Mapping
 import SystemKit
 
-/// Reads a table whole at both ends, in whatever order suits each, and tells in which of 65,536 buckets rows differ. A
-/// row's bucket is chosen by the hash of its key, or of itself.
+/// Reads a whole table at both ends, each in its fastest order, and finds the buckets, of 65,536, in which rows differ.
+/// The hash of a row's key, or of the whole row, selects its bucket.
 struct BucketScan: Sendable {
   static let bucketCount = 65_536
 
@@ -19,12 +19,12 @@ struct BucketScan: Sendable {
   let watch: CompareWatch
   var part = Part.all
 
-  /// Which rows of a table.
+  /// A part of a table's rows.
   enum Part: Sendable {
     case all
-    /// Those with NULL in their key.
+    /// The rows with NULL in their key.
     case nullKeys
-    /// Those behind a key, in the order of each end.
+    /// The rows after a key, in the order of each end.
     case behind((source: [Value]?, target: [Value]?))
   }
 
@@ -119,8 +119,8 @@ struct BucketScan: Sendable {
   private static let pagesMax: UInt32 = 512
   private static let millisecondsGoal: Int64 = 200
 
-  /// Reads the pages of one table, as many at a time as take a moment: what stands outside of them, such as long
-  /// values, is not counted in pages.
+  /// Reads the pages of one table, in groups that each take a short time. Data outside of these pages, such as TOASTed
+  /// values, is not counted.
   private func scan(_ name: String, _ pages: UInt32, _ read: (Slice) throws -> SliceEnd) throws {
     var from: UInt32 = 0
     var step: UInt32 = 8

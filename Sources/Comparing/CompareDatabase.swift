@@ -4,12 +4,12 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// One of the two databases, open, and what is in it. For the thread that opened it.
+/// One of the two databases, open, with its tables. Only the thread that opened it may use it.
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)
     case postgres(PostgresConnection)
-    /// At another node; of a source only.
+    /// A source at another node; never a target.
     case origin(OriginSource)
   }
 
@@ -77,7 +77,7 @@ package final class CompareDatabase {
       let sortsByBytes = sortsByBytes
       return try connection.catalog {
         try connection.userTables().filter { patterns?.includes($0) ?? true }.map { table in
-          // What only capture minds does not hinder reading at the target.
+          // Some properties make a table unfit for capture, but not for reading at the target.
           let refusal =
             table.schema.columns.isEmpty ? "it has no column" : patterns == nil ? nil : table.refusal?.reason
           return Table(name: table.displayName, schema: table.schema, refusal: refusal) { columns in
@@ -103,11 +103,11 @@ package final class CompareDatabase {
     }
   }
 
-  /// Nothing is lost by saying so of a table for nothing.
+  /// Returns whether the key's index of an SQLite table may sort backwards in part. A wrong true costs only speed.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Full names of the tables that Cairn made here; nil where it has no state here. Where the database has tables of
-  /// `trail`, those that only other trails bring do not count.
+  /// Returns the full names of the tables that Cairn created here; nil if Cairn has no state here. If the database has
+  /// tables of `trail`, tables that only other trails bring are excluded.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

@@ -5,18 +5,18 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// Where the two databases are, for every thread that opens them.
+/// The places of the two databases, for each thread that opens them.
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
     case postgres(uri: String)
-    /// At another node; of a source only.
+    /// A source at another node; never a target.
     case origin(OriginSource, Engine)
   }
 
   package let source: Place
   package let target: Place
-  /// Drawn for each comparison, so that nobody can choose rows whose hashes collide.
+  /// A random number for each comparison, so that rows with colliding hashes cannot be prepared.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
@@ -27,7 +27,7 @@ package struct CompareEnds: Sendable {
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):
-      // Not as read-only: that could not recover the log of a program that crashed.
+      // A read-only connection could not recover the log of a program that crashed.
       let database = try Database(path: path)
       try database.execute("PRAGMA query_only = 1")
       database.forbidForeignCode()
@@ -42,13 +42,13 @@ package struct CompareEnds: Sendable {
   var isAfar: Bool { if case .origin = source { true } else { false } }
 }
 
-/// How far a comparison has come; read from other threads.
+/// The progress of a comparison, read from other threads.
 package final class CompareWatch: Sendable {
   package struct Snapshot: Sendable {
     package var table = ""
     package var tablesDone = 0
     package var tables = 0
-    /// Of the table that is being read.
+    /// The progress of the current table.
     package var sourceRows = 0
     package var targetRows = 0
     package var rows = 0

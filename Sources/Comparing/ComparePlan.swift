@@ -5,7 +5,7 @@ import Reshaping
 import SQLiteKit
 import Trails
 
-/// Which tables are compared with which, and what is different before a row has been read.
+/// The pairs of tables to compare, and the differences that are known before any row is read.
 struct ComparePlan {
   private(set) var tables: [ComparedTable] = []
   private(set) var differences: [Difference] = []
@@ -25,7 +25,7 @@ struct ComparePlan {
     let ours = try source.tables(patterns)
     for table in ours {
       if let refusal = table.refusal {
-        // What is left out here is left out there.
+        // A table that is left out at the source is left out at the target too.
         if let names = try? TableMapping(table.schema, to: target.engine, names: names).target {
           claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName.nameKey))
         }
@@ -63,7 +63,7 @@ struct ComparePlan {
       guard patterns.includes(table.name), created.map({ $0.contains(table.schema.fullName) }) ?? true else { continue }
       differences.append(Difference(table: table.name, kind: .tableExtra))
     }
-    // Nothing compared must not look like nothing different.
+    // A comparison of no table must not look like a comparison without differences.
     if !ours.isEmpty, ours.allSatisfy({ rules.rule(for: $0.schema) != nil }) {
       throw CairnError(
         .unsupported, "no table is compared: there is a rule for each, which says that the target's is another",

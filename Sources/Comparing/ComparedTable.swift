@@ -3,29 +3,29 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A table of the source and the one of the target that is to be equal to it.
+/// A table of the source and its counterpart at the target.
 ///
-/// Columns are counted by their **place** among the pairs of columns that are compared, in the order of the source.
+/// A column's **place** is its index among the compared pairs of columns, in the order of the source.
 package struct ComparedTable: Sendable {
-  /// How its rows are brought in step.
+  /// The order in which the rows of both ends are matched.
   package enum Order: Sendable {
     /// By ranges of the key, which sorts alike at both ends.
     case ranges
-    /// By buckets, into which rows fall by the hash of their key, or of the whole row.
+    /// By buckets that are selected by the hash of the key, or of the whole row.
     case buckets
   }
 
-  /// As people call the source's table.
+  /// The name of the source's table for messages.
   package let name: String
   package let source: TableEnd
   package let target: TableEnd
   package let columns: [CanonicalColumn]
-  /// Places of the key; empty where rows are told apart by all their columns.
+  /// The places of the key; empty if rows are identified by all their columns.
   package let key: [Int]
-  /// The key may hold NULL; such rows are told apart by all their columns.
+  /// Whether the key may contain NULL. Rows with NULL are identified by all their columns.
   package let isNullable: Bool
   package var order: Order
-  /// Both ends have the same bytes for equal values, and the same of each.
+  /// Whether both ends have the same bytes for equal values, for all compared columns.
   package let isSame: Bool
 
   package init(name: String, source: TableEnd, target: TableEnd, columns: [CanonicalColumn], order: Order) {
@@ -61,7 +61,7 @@ package struct ComparedTable: Sendable {
     return all
   }
 
-  /// The keys of the source that may be one of the target's.
+  /// Returns the source keys that correspond to a key of the target.
   package func sourceKeys(_ values: [Value]) -> [[Value]] {
     var keys: [[Value]] = [[]]
     for (place, value) in zip(key, values) {
@@ -73,16 +73,16 @@ package struct ComparedTable: Sendable {
   }
 }
 
-/// A table at one end, as it stands there.
+/// A table at one end, in that end's terms.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// Index among the schema's columns of each place.
+  /// The index in the schema's columns, for each place.
   package let columns: [Int]
-  /// For FROM.
+  /// The name for a FROM clause.
   package let sqlName: String
   /// A name of an SQLite table's rowid.
   package let rowidName: String?
-  /// Of a PostgreSQL table.
+  /// The oid of a PostgreSQL table.
   package let oid: UInt32
   package let isPartitioned: Bool
   /// Whether text keys of a PostgreSQL table sort by their bytes.

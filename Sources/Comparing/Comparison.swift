@@ -9,22 +9,22 @@ import Trails
 /// Compares two databases row by row (`docs/compare.md`).
 package final class Comparison {
   package struct Options: Sendable {
-    /// Nil: those of the replication, or all.
+    /// The tables to compare; nil: those of the replication, or all.
     package var tables: TablePatterns?
-    /// Nil: as in the replication.
+    /// The name policy; nil: that of the replication.
     package var names: NamePolicy?
-    /// Of the replication between both; nil where there is none.
+    /// The trail of the replication between both ends; nil if there is none.
     package var trail: TrailPlace?
     /// Rows that differ are sent again through the trail.
     package var repairs = false
-    /// Tables for which there is one are left out, and that is told.
+    /// Rules of the apply. Tables with a rule are left out, and reported as such.
     package var rules: [ReshapeRule] = []
-    /// The tables of the target that the apply may write: all others are left out.
+    /// The tables of the target that the apply may write; all others are left out.
     package var scope = TargetScope()
     package init() {}
   }
 
-  /// What was found in one table.
+  /// The result for one table.
   package struct TableResult: Sendable {
     package let name: String
     package var rows = 0
@@ -35,7 +35,7 @@ package final class Comparison {
     /// Rows that were different, were sent again and are equal now.
     package var mended = 0
     package var milliseconds: Int64 = 0
-    /// False when it was stopped in the middle.
+    /// Whether the comparison of the table was completed.
     package var isFinished = true
     package var differences: Int { missing + extra + different }
   }
@@ -43,7 +43,7 @@ package final class Comparison {
   package enum Event {
     case notice(String)
     case difference(Difference, ComparedTable?)
-    /// A row that differs, of which nobody can tell whether it is on its way.
+    /// A differing row that may be in flight: neither can be proven.
     case unproven(Difference)
     case table(TableResult)
   }
@@ -73,7 +73,7 @@ package final class Comparison {
     (self.options, self.watch) = (options, watch)
   }
 
-  /// Compares all tables; `tell` gets what is found as it is found.
+  /// Compares all tables. `tell` receives each result as soon as it is known.
   package func run(_ tell: (Event) throws -> Void) throws -> Summary {
     let begun = Clock.monotonicMilliseconds
     let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
@@ -119,7 +119,7 @@ package final class Comparison {
     return summary
   }
 
-  /// What knows of rows on their way; nil where both ends are not, or not yet, replicated.
+  /// Returns the means to recognise rows in flight; nil if no replication connects the ends, or none yet.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -128,7 +128,7 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
-  /// What to say when the target is fed from a trail that is not here: then nothing can be proven.
+  /// Returns a message if the target is fed from a trail that is not on this machine: then nothing can be proven.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
     guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)

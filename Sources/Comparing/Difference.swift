@@ -1,13 +1,13 @@
 import Changes
 
-/// Something that one end has in another way than the other.
+/// A difference between the two ends.
 package struct Difference: Sendable {
   package enum Kind: String, Sendable {
     /// The target lacks a row of the source.
     case missing
     /// The target has a row that the source has not.
     case extra
-    /// Both have the row, with other values.
+    /// Both ends have the row, with different values.
     case different
     case tableMissing = "table missing"
     case tableExtra = "table extra"
@@ -21,15 +21,15 @@ package struct Difference: Sendable {
     package let name: String
     package let source: Value
     package let target: Value
-    /// What the target should have; nil where the source's value has no place there.
+    /// The value that the target should have; nil if the target cannot hold the source's value.
     package let expected: Value?
   }
 
   package let table: String
   package let kind: Kind
-  /// What names the row: the key's columns, or all of them.
+  /// The columns that identify the row: those of the key, or all.
   package var key: [(name: String, value: Value)] = []
-  /// Of a row that is different: the columns that are.
+  /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
   /// The whole rows, as far as they are there, each in its end's own values.
   package var source: [Value]?
@@ -44,12 +44,12 @@ package struct Difference: Sendable {
 
 /// A row that differed between two reads. Whether it is a difference is still to be proven.
 struct Suspect {
-  /// Of the key, or of the whole row.
+  /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// In each end's own values, as far as it was read there; of a row without a usable key neither.
+  /// The keys in each end's representation, as far as they were read there; nil for a row without a usable key.
   var sourceKey: [Value]?
   var targetKey: [Value]?
-  /// Of the row, about.
+  /// The approximate size of the row, in bytes.
   var rowBytes = 0
 
   var isKeyed: Bool { sourceKey != nil || targetKey != nil }

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// Whether the rows of a table can be read in ranges of its key: both ends sort it alike, and by an index.
+/// The check whether a table can be read in ranges of its key: both ends must sort the key alike, and by an index.
 struct KeyOrder {
   let isShared: Bool
 
@@ -17,7 +17,7 @@ struct KeyOrder {
     let wanted = table.key.map { table.target.columns[$0] }
     let schema = table.target.schema
     let isKey = schema.key == wanted && !schema.flags.contains(.wholeRow)
-    // Only of the key it is known by which collation it sorts.
+    // Only for the key is it known by which collation its index sorts.
     return isKey || (schema.engine == .postgres && schema.uniques.contains(wanted))
   }
 

@@ -1,16 +1,16 @@
 import Changes
 
-/// Finds the rows in which parts of both ends differ, by hashes of their keys and of themselves.
+/// Finds the rows in which parts of both ends differ, by hashes of keys and of whole rows.
 ///
-/// First come all rows of the source, then those of the target. Suspects are handed out while the target is read, and
-/// at the end. Of a row its hashes are held, and its key at the source.
+/// Takes all rows of the source first, then those of the target. It reports suspects while the target is read, and at
+/// the end. Memory holds the hashes of each row and its key at the source.
 struct Narrowing: ~Copyable {
-  /// What is held in memory for one row, besides its key.
+  /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64
 
   private struct Entry {
     let rowHash: UInt64
-    /// Where the source's key stands; -1: of a row that is told apart by all its values, -2: of the target only.
+    /// The place of the source's key; -1: a row that is identified by all its values; -2: a row of the target only.
     let key: Int
     var rowBytes: UInt32
     /// Of rows with a key 1 until the target's was seen, 0 where that was equal, -1 of suspects. Of others the rows of
@@ -27,7 +27,8 @@ struct Narrowing: ~Copyable {
   private var keys = ByteWriter()
   private var found = SuspectList()
 
-  /// For about so many rows. `isUnique`: the target has no two rows of one key.
+  /// Prepares for about this number of rows.
+  /// - Parameter isUnique: whether the target has at most one row for each key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
@@ -48,7 +49,7 @@ struct Narrowing: ~Copyable {
     keys.appendCounted(mark.key)
   }
 
-  /// After all of the source's.
+  /// Takes a row of the target. Call it after all rows of the source.
   mutating func takeTarget(_ mark: borrowing RowMark) {
     if mark.key.isEmpty { return count(mark, -1) }
     guard var entry = entries[mark.keyHash] else {
@@ -57,7 +58,7 @@ struct Narrowing: ~Copyable {
       }
       return found.append(hash: mark.keyHash, source: nil, target: mark.key, rowBytes: mark.bytes)
     }
-    // One suspect for each key, also where a target has several rows of it.
+    // Report one suspect for each key, even if the target has several rows with it.
     guard entry.balance >= 0 else { return }
     if entry.balance == 1, entry.rowHash == mark.rowHash {
       entry.balance = 0
@@ -89,7 +90,7 @@ struct Narrowing: ~Copyable {
     found.removeAll()
   }
 
-  /// After all of the target's: hands out the rest.
+  /// Reports the remaining suspects. Call it after all rows of the target.
   mutating func finish(_ take: (Suspect) throws -> Void) rethrows {
     try drain(take)
     for (hash, entry) in entries {

@@ -13,7 +13,7 @@ final class PostgresRowReader: RowReader {
 
   init(_ connection: PostgresConnection, _ side: CanonicalColumn.Side, seed: UInt64) throws {
     (self.connection, self.side, self.seed) = (connection, side, seed)
-    // A range is read by its index, whatever the planner knows of the table.
+    // Read ranges by index, whatever the planner's statistics say.
     try connection.executeScript(
       """
       SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0;
@@ -58,7 +58,7 @@ final class PostgresRowReader: RowReader {
     var hasher = RowHasher(table, side, seed: seed)
     var read = SliceEnd()
     let namesKey = naming && !table.key.isEmpty
-    // Where only the line counts, equal values are equal lines.
+    // Without `naming`, only the lines count: equal values give equal lines.
     let isRaw = table.isSame && !naming
     let bind = { for (name, key) in borders { try self.connection.bind(key, as: name) } }
     try copy(query, from: name, bind) { line in
@@ -102,7 +102,7 @@ final class PostgresRowReader: RowReader {
       let collation = column.collation.isEmpty ? "" : " COLLATE \(column.collation)"
       return "bound.c\(index)::\(column.castName)\(collation)"
     }
-    // A list of rows would be planned as one condition for each of them.
+    // The planner would turn a list of rows into one condition for each row.
     let condition =
       "(\(names.joined(separator: ","))) IN (SELECT \(values.joined(separator: ",")) FROM \(PostgresConnection.boundRows("keys", names.count)))"
     let query = "SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)"
@@ -185,7 +185,7 @@ extension TableSchema.Column {
 struct CopyFields: ~Copyable {
   private var bytes = ByteWriter()
   private var field = ByteWriter(capacity: 256)
-  /// Where each begins and how long it is; -1: NULL.
+  /// The start and length of each value; -1 for NULL.
   private var slots: [(start: Int, count: Int)] = []
 
   mutating func take(_ line: UnsafeRawBufferPointer) {

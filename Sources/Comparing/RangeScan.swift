@@ -12,7 +12,7 @@ struct KeyRange: Sendable {
   let rowsBefore: Int
 }
 
-/// How many rows one statement reads, so that it takes a moment.
+/// The number of rows that one statement reads, adapted so that a statement takes about 250 ms.
 private struct ReadPace {
   private static let millisecondsGoal: Int64 = 250
   private static let rowsMax = 50_000
@@ -42,7 +42,7 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each range that differs, while the scan goes on, and `idle` about every second without one.
+  /// Calls `narrow` with each differing range while the scan continues, and `idle` about once a second without one.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
@@ -110,8 +110,8 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range: at once where they are about as many as the source's, else in parts.
-  /// `between` is called after each, when the reader is free.
+  /// Reads the target's rows of a range: at once if there are about as many as at the source, else in parts. Calls
+  /// `between` after each part, when the reader is free.
   func scanTarget(
     _ reader: any RowReader, _ range: KeyRange, naming: Bool, _ body: (borrowing RowMark) throws -> Void,
     between: (SliceEnd) throws -> Void

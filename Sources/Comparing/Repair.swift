@@ -8,7 +8,7 @@ import Trails
 
 /// Has the source send the rows that a comparison found to differ once more, through the trail, and looks at them again.
 final class Repair {
-  /// Of one table; where more rows differ, it is copied as a whole.
+  /// The limit for one table: if more rows differ, the table is copied as a whole.
   private static let rowsMax = 100_000
   private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
@@ -18,7 +18,7 @@ final class Repair {
   private let stop: StopSignal
   private let trail: TrailID
 
-  // Of the table that is being compared.
+  // The state of the current table.
   private var asked = SuspectList()
   private var copies = false
 
@@ -27,7 +27,7 @@ final class Repair {
     trail = try Trail.info(folder: flight.follower.place.folder).id
   }
 
-  /// Asks the source for the rows of these differences.
+  /// Requests the source to send the rows of these differences again.
   func ask(_ table: ComparedTable, _ differences: [Difference]) throws {
     var source = RowHasher(table, .source, seed: ends.seed)
     var target = RowHasher(table, .target, seed: ends.seed)
@@ -48,7 +48,7 @@ final class Repair {
           targetKey: difference.target.map { row in table.key.map { row[$0] } }
         ))
       let own = here == nil ? table.sourceKeys(key) : [key]
-      // No value of the source's type: nobody can ask for such a row, but a copy leaves it out.
+      // The source's type cannot hold this value, so the row cannot be requested; a copy removes it.
       if own.isEmpty { needsCopy = true }
       keys += own
     }
@@ -92,8 +92,9 @@ final class Repair {
     }
   }
 
-  /// Waits until the rows went through trail and target; gives how many differ still. Then the next table may come.
-  /// `recount` compares the whole table again.
+  /// Waits until the rows have gone through the trail to the target. Returns the number of rows that still differ. The
+  /// next table may follow then.
+  /// - Parameter recount: compares the whole table again.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {
     defer {
       asked = SuspectList()

@@ -1,14 +1,14 @@
 import Changes
 
-/// How often some rows are there, told apart by the hash of all their values, and what they look like.
+/// The number of copies of some rows, identified by the hash of all their values, and those values.
 final class RowCounts {
-  /// What is held in memory for one hash at one end, besides the row.
+  /// The memory for one hash at one end, without the row, in bytes.
   static let hashBytes = 24
 
-  /// In ascending order.
+  /// The hashes in ascending order.
   let hashes: [UInt64]
   private var counts: [Int32]
-  /// Where the rows begin; -1: none was seen.
+  /// The places of the rows in the buffer; -1 if none was seen.
   private var places: [Int]
   private var rows = ByteWriter()
 

@@ -35,7 +35,8 @@ final class RowLook {
     for start in stride(from: 0, to: keys.count, by: step) {
       let part = keys[start..<min(keys.count, start + step)]
       try reader.rows(table, keys: part.map(\.key)) { index, row in
-        // A row that is found by several keys, or that only the end itself takes for one of them, counts for its own.
+        // A row may be found by several keys, or by a key that only the database considers equal: count it for its own
+        // key only.
         guard let hash = hasher.keyHash(of: row), wanted.contains(hash),
           index.map({ part[start + $0].hash == hash }) ?? true
         else { return }
@@ -45,7 +46,7 @@ final class RowLook {
     return found
   }
 
-  /// How often the rows with these hashes of all their values are there, and their values. The hashes ascend.
+  /// Returns the numbers, and the values, of the rows with these hashes of all their values. The hashes ascend.
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
     let counts = RowCounts(hashes)

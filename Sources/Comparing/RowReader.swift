@@ -6,25 +6,26 @@ import Mapping
 protocol RowReader: AnyObject {
   var engine: Engine { get }
 
-  /// Calls `body` with each row of a slice. With `naming`, rows come with the hash of their key, and ``RowMark/key`` can
-  /// be asked for inside of `body`. Without it one call may be for several rows: with the sum of their hashes.
+  /// Calls `body` with each row of a slice. With `naming`, each row has the hash of its key, and `body` may use
+  /// ``RowMark/key``. Without it, one call may cover several rows, with the sum of their hashes.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
-  /// The parts in which a whole table is read, whatever its order; each is one ``scan(_:_:naming:_:)``.
+  /// Returns the parts in which to read a whole table, in any order. Each part is one ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
   /// The row that ``scan(_:_:naming:_:)`` has called `body` with, inside of that call.
   func currentRow(_ table: ComparedTable) -> [Value]
 
-  /// How many keys ``rows(_:keys:_:)`` looks for at a time, so that it takes a moment.
+  /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement, so that the statement is short.
   var keysAtOnce: Int { get }
 
-  /// Calls `body` with the rows of these keys, in this end's own values, as far as they are there; SQLite says by which
-  /// of the keys a row was found.
+  /// Calls `body` with the existing rows with these keys, in this end's representation. SQLite also gives the index of
+  /// the key by which a row was found.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Counts the rows that are told apart by all their values: all of a table without a key, else those with NULL in it.
+  /// Counts the rows that are identified by all their values: every row of a table without a key, else those with NULL
+  /// in the key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -38,13 +39,14 @@ extension RowReader {
 
 /// Some rows of a table.
 enum Slice {
-  /// Behind `after`, up to and with `through`, in this end's own values; nil: open. With a limit the rows come in order.
+  /// The rows after `after`, up to and including `through`, in this end's representation; nil for no bound. With a
+  /// limit, rows come in order.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
-  /// Those with NULL in their key.
+  /// The rows with NULL in their key.
   case nullKeys
-  /// What an engine reads best: rows behind a rowid or key.
+  /// The rows after a rowid or key, in the order that the engine reads fastest.
   case behind([Value]?, limit: Int)
-  /// Of PostgreSQL: pages of a table.
+  /// PostgreSQL: pages of a table.
   case pages(table: String, from: UInt32, below: UInt32?)
   case all
 }
@@ -52,23 +54,23 @@ enum Slice {
 struct SliceEnd {
   var rows = 0
   var bytes = 0
-  /// Key (or rowid) of the last row, where the limit was reached.
+  /// The key (or rowid) of the last row, if the limit was reached.
   var last: [Value]?
   var milliseconds: Int64 = 0
 }
 
-/// How a whole table is read in parts.
+/// The parts in which a whole table is read.
 enum PartSequence {
-  /// Each from where the one before ended.
+  /// Each part starts where the previous one ended.
   case behind
   case slices([Slice])
-  /// Runs of pages, so long that each takes a moment only.
+  /// Runs of pages, sized so that each takes a short time.
   case pages([(table: String, pages: UInt32)])
 }
 
 /// One row that is being read.
 struct RowMark: ~Copyable {
-  /// Of the key; of the whole row where there is no key, or it holds NULL. 0 where it was not asked for.
+  /// The hash of the key, or of the whole row if it has no key or the key contains NULL. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
@@ -104,10 +106,11 @@ struct RowHasher: ~Copyable {
   var hash: UInt64 { XXHash64.of(form.bytes, seed: seed) }
   var bytes: Int { form.count }
 
-  /// Of bytes that are their own canonical form.
+  /// Returns the hash of bytes that are already in canonical form.
   func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { XXHash64.of(bytes, seed: seed) }
 
-  /// Hashes a key; nil where it holds NULL. `value` gives the value of a place.
+  /// Returns the hash of a key; nil if it contains NULL.
+  /// - Parameter value: returns the value of a place.
   mutating func keyHash(_ value: (Int) -> ColumnView) -> UInt64? {
     keyForm.removeAll()
     native.removeAll()
@@ -120,7 +123,7 @@ struct RowHasher: ~Copyable {
     return XXHash64.of(keyForm.bytes, seed: seed)
   }
 
-  /// Of a row of values of this end; nil where the key holds NULL.
+  /// Returns the hash of the key in a row of this end; nil if the key contains NULL.
   mutating func keyHash(of row: [Value]) -> UInt64? {
     var image = ByteWriter(capacity: 256)
     var starts: [Int: Int] = [:]
@@ -137,7 +140,7 @@ struct RowHasher: ~Copyable {
     }
   }
 
-  /// Of all values of a row of this end.
+  /// Returns the hash of all values in a row of this end.
   mutating func rowHash(of row: [Value]) -> UInt64 {
     begin()
     for (place, value) in row.enumerated() {

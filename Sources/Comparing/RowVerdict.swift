@@ -5,7 +5,7 @@ import PostgresKit
 /// Judges two rows by the contract of their columns.
 final class RowVerdict {
   let table: ComparedTable
-  /// The target's server, asked where only it knows what its type makes of a text.
+  /// The target's server, which is queried if only PostgreSQL knows how the type reads a text.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()
@@ -38,8 +38,8 @@ final class RowVerdict {
     } catch let error as PostgresError where error.isBadValue { return false }
   }
 
-  /// The differences between a row of the source and those with its key at the target. Of several one may be equal to
-  /// it; the others are extra.
+  /// Returns the differences between a row of the source and the target's rows with its key. At most one of several
+  /// rows can be equal; the others are extra.
   func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
     guard targets.count > 1, let source else {
       if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }
@@ -51,7 +51,7 @@ final class RowVerdict {
     }
   }
 
-  /// The difference between two rows, of which one may be missing; nil where they are equal.
+  /// Returns the difference between two rows, one of which may be missing; nil if they are equal.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
     switch (source, target) {

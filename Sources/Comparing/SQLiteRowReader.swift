@@ -65,7 +65,7 @@ final class SQLiteRowReader: RowReader {
   var keysAtOnce: Int { 100 }
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {
-    // One snapshot for all of them: to begin one takes longer than to find a row.
+    // Use one snapshot for all keys, since opening one takes longer than finding a row.
     guard database.isInTransaction else {
       return try database.transaction("BEGIN") { try rows(table, keys: keys, body) }
     }

@@ -3,12 +3,12 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// What became of suspects.
+/// The result of examining suspects.
 struct Settlement {
   var differences: [Difference] = []
-  /// Rows of which nothing could be proven.
+  /// The number of rows about which nothing could be proven.
   var inFlight = 0
-  /// What they look like, as far as that is known.
+  /// The apparent differences of these rows, as far as known.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {
@@ -17,7 +17,7 @@ struct Settlement {
     unproven += other.unproven
   }
 
-  /// Differences of which nobody can say that they will stay.
+  /// Counts the differences as unproven, because they may disappear.
   mutating func doubt() {
     inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
@@ -35,15 +35,16 @@ protocol Settling {
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Without a trail, nobody knows what is on its way: what stays the same, and unequal, is a difference.
+/// Judges rows without a trail, where rows in flight cannot be recognised. A row that stays the same at both ends, and
+/// unequal, is a difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// Where many rows differ, those that are looked at later wait less.
+  /// The shorter pauses for later rows, if many rows differ.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
   private let stop: StopSignal
-  /// False where something that nobody sees feeds the target.
+  /// Whether differences can be proven. False if the target is fed from a trail that is unknown here.
   private let proves: Bool
   private var waited: Int64 = 0
 

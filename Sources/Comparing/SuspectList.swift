@@ -4,7 +4,7 @@ import Changes
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// Where the keys begin; -1: none.
+    /// The places of the keys; -1 for none.
     let source: Int
     let target: Int
     let rowBytes: Int
@@ -15,7 +15,7 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
-  /// Keys are in their end's own values, encoded; nil where the row was not seen there.
+  /// Appends a suspect. The keys are encoded in their end's representation; nil if the row was not seen there.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
   ) {
@@ -55,7 +55,7 @@ struct SuspectList: ~Copyable {
 }
 
 extension ByteWriter {
-  /// Values that stand at a place, encoded and counted; nil for a place below 0.
+  /// Returns the encoded values at a place; nil for a place below 0.
   func values(at place: Int) -> [Value]? {
     guard place >= 0 else { return nil }
     var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[place...]))

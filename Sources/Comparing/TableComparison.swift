@@ -8,14 +8,14 @@ import SystemKit
 final class TableComparison {
   /// Suspects are settled so many at a time, or once they have waited for a second.
   private static let batchRows = 4000
-  /// What a suspect takes while it is settled, besides the rows themselves.
+  /// The memory for judging one suspect, without the rows themselves, in bytes.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// Of hashes and keys that are held at once.
+  /// The memory for hashes and keys, in bytes.
   private static let bytesInMemory = 12 << 20
   /// Rows without a key need a scan to be settled, so they are taken together as far as they fit.
   private static let wholeBytes = 16 << 20
-  /// The same where the source is at another node: they must fit into one question and its answer.
+  /// The same limit for a source at another node: the rows must fit into one question and its answer.
   private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable
@@ -28,7 +28,7 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// Those without a key, by hash.
+  /// The suspects without a key, by hash.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
@@ -73,8 +73,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of both ends row by row, as far as the source has about as many rows there as before; gives what is
-  /// left of it.
+  /// Reads a range of both ends row by row, as long as the source has about as many rows there as before. Returns the
+  /// rest of the range.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

@@ -53,7 +53,7 @@ final class OpenSource {
     }
   }
 
-  /// The table that is meant, with the other node's columns, and a reader of it.
+  /// Returns the requested table, with the other node's columns, and a reader for it.
   func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
     func find() -> CompareDatabase.Table? {
       known.first {
@@ -81,7 +81,7 @@ final class OpenSource {
     )
   }
 
-  /// By connections of their own, which may write.
+  /// Requests rows again. Uses connections of its own, which may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)

@@ -14,12 +14,12 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// Questions of one node that are under way or wait.
   static let askersMax = 2
-  /// So long one may read; then the asker is told to ask for less.
+  /// The longest time for one answer; after that, the asker is told to ask for less.
   private static let secondsMax: Int64 = 15
-  /// So long a question waits for its turn.
+  /// The longest time that a question waits for its turn.
   private static let patienceMilliseconds: Int64 = 20_000
   private static let pauseMicroseconds: UInt32 = 5_000
-  /// What is open is closed after so long without a question.
+  /// The idle time after which an open source is closed.
   private static let idleMilliseconds: Int64 = 30_000
   /// The most rows of one slice.
   static let rowsMax = 50_000
@@ -61,7 +61,7 @@ package final class OriginAnswers: Sendable {
   /// - Parameters:
   ///   - asker: The node that asks, or hands the question on.
   ///   - mayRepair: Whether rows may be sent again for this asker now, or a whole table.
-  ///   - isOver: Whether nobody waits for the answer any more.
+  ///   - isOver: Whether the asker has stopped waiting for the answer.
   /// - Throws: `busy` when too much is asked; `usage` for what is no question; the errors of the database.
   package func answer(
     _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
@@ -191,7 +191,7 @@ package final class OriginAnswers: Sendable {
     var out = ByteWriter(capacity: 4096)
     out.append(OriginAnswer.whole)
     let limit = Clock.monotonicMilliseconds + Self.secondsMax * 1000
-    /// Asked with each row.
+    /// Checks the limits for each row.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
       if isOver() { throw CairnError(.busy, "nobody waits any more", hint: "ask again", remedy: .retry) }
@@ -209,7 +209,7 @@ package final class OriginAnswers: Sendable {
         } else {
           out.append(0)
         }
-        // Asked for after `taken`: it has all of that.
+        // Read after `taken`, so the trail includes everything up to `taken`.
         out.appendVarint(try Trail.info(folder: trail.folder).lastTransaction)
       case .progress: break
       case .parts(let asked):
@@ -375,7 +375,7 @@ package final class OriginAnswers: Sendable {
 }
 
 extension Slice {
-  /// The same from its beginning, with fewer rows; nil where it has no bound, or one row already.
+  /// Returns a slice with the same start and fewer rows; nil if it has no limit, or a limit of one row.
   fileprivate var shorter: Slice? {
     switch self {
     case .range(let after, let through, let limit?) where limit > 1:

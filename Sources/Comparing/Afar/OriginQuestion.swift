@@ -16,9 +16,9 @@ enum OriginQuestion {
 
   /// The captured tables, from this place in their list on.
   case tables(from: Int)
-  /// How far the source is, and how far the trail has it.
+  /// The current position of the source and of its trail.
   case standing
-  /// PostgreSQL: the trail is to say how far it has come.
+  /// PostgreSQL: write the source's progress into the trail.
   case progress
   /// The parts in which a whole table is read.
   case parts(QuestionedTable)
@@ -26,15 +26,15 @@ enum OriginQuestion {
   case scan(QuestionedTable, Slice, naming: Bool)
   /// The rows with these keys.
   case rows(QuestionedTable, keys: [[Value]])
-  /// How often the rows with these hashes are there, which ascend.
+  /// The number of rows with each of these hashes, which ascend.
   case counts(QuestionedTable, hashes: [UInt64])
-  /// The source is to send these rows again through its trail.
+  /// Send these rows again through the trail.
   case repair(QuestionedTable, keys: [[Value]])
-  /// The source is to send all rows of the table again.
+  /// Send all rows of the table again.
   case copy(QuestionedTable)
 }
 
-/// A table of the source, and the one of the target with which its rows are compared.
+/// A table of the source and its counterpart at the target.
 struct QuestionedTable {
   var namespace: String
   var name: String
@@ -142,7 +142,8 @@ extension ByteWriter {
       append(limit: limit)
     case .pages(let part, let from, let below):
       append(4)
-      // Of the parts that the origin has told, this one: it takes no name of a table from another node.
+      // Send only the index among the parts that the origin has listed: the origin accepts no table name from another
+      // node.
       appendVarint(UInt64(part) ?? 0)
       appendVarint(UInt64(from))
       append(limit: below.map { Int($0) })

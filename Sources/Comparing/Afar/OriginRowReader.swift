@@ -53,7 +53,7 @@ final class OriginRowReader: RowReader {
       if let last = end.last { try check(last, endOf: slice, table) }
       guard naming else {
         let sum = try reader.readFixed(UInt64.self)
-        // One mark stands for all of them.
+        // One mark covers all rows of the slice.
         if end.rows > 0 { try body(RowMark(keyHash: 0, rowHash: sum, bytes: end.bytes, key: Self.none)) }
         return end
       }
@@ -156,7 +156,7 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// All of them, so that they are of one moment.
+  /// All keys at once, so that their rows are from one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {

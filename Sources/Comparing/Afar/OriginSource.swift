@@ -3,11 +3,11 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// A source whose database only its own node reaches: questions about its rows go there.
+/// A source whose database only its own node can reach: questions about its rows are sent to that node.
 ///
 ///     let source = OriginSource { question in try link.question(trail, question) }
 package struct OriginSource: Sendable {
-  /// The source is busy with the questions of others: how long it is asked again.
+  /// The longest time for repeated attempts while the source answers other nodes.
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
@@ -26,7 +26,7 @@ package struct OriginSource: Sendable {
   /// An answer, or the question, is larger than one may be.
   struct TooLarge: Error {}
 
-  /// Asks, and reads the answer.
+  /// Sends a question and reads the answer.
   func ask<T>(_ question: OriginQuestion, _ read: (inout ByteReader) throws -> T) throws -> T {
     var writer = ByteWriter(capacity: 1024)
     writer.append(question)
@@ -54,7 +54,7 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// How far the source is, and which transaction of its trail has all that is captured.
+  /// The current position of the source, and the transaction of its trail that includes everything captured so far.
   struct Standing {
     var moment: SourceMoment
     /// SQLite: what the trail holds durably, up to its transaction with this number.
@@ -70,7 +70,7 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// What the origin says of its tables.
+  /// Returns the tables as the origin describes them.
   func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
     var found: [OriginTable] = []
     var names: Set<[NameKey]> = []
@@ -112,7 +112,7 @@ enum OriginAnswer {
   static let tooLarge: UInt8 = 1
 }
 
-/// A captured table, as its origin tells of it.
+/// A captured table as its origin describes it.
 struct OriginTable {
   var name: String
   var schema: TableSchema

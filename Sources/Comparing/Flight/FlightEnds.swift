@@ -34,7 +34,7 @@ struct FlightEnds {
     }
   }
 
-  /// Has the trail of a PostgreSQL source tell how far it has come, also when nothing else happens there.
+  /// Makes a PostgreSQL source write its progress into the trail, even without other changes.
   func askForProgress() throws {
     if let reader = source as? OriginRowReader, reader.engine == .postgres {
       return try reader.origin.ask(.progress) { _ in }
@@ -43,25 +43,25 @@ struct FlightEnds {
     try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
 
-  /// How far an SQLite source says that rows are in the trail, durably.
+  /// Returns the place up to which rows are durably in the trail, as noted in an SQLite source; nil for other sources.
   func takenAtSource() throws -> SourceReach? {
     guard let reader = source as? SQLiteRowReader else { return nil }
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
   }
 
-  /// Whether all that was seen stands in the trail in `folder`, by what an SQLite source says of itself.
+  /// Returns whether the trail in `folder` includes everything seen, as noted in an SQLite source.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false
     }
     guard reader.engine == .sqlite else { return false }
-    // The trail that has it is the origin's: the copy must have come as far.
+    // The note is about the origin's trail: the local copy must include the same transaction.
     let standing = try reader.origin.standing()
     guard let taken = standing.taken, moment.isBehind(taken) else { return false }
     return try Trail.info(folder: folder).lastTransaction >= standing.transaction
   }
 
-  /// Whether an SQLite source is captured; of PostgreSQL the trail alone tells.
+  /// Returns whether an SQLite source is captured. For PostgreSQL only the trail shows that, so the result is true.
   func isCaptured() throws -> Bool {
     guard let reader = source as? SQLiteRowReader else { return true }
     return try reader.database.integer(
@@ -99,7 +99,7 @@ struct FlightEnds {
       [schema.namespace, schema.name]) != nil
   }
 
-  /// Whether the table's part of the trail waits for a schema change: the checkpoint says nothing of it.
+  /// Returns whether the table is suspended until a schema change. The checkpoint does not cover such a table.
   func isWaiting(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {

@@ -4,10 +4,11 @@ import Mapping
 import PostgresKit
 import Trails
 
-// While no cairn replicates, nothing moves: what the source and the trail hold that the target has not got is on its way.
+// The comparison while no Cairn replicates between the ends: changes that the source or the trail holds, and the target
+// lacks, are in flight.
 extension SettlingByTrail {
   func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
-    // Whether the source's node has more for the trail, nobody here can tell.
+    // This node cannot know whether the source's node has more changes for the trail.
     if ends.isAfar { return Settlement(inFlight: suspects.count) }
     let here = try look.rows(.source, suspects)
     let (checkpoint, there) = try ends.atTarget { try look.rows(.target, suspects) }
@@ -46,7 +47,7 @@ extension SettlingByTrail {
     }
   }
 
-  /// Tells of which rows the trail or the source has changes that the target has not.
+  /// Returns a function that says whether the trail or the source holds a change of a row that the target lacks.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {
@@ -65,7 +66,7 @@ extension SettlingByTrail {
       }
       touched.formUnion(try ends.journalled(table, behind: taken, seed: seed, where: isLookedFor))
     case .postgres:
-      // Where nothing stands behind the checkpoint, all that the slot holds counts.
+      // If no record follows the checkpoint, all changes in the slot count.
       var reached = LSN(0)
       if case .log(let last, _)? = try follower.reach(.postgres) { reached = last }
       guard try !ends.hasUncaptured(PostgresSource.name(of: checkpoint.trail), behind: reached) else {
@@ -77,7 +78,7 @@ extension SettlingByTrail {
 }
 
 extension SourceMoment {
-  /// Of which nothing in a trail is shown.
+  /// The moment before everything that a trail can contain.
   fileprivate static func beforeAll(_ engine: Engine) -> SourceMoment {
     switch engine {
     case .sqlite: .journal(.min)
@@ -87,8 +88,8 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Hashes of the rows of a table that stand in the journal behind a place, by key or, without one, as a whole; of
-  /// those that are looked for.
+  /// Returns the hashes of a table's rows in the journal after a place, restricted to those that are looked for. A row
+  /// is hashed by its key, or as a whole if it has none.
   fileprivate func journalled(
     _ table: ComparedTable, behind taken: Int64, seed: UInt64, where isLookedFor: (UInt64) -> Bool
   ) throws -> Set<UInt64> {
@@ -119,10 +120,10 @@ extension FlightEnds {
     return hashes
   }
 
-  /// Of a slot, so many changes are looked at; where it holds more, that says enough.
+  /// The largest number of changes that is examined in a slot. A slot with more counts as one with uncaptured changes.
   private static let slotChangesMax = 100_000
 
-  /// Whether a slot holds changes of rows that committed behind a place.
+  /// Returns whether a slot holds row changes of transactions that committed after a place.
   fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
     do {
       let row = try Self.connection(source).query(

@@ -4,12 +4,12 @@ import Mapping
 import SystemKit
 import Trails
 
-/// Tells differences from rows that are on their way, exactly, by the trail between both ends.
+/// Distinguishes differences from rows in flight, exactly, by means of the trail between both ends.
 ///
-/// The rows are read at the source, at a known moment; the target is waited for until its checkpoint has passed that
-/// moment; there they are read in one snapshot with the checkpoint. What the trail says of them between the moment and
-/// the checkpoint is applied to what was read: the target must have the same. A row that changes all the time is
-/// judged like any other.
+/// The method reads the rows at the source at a known moment, and waits until the target's checkpoint has passed that
+/// moment. Then it reads the rows and the checkpoint at the target in one snapshot.
+/// The changes in the trail between the moment and the checkpoint are applied to the source's rows. The result must be
+/// equal to the target's rows. So even a row that changes all the time can be judged.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
   private static let patienceMilliseconds: Int64 = 20_000
@@ -21,7 +21,7 @@ struct SettlingByTrail: Settling {
 
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
     do { return try settleAtOnce(look, verdict, suspects) } catch is OriginSource.TooLarge {
-      // Of a row that does not fit into an answer nothing can be proven.
+      // Nothing can be proven about a row that does not fit into an answer.
       guard suspects.count > 1 else { return Settlement(inFlight: suspects.count) }
       let middle = suspects.count / 2
       var settlement = try settle(look, verdict, keyed: Array(suspects[..<middle]))
@@ -93,17 +93,17 @@ struct SettlingByTrail: Settling {
     try report(Settlement(inFlight: hashes.count))
   }
 
-  /// What was read at the source.
+  /// The rows as read at the source.
   typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
-  /// Reads both ends, and what the trail says between; nil when it cannot be told.
+  /// Reads both ends and the trail between them. Returns nil if the rows cannot be judged.
   private func round<T>(
     _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
     do { return try readBoth(table, source, target) } catch let error as CairnError
       where error.code == .checkpointForeign || error.code == .trailMissing
     {
-      // What we stood at was purged while we looked elsewhere.
+      // The segment at the follower's position was purged while other tables were read.
       follower.reset()
       return nil
     }
@@ -123,7 +123,8 @@ struct SettlingByTrail: Settling {
     return (fold, there)
   }
 
-  /// Reads the trail until it has all that was seen; the place behind that.
+  /// Reads the trail until it includes everything seen at the source. Returns the position after that; nil if the trail
+  /// does not move.
   private func wait(
     for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
   ) throws -> Position? {
@@ -136,7 +137,7 @@ struct SettlingByTrail: Settling {
         return moment.isBehind(try SourceReach(decoding: bytes, of: engine))
       }
       if isThere { return try follower.current().commitPosition }
-      // What the source calls taken stands in the trail, even where no record in reach says so.
+      // The source may report rows as captured that no remaining record of the trail mentions.
       if try ends.isTaken(moment, in: follower.place.folder) {
         _ = try follower.read(take) { _ in false }
         return try follower.current().commitPosition

@@ -4,14 +4,14 @@ import CodecKit
 import Mapping
 import Trails
 
-/// Follows what a trail says of some rows of one table, from what was read at the source on.
+/// Applies the changes in a trail to some rows of one table, from the moment when they were read at the source.
 ///
-/// Changes that the read shows already are left out. What is left says what each row must be at the target when its
-/// checkpoint has come to the place up to which the trail was read.
+/// Changes that are visible in the rows already are skipped. The result is the state of each row that the target must
+/// have when its checkpoint reaches the end of the trail that was read.
 struct TrailFold {
   enum Row {
     case absent
-    /// Values by place; nil where the trail does not say.
+    /// The values by place; nil for a value that the trail does not provide.
     case values([Value?])
   }
 
@@ -20,24 +20,25 @@ struct TrailFold {
   let moment: SourceMoment
   /// Rows with a key, by its hash.
   private(set) var rows: [UInt64: Row]
-  /// How often there were rows without a usable key.
+  /// The number of copies of each row without a usable key.
   private let counts: RowCounts?
-  /// What became of that, with the values of rows that came.
+  /// The changes of these numbers, with the values of inserted rows.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// The table was emptied: what was there is gone.
   private(set) var isEmptied = false
-  /// The table was copied, emptied of its shape, or changed in a way that says nothing of single rows.
+  /// Whether the table was copied, created again, or changed in a way that says nothing about single rows.
   private(set) var isUnknown = false
-  /// The rows of which the trail said something, apart from emptying the table.
+  /// The rows that the trail mentions, apart from a truncation of the table.
   private(set) var touched: Set<UInt64> = []
 
-  // Of the transaction that is being read: what it makes of the rows, until it is known whether the read shows it.
+  // The effect of the current transaction on the rows, pending until it is known whether the read included the
+  // transaction.
   private var openRows: [UInt64: Row] = [:]
   private var openCounts: [UInt64: (step: Int, row: [Value])] = [:]
   private var isTruncated = false
   private var openUnknown = false
 
-  // Of the segment that is being read.
+  // The schemas of the current segment.
   private var segment: UInt64 = 0
   private var places: [UInt64: [Int]?] = [:]
 
@@ -47,10 +48,10 @@ struct TrailFold {
     (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
   }
 
-  /// How often a row without a usable key is there.
+  /// Returns the number of copies of a row without a usable key.
   func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
 
-  /// Its values.
+  /// Returns the values of such a row.
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
   /// Takes the next record of the trail.
@@ -77,7 +78,7 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// At the end of a transaction, with its progress.
+  /// Ends a transaction, with its source position.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }
@@ -107,7 +108,7 @@ struct TrailFold {
     var after = try change.after.map { try values($0, places) }
     let hashBefore = try before.map(identity)
     if let image = after {
-      // What is unchanged is what the row had; with the whole row before at hand, that is known.
+      // An unchanged value is that of the row before, which may be known.
       var known = before
       if let hash = hashBefore ?? (try? identity(image)), case .values(let there)? = openRows[hash] ?? rows[hash] {
         known = zip(known ?? there, there).map { $0 ?? $1 }
@@ -136,7 +137,7 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// The hash of the key, or of the whole row where there is no usable key; nil where it is not given.
+  /// Returns the hash of the key, or of the whole row if it has no usable key; nil if values are missing.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {
@@ -156,7 +157,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Where the columns that are compared stand in the images of a schema; -1: nowhere. Nil for another table.
+  /// Returns the column indexes of the compared places in the images of a schema; -1 for a missing column. Nil for
+  /// another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

@@ -7,16 +7,16 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Where the trail of a replication is.
+/// The place of a replication's trail.
 package struct TrailPlace: Sendable {
-  /// Of the state, with the lock of the cairn that runs on it.
+  /// The state folder, with the lock of the Cairn process that uses it.
   package let state: String
   package let name: TrailName
   package var folder: String { state + "/" + name.description }
   package init(state: String, name: TrailName) { (self.state, self.name) = (state, name) }
 }
 
-/// Follows a trail for those who want to know what was on its way between two reads.
+/// Follows a trail to find the rows that were in flight between two reads.
 final class TrailFollower {
   let place: TrailPlace
   private let stop: StopSignal
@@ -26,7 +26,7 @@ final class TrailFollower {
 
   init(_ place: TrailPlace, stop: StopSignal) { (self.place, self.stop) = (place, stop) }
 
-  /// Whether some cairn replicates with this state at this moment.
+  /// Whether a Cairn process is replicating with this state folder now.
   var isRunning: Bool {
     guard let file = try? File(place.state + "/lock", .read), let isFree = try? file.tryLock() else { return false }
     try? file.close()
@@ -40,7 +40,7 @@ final class TrailFollower {
         while try reader.next() != nil {}
         return true
       } catch is CairnError {
-        // What we stood at was purged, since we were away for long.
+        // The segment at this position was purged since the last read.
         self.reader = nil
       }
     }
@@ -66,11 +66,11 @@ final class TrailFollower {
     try reader?.lastSourcePosition.map { try SourceReach(decoding: $0, of: engine) }
   }
 
-  /// Forgets where it stands, after an error.
+  /// Forgets the position after an error.
   func reset() { reader = nil }
 
-  /// Hands all records to `take` up to the first end of a transaction for which `isEnough` holds. False when the trail
-  /// ends before that; then a later call goes on.
+  /// Passes all records to `take` up to the first end of a transaction at which `isEnough` holds. Returns false if the
+  /// trail ends before; a later call continues.
   func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
     let reader = try current()
     while let record = try reader.next() {
