@@ -22,7 +22,7 @@ extension CaptureHome {
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {
-    // What is proved is the folder behind all links, and only that is used.
+    // Resolve all links first: only the folder that is checked is used.
     let place = given.hasPrefix("/") ? FileIdentity.canonical(given) : given
     func refusal(_ why: String, _ hint: String? = nil) -> CairnError {
       CairnError(

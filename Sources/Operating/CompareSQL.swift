@@ -5,7 +5,7 @@ import Mapping
 /// Statements in the target's language that make the target equal to the source, for each difference that is found.
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
-  /// Differences for which there is no statement.
+  /// The number of differences for which there is no statement.
   package private(set) var problemCount = 0
 
   package init() {}
@@ -14,7 +14,7 @@ package struct CompareSQL {
 
   private static func dialect(_ engine: Engine) -> TrailSQL.Dialect { engine == .sqlite ? .sqlite : .postgres }
 
-  /// The statements for one difference; a comment where there are none.
+  /// Returns the statements for one difference, or a comment if there are none.
   package mutating func statements(_ difference: Difference, _ table: ComparedTable?) throws -> [String] {
     guard let table, difference.kind.isOfRow else {
       problemCount += 1

@@ -28,7 +28,8 @@ extension DatabaseURL {
 }
 
 extension Comparison {
-  /// Proves both ends, and opens them. `state` is the folder of the replication between both; nil: where that would be.
+  /// Checks and opens both ends.
+  /// - Parameter state: the folder of the replication between the ends; nil for its usual place.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, state: String?, options: Options, watch: CompareWatch
   ) throws {
@@ -44,7 +45,7 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Of two ends between which a daemon replicates, by the trail in its state folder.
+  /// Prepares to compare two ends between which a daemon replicates, by the trail in its state folder.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {
@@ -55,8 +56,8 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Of a source at another node, which answers questions, and its target here, by the copy of the trail in the state
-  /// folder.
+  /// Prepares to compare a source at another node, which answers questions, with its target here, by the copy of the
+  /// trail in the state folder.
   package convenience init(
     origin: OriginSource, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {

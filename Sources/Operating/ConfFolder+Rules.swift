@@ -4,8 +4,8 @@ import Glibc
 import Reshaping
 
 extension ConfFolder {
-  /// As the daemon loads it, and all who speak of it: with the environment of this process, and with the word of SQLite
-  /// on the expressions of rules.
+  /// Loads a configuration as the daemon does, with the environment of this process and SQLite's check of the rules'
+  /// expressions.
   package static func load(
     _ path: String, more: [ConfFile] = [], awaitsPeers: Bool = false
   ) -> LoadedConfiguration {

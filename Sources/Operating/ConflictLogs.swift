@@ -10,7 +10,7 @@ import SystemKit
 package enum ConflictLogs {
   package typealias Entry = (url: DatabaseURL, log: any ConflictLog)
 
-  /// Opens the log of a database; to read and write, as to overturn is to write.
+  /// Opens the log of a database for reading and writing, since overturning a decision writes to it.
   package static func open(_ url: DatabaseURL) throws -> any ConflictLog {
     switch url {
     case .sqlite(let path): SQLiteConflictLog(try Ends.open(path, mode: .readWrite))
@@ -45,8 +45,8 @@ package enum ConflictLogs {
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
-  /// Both ends of the replications whose states are in a folder, or in every folder below the usual one. A file that is
-  /// not there any more is left out.
+  /// Returns both ends of the replications in a state folder, or in every one below the usual place. Files that no
+  /// longer exist are left out.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {

@@ -8,11 +8,11 @@ import SQLiteKit
 /// SQLite's part is played by a database in memory, PostgreSQL's by the server at hand, which only evaluates casts.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
-    /// Values that came back equal.
+    /// The number of values that came back equal.
     package var equal = 0
-    /// Values that were refused, as the contract says.
+    /// The number of values that were refused, as the contract says.
     package var refused = 0
-    /// Values that came back as something else, with what they became.
+    /// The values that came back different, with their new values.
     @ByBytes package var broken: [String] = []
   }
 
@@ -24,7 +24,7 @@ package struct ContractProof {
     memory = try Database(path: ":memory:", mode: .create)
   }
 
-  /// Nil where no edge values are known for the type, or source and target are of one engine.
+  /// Returns nil if no edge values are known for the type, or if source and target have the same engine.
   package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
     let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])
     switch (mapping.source.engine, mapping.target.engine) {
@@ -94,7 +94,8 @@ package struct ContractProof {
     return outcome
   }
 
-  /// Equal as values; times may be spelled in another way, and text columns take numbers as their text.
+  /// Returns whether two values are equal. Times may be spelled differently, and text columns take numbers as their
+  /// text.
   private func isEqual(_ value: Value, _ back: Value, _ text: String, _ printed: String, _ type: PostgresType) -> Bool {
     if value == back { return true }
     if case .integer(let number) = value, case .real(let real) = back { return Double(exactly: number) == real }
@@ -111,12 +112,12 @@ package struct ContractProof {
     }
   }
 
-  /// The digits of a UUID, whatever its spelling.
+  /// Returns the digits of a UUID in any spelling.
   private static func digits(_ uuid: String) -> [UInt8] {
     uuid.asciiLowercased.utf8.filter { ![UInt8(ascii: "-"), UInt8(ascii: "{"), UInt8(ascii: "}")].contains($0) }
   }
 
-  /// A time without what may be left out of it.
+  /// Returns a time without its optional parts.
   private static func plain(_ time: String) -> String {
     var text =
       time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time
@@ -147,7 +148,7 @@ package struct ContractProof {
     return String(decoding: writer.bytes, as: UTF8.self)
   }
 
-  /// What a column of this declaration keeps of a value.
+  /// Returns the value that a column with this declaration stores.
   private func store(_ value: Value, _ declared: String) throws -> Value {
     try memory.execute("DROP TABLE IF EXISTS proof")
     try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
@@ -155,7 +156,7 @@ package struct ContractProof {
     return try memory.first("SELECT v FROM proof") ?? .null
   }
 
-  /// As the server prints it; nil when it takes no such value.
+  /// Returns the value as the server prints it; nil if the server refuses it.
   private func cast(_ text: String, to type: PostgresType) throws -> String? {
     do {
       return try server.first("SELECT $1::\(type.name)", [text])

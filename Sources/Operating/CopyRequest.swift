@@ -4,13 +4,13 @@ import Trails
 
 /// Files by which copies of everything are asked for, so that no crash forgets them.
 package struct CopyRequest {
-  /// What was asked for of a trail.
+  /// A request for copies of everything in a trail.
   package struct Asked: Equatable, Sendable {
-    /// Copies that began up to this transaction are none of those that were asked for.
+    /// Copies that began up to this transaction do not satisfy the request.
     package var behind: UInt64
-    /// Where the trail ended then; nil: not known.
+    /// The end of the trail at the time of the request; nil if unknown.
     package var at: Checkpoint?
-    /// The target has gone on from there: one that knows nothing of the trail is another one.
+    /// Whether the target has continued from there. A target that then knows nothing of the trail is a different one.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
@@ -32,7 +32,7 @@ package struct CopyRequest {
 
   package func isPending() throws -> Bool { try text() == Self.pending }
 
-  /// Nil: no copy of everything was asked for since the trail began.
+  /// Returns the request; nil if none was made since the trail began.
   package func asked(of trail: TrailID) throws -> Asked? {
     let words = try text().split(separator: " ").map(String.init)
     guard words.count >= 2, words[0] == trail.description, let behind = UInt64(words[1]), NumberBounds.isNumber(behind)
@@ -68,11 +68,11 @@ package struct CopyRequest {
     }
   }
 
-  // MARK: Of a capture
+  // MARK: Requests to a capture
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// The next run of the capture copies every table, and makes a lost slot anew.
+  /// Requests that the next run of the capture copies every table, and creates a lost slot again.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

@@ -3,13 +3,13 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// What a database is, by whatever URL it is reached.
+/// The identity of a database, independent of the URL.
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
-  /// Of a server the system identifier and its start: one that was cloned has the identifier of the other.
+  /// A server's system identifier and start time: a clone has the same identifier as the original.
   case server(cluster: NameKey, database: NameKey)
 
-  /// Nil where that cannot be told: there is no such file, or no server answers.
+  /// Returns nil if the identity is unknown: the file does not exist, or no server answers.
   package init?(_ url: DatabaseURL) {
     switch url {
     case .sqlite(let path):

@@ -2,7 +2,7 @@ import Changes
 import Configuring
 
 extension Configuration.Database {
-  /// With the password, where there is one: for libpq alone.
+  /// Returns the URL with its password, if there is one. Pass it to libpq only.
   package func location() throws -> DatabaseURL {
     guard let secret, url.hasPrefix("postgres") else { return try DatabaseURL(url) }
     let escaped = secret.utf8.map { byte -> String in

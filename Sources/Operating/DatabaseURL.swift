@@ -3,7 +3,7 @@ import Glibc
 import PostgresKit
 import SystemKit
 
-/// Where a database is: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
+/// The address of a database: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
 package enum DatabaseURL: Equatable, Sendable {
   /// An absolute path.
   case sqlite(path: String)
@@ -55,9 +55,10 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The same for all ways to write it, as far as that can be told without opening it.
+  /// The same URL for all spellings of it, as far as that is possible without opening the database.
   ///
-  /// A link in the place of the file stays a link: a user of the folder may have made it, and ``Database`` refuses it.
+  /// A symbolic link as the file itself is not resolved: another user of the folder may have made it, and ``Database``
+  /// refuses it.
   package var canonical: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonicalFolder(of: path))
@@ -73,7 +74,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// For people, and to tell replications apart: a path, or server, user and database without a password.
+  /// A path, or server, user and database without a password. It appears in messages and identifies replications.
   package var place: String {
     switch self {
     case .sqlite(let path): path
@@ -81,7 +82,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// As it could be typed again, without a password.
+  /// The URL in a form that can be typed again, without a password.
   package var shown: String {
     switch self {
     case .sqlite(let path): "sqlite:\(path)"
@@ -89,7 +90,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning for a server that is reached without proof of which one it is; nil if there is none.
+  /// The warning for a server whose identity is not verified; nil if there is none.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)

@@ -4,10 +4,10 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// Leaves a database as it was before Cairn came; user tables and rows stay.
+/// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
-  /// False when there was nothing of Cairn's. Throws `constraint-failed` while rows wait for a unique value: they would be
-  /// lost.
+  /// Detaches a database. Returns false if it has nothing of Cairn's.
+  /// - Throws: `constraint-failed` while rows wait for a unique value, because they would be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
@@ -41,9 +41,9 @@ package enum Detaching {
     try PostgresSource.detach(slot: name, PostgresConnection(uri))
   }
 
-  /// Lets a target forget one trail: its place, what is known of its tables, which rows are its own. User tables and rows
-  /// stay, and so does what is known of other trails. False when there was nothing. Errors: `database-busy` while a
-  /// session applies the trail, where that can be seen.
+  /// Makes a target forget one trail: the checkpoint, the records about its tables, and the marks of its own rows. User
+  /// tables and rows stay, and so does everything about other trails. Returns false if there was nothing.
+  /// - Throws: `database-busy` while a session applies the trail, if that can be detected.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path): return try TargetState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()

@@ -5,7 +5,7 @@ import SQLiteKit
 
 /// The keys that a database draws by itself, and giving each node some of its own.
 package struct DrawnKeys {
-  /// Which keys: by whether the owner of the table may move the sequence.
+  /// A selection of keys, by whether the table's owner may move the sequence.
   fileprivate enum Share: String { case all, own, borrowed }
 
   package let url: DatabaseURL
@@ -21,7 +21,7 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Of the tables that the patterns mean, by table and column.
+  /// Returns the generated keys of the tables that match the patterns, by table and column.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):
@@ -41,9 +41,11 @@ package struct DrawnKeys {
     return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
   }
 
-  /// What gives this database's sequences values of its own, as statements; run in one transaction they hold.
+  /// Gives this database's sequences values of their own. Returns the statements, which are valid if run in one
+  /// transaction.
   ///
-  /// Errors: `unsupported` for SQLite, whose rowids take no stride; `database-full` where no number is left.
+  /// - Throws: `unsupported` for SQLite, whose rowids have no increment; `database-full` if a sequence has no number
+  ///   left.
   @discardableResult package func separate(_ share: KeyShare, _ patterns: TablePatterns = TablePatterns(), isDry: Bool)
     throws -> [String]
   {
@@ -51,7 +53,7 @@ package struct DrawnKeys {
     return try server.transaction {
       try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
         guard case .sequence(let sequence) = key.source else { return "" }
-        // From here on nobody else draws.
+        // ALTER SEQUENCE locks the sequence: from here on no other session draws a value.
         if !isDry { try server.execute("ALTER SEQUENCE \(sequence.name) INCREMENT BY \(sequence.increment)") }
         let extreme = try server.extreme(of: key, isLeast: share.isBelowZero)
         guard let own = share.separated(try server.state(of: sequence), extreme: extreme) else {
@@ -69,7 +71,8 @@ package struct DrawnKeys {
     }
   }
 
-  /// Puts sequences behind the keys that have come, each to the next value of its own. Returns those that were moved.
+  /// Moves sequences past the keys that arrived from other nodes, each to its next own value. Returns the moved
+  /// sequences.
   package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
@@ -77,7 +80,7 @@ package struct DrawnKeys {
         guard case .sequence(let sequence) = key.source,
           let extreme = try server.extreme(of: key, isLeast: sequence.increment < 0)
         else { return nil }
-        // What it would draw next is behind what came: then it is put before the next one of its own.
+        // Move the sequence only if its next value is not beyond the keys in the table.
         let (upcoming, isOver) =
           sequence.last?.addingReportingOverflow(sequence.increment) ?? (sequence.start, false)
         let isBehind = sequence.increment > 0 ? upcoming <= extreme : upcoming >= extreme
@@ -101,7 +104,7 @@ package struct DrawnKeys {
 }
 
 extension SQLiteTable {
-  /// The rowid where it is the key.
+  /// The rowid, if it is the key.
   fileprivate var drawnKey: DrawnKey? {
     guard let rowidColumn, schema.columns.indices.contains(rowidColumn) else { return nil }
     return DrawnKey(
@@ -142,14 +145,14 @@ extension PostgresConnection {
     }
   }
 
-  /// As it is now.
+  /// Returns the current state of a sequence.
   fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
     var now = sequence
     now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }
     return now
   }
 
-  /// The greatest or the least value of the column; nil where there is no row.
+  /// Returns the greatest or least value of the column; nil if there are no rows.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
     let table = "\(key.namespace.quotedName).\(key.table.quotedName)"
     return try transaction {

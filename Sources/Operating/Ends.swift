@@ -3,9 +3,9 @@ import Glibc
 import SQLiteKit
 import SystemKit
 
-/// Opens ends so that what is wrong with them is said in one line, before anything is written.
+/// Opens databases such that any problem is reported in one line before anything is written.
 package enum Ends {
-  /// Proves that the file is there, is a database, and can be written where `mode` asks for it.
+  /// Checks that the file exists, is a database, and can be written if `mode` requires that.
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(

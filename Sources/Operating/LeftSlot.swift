@@ -7,12 +7,12 @@ import Trails
 
 /// A slot at a PostgreSQL server whose capture left the conf: the server keeps log for it until it is dropped.
 package struct LeftSlot: Equatable, Sendable {
-  /// What is there at the server.
+  /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
     case gone
     /// A capture reads from it at this moment.
     case inUse
-    /// With so much log that is kept for it.
+    /// The slot exists; the server keeps this many bytes of log for it.
     case left(bytes: Int64)
     /// The server could not be asked.
     case unknown(String)
@@ -25,7 +25,8 @@ package struct LeftSlot: Equatable, Sendable {
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Keeps beside a trail where its source is: the slot must be found also when the conf does not name that any more.
+  /// Notes the URL of the source beside a trail, so that the slot can be found when the configuration no longer names
+  /// the source.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {
@@ -35,7 +36,7 @@ package struct LeftSlot: Equatable, Sendable {
     } catch { throw error.asCairnError(doing: "note the source of a trail") }
   }
 
-  /// The trails that start at a node and that no capture writes, of those that came from PostgreSQL.
+  /// Returns the trails from PostgreSQL that start at a node and that no capture writes any more.
   package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {
     let trails = (try? Trail.names(state: state)) ?? []
     return trails.filter { $0.origin == node && !captures.contains($0.name) }.compactMap { trail in
@@ -49,7 +50,7 @@ package struct LeftSlot: Equatable, Sendable {
 
   private static func file(_ folder: String) -> String { folder + "/source" }
 
-  /// Asks the server, with the password of a database that has the URL, where the conf still has one.
+  /// Queries the server, with the password of a configured database with the same URL, if there is one.
   package func standing(_ databases: [Configuration.Database]) -> Standing {
     do {
       let known = databases.first { $0.url == url }
@@ -70,10 +71,10 @@ package struct LeftSlot: Equatable, Sendable {
     return row[0] == "t" ? .inUse : .left(bytes: row[1].flatMap { Int64($0) } ?? 0)
   }
 
-  /// It is gone from the server, and is looked for no more.
+  /// Removes the note, after the slot has been dropped from the server.
   package func forget() { try? Folder.remove(file) }
 
-  /// What drops it.
+  /// The command that drops the slot.
   package var command: String { Self.command(url, name) }
 
   package static func command(_ url: String, _ slot: String) -> String {
@@ -81,6 +82,6 @@ package struct LeftSlot: Equatable, Sendable {
     return "cairn detach \(isPlain ? url : "'\(url)'") --slot \(slot)"
   }
 
-  /// For people.
+  /// The server and database for messages.
   package var place: String { (try? DatabaseURL(url).place) ?? url }
 }

@@ -3,9 +3,9 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// What databases have put aside.
+/// The transactions that databases hold in quarantine.
 package enum QuarantineLogs {
-  /// Opens the log of a database; to read and write, as to retry and to discard is to write.
+  /// Opens the log of a database for reading and writing, since retry and discard write to it.
   package static func open(_ url: DatabaseURL) throws -> any QuarantineLog {
     switch url {
     case .sqlite(let path): SQLiteQuarantineLog(try Ends.open(path, mode: .readWrite))

@@ -3,12 +3,12 @@ import Changes
 import SystemKit
 import Trails
 
-/// Rows that applies wrote to a captured database before its trail took what they write.
+/// Rows that applies wrote to a captured database before its trail included such rows.
 ///
-/// Targets of the trail lack them, and could not follow their updates. So the tables are copied into the trail once: when
-/// a chain comes from an earlier version of Cairn, or when `applied` changes to `include`.
+/// Targets of the trail lack these rows, so updates of them would fail there. So the tables are copied into the trail
+/// once: when a chain comes from an earlier version of Cairn, or when `applied` changes to `include`.
 package enum RelayedRows {
-  /// The file in the folder of a trail that says that the trail takes what applies write.
+  /// Returns the path of the file in a trail's folder that marks a trail with the rows of applies.
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
   /// Returns true if applies of other trails wrote to captured tables that the trail has no such rows of yet.
@@ -21,7 +21,7 @@ package enum RelayedRows {
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
-  /// Notes whether the trail takes what applies write. A note that is lost costs another copy of the tables.
+  /// Notes whether the trail includes rows that applies write. A lost note costs only another copy of the tables.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

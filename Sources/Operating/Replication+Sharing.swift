@@ -6,11 +6,12 @@ import Synchronization
 import SystemKit
 import Trails
 
-// Several replications from one SQLite file share one capture and its trail (docs/decisions/0043). Whichever of them gets
-// the lock of the trail's writer captures the file; the others read the trail, and try again now and then.
+// Several replications from one SQLite file share one capture and its trail (docs/decisions/0043). The replication that
+// gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
   private static let pollMilliseconds: Int32 = 250
-  /// How often the list of readers is read where no file in it was replaced: a state folder may have been removed.
+  /// The interval for reading the list of readers if none of its files was replaced: a state folder may have been
+  /// removed.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written
@@ -22,7 +23,8 @@ extension Replication {
     guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
       !owner.place.hasSameBytes(as: statePath)
     else { return }
-    // Of a replication between these two databases whose state was given another name; capture decides.
+    // The trail may belong to a replication between the same databases whose state has another name; capture checks
+    // that.
     guard options.joinsCapture else { return }
     guard back == nil else {
       throw CairnError(
@@ -36,7 +38,7 @@ extension Replication {
     home.withLock { $0 = found }
   }
 
-  /// Adds this replication to the readers of the trail. Returns whether it was none of them before.
+  /// Adds this replication to the readers of the trail. Returns whether it is new there.
   func enroll(_ to: TargetEnd) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)
@@ -52,13 +54,14 @@ extension Replication {
     }
     var reader = TrailReaders.Reader(state: statePath, target: target.place)
     (reader.tables, reader.relays) = (options.tables, relays)
-    // A target that was made anew, or put back from a backup, needs more than it did.
+    // A target that was created again, or restored from a backup, needs more of the trail than before.
     let known = try to.checkpoint(of: readers.home.trail)
     reader.segment = known.map(\.position.segment) ?? 0
     return try readers.enroll(reader)
   }
 
-  /// Both ways need a trail of their own, whose capture leaves out what comes back.
+  /// Checks that no other replication uses the trail: two-way replication needs a trail of its own, whose capture
+  /// leaves out rows that come back.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
@@ -75,8 +78,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Asks for copies of tables that `--tables` takes now and did not take before, if the capture takes them already for
-  /// another reader: the trail has their changes, and the target has not their rows.
+  /// Requests copies of tables that `--tables` has added, if the capture already takes them for another reader. The
+  /// trail then has their changes, but the target lacks their rows.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
@@ -88,7 +91,7 @@ extension Replication {
     let isOld = added.contains { known.contains($0.sqliteKey) }
     let areNames = added.allSatisfy { name in !name.utf8.contains { ",*?!\n".utf8.contains($0) } }
     try readers.ask(isOld || !areNames ? options.tables : TablePatterns(added), for: statePath)
-    // With the place: rows that the target held before stay as --existing says.
+    // Note the position too, so that `--existing` still decides about rows that the target held before.
     let asked = CopyRequest.Asked(info)
     try request.note(asked, of: info.id)
     self.asked.withLock { $0 = asked }
@@ -129,7 +132,7 @@ extension Replication {
     }
   }
 
-  /// Whether the process that captures has all rows up to a journal row in the trail, and the copies of this
+  /// Returns whether the capturing process has put all rows up to a journal row into the trail, and the copies of this
   /// replication's tables.
   private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
     do {
@@ -182,7 +185,8 @@ extension Replication {
     return stopSignal.isSet || !turn.isSet
   }
 
-  /// Whether the readers still need the same tables, and no copies. What cannot be read is looked at again.
+  /// Returns whether the readers still need the same tables, and no copies. A list that cannot be read counts as
+  /// unchanged, and is read again later.
   private func needsSame(_ readers: TrailReaders, _ tables: TablePatterns) -> Bool {
     do {
       let now = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
@@ -190,7 +194,7 @@ extension Replication {
     } catch { return true }
   }
 
-  /// Lets apply go on to where the trail ends now, and no further: another process appends to it all the time.
+  /// Lets apply go on to the current end of the trail only, because another process keeps appending to it.
   private func endOnce() throws {
     let end = try Trail.info(folder: folder).end.position
     drainSignal.set()

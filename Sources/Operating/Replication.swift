@@ -21,27 +21,28 @@ package final class Replication: Sendable {
     package var journalRows = Journal.defaultCapRows
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// What schema changes do at the target; nil: it depends on who created the table.
+    /// The reaction to schema changes at the target; nil: it depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
-    /// Whether statements are executed once more instead of their rows.
+    /// Whether statements are replayed instead of applying their rows.
     package var replay = ReplayPolicy.rows
-    /// Bytes of rows a second that an audit may read, over both ends; nil: none.
+    /// The bytes of rows per second that an audit may read at both ends together; nil: no audit.
     package var auditBytesPerSecond: Int?
-    /// Writes to the target go back to the source.
+    /// Whether writes to the target go back to the source.
     package var isTwoWay = false
-    /// What the trails are called: the one from the source, and the one back; nil: after the databases.
+    /// The names of the trails from the source and back; nil: names after the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// At a PostgreSQL source, what applies of others have written goes along: no trail of theirs comes here.
+    /// Whether a PostgreSQL source also sends rows that applies of other replications wrote. Their trails do not come
+    /// here.
     package var takesOtherApplies = false
     /// Rows that other replications write to the source have to go on to the target; else they do if no way leads back.
     package var cascades = false
-    /// Of what is taken from an SQLite file at once, what cancels out is left out.
+    /// Whether changes that are taken from an SQLite file at once are reduced to their net effect, in each direction.
     package var folds = (forth: false, back: false)
-    /// Puts a transaction aside that the other end does not take for its rows, instead of stopping before it.
+    /// Whether a transaction that an end refuses because of its rows goes into quarantine, instead of stopping apply.
     package var quarantines = false
-    /// What becomes of what others write to the target, one-way.
+    /// The treatment of local writes at the target of a one-way replication.
     package var localWrites = LocalWrites.stop
-    /// How conflicts are settled, on both ways alike.
+    /// The rules that resolve conflicts, the same in both directions.
     package var conflicts = ConflictPlan()
     /// An SQLite file that is captured for another `cairn replicate` is read through the trail of that one.
     package var joinsCapture = false
@@ -54,15 +55,15 @@ package final class Replication: Sendable {
   package var trail: TrailName { home.withLock { $0.trail } }
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// Compares both ends while they follow; nil where none was asked for.
+  /// The audit that compares both ends while they replicate; nil if none was requested.
   package let audit: Audit?
-  /// The way from the target to the source; nil: there is none.
+  /// The direction from the target to the source; nil in one-way replication.
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
-  /// Nil for SQLite.
+  /// The watches of PostgreSQL ends; nil for SQLite.
   private let watches: (source: LocalWatch?, target: LocalWatch?)
   let options: Options
-  /// The state folder that has the trail from the source: this replication's, or the one of another from the same file.
+  /// The state folder with the trail from the source: that of this replication, or of another one from the same file.
   let home: Mutex<CaptureHome>
   /// Ends the capture that is at work in this process.
   let turn = Mutex<StopSignal?>(nil)
@@ -74,7 +75,7 @@ package final class Replication: Sendable {
   /// Applies that have not ended.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
-  /// Whether rows that applies write go on: no way leads back from the target to the source.
+  /// Whether rows that applies write to the source go on, because no way leads back from the target to the source.
   let relays = Atomic<Bool>(false)
   /// The captures of the target, by the names of their trails' ids.
   private let targetTrails = Mutex<Set<String>>([])
@@ -123,7 +124,7 @@ package final class Replication: Sendable {
   }
 
   var folder: String { home.withLock { $0.folder } }
-  /// The replications that read the trail from the source; nil where it has one reader for certain.
+  /// The replications that read the trail from the source; nil if it can only have one reader.
   var readers: TrailReaders? {
     guard source.engine == .sqlite, back == nil else { return nil }
     return TrailReaders(home.withLock { $0 }, source: source.place)
@@ -141,7 +142,7 @@ package final class Replication: Sendable {
     try state.remember(home: home.withLock { $0.place })
     let isNew = try enroll(to)
     do { try prepare(from, to, state) } catch {
-      // What has never begun keeps nothing of the trail.
+      // A replication that has never begun must not keep any of the trail.
       if isNew { try readers?.remove(statePath) }
       throw error
     }
@@ -208,7 +209,8 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// How to begin again without the trail. Two-way, the target may hold rows that exist nowhere else.
+  /// The instruction for starting again without the trail. In two-way replication the target may hold rows that exist
+  /// nowhere else.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
     let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
@@ -216,7 +218,7 @@ package final class Replication: Sendable {
       "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
-  /// Decides whether rows that applies write go on, from the source and into the target, and says so.
+  /// Decides whether rows that applies write go on from the source and into the target, and reports the decision.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
@@ -242,8 +244,8 @@ package final class Replication: Sendable {
         : "rows that other replications write to \(source.place) go on to \(target.place)")
   }
 
-  /// Two-way, each end gets only what applications write at the other one: reports it if another replication writes to one of
-  /// both.
+  /// Reports other replications that write to one of the ends. In two-way replication, each end gets only rows that
+  /// applications write at the other end.
   private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }
@@ -313,7 +315,7 @@ package final class Replication: Sendable {
 
   // MARK: Running
 
-  /// Starts all workers and returns at once. `ended` is called, on their threads, when one of them has ended.
+  /// Starts all workers and returns at once. `ended` is called on a worker's thread when that worker has ended.
   package func start(ended: @escaping @Sendable () -> Void) -> [WorkerThread<Void>] {
     func worker(_ body: @escaping @Sendable () throws -> Void) -> WorkerThread<Void> {
       WorkerThread({ self.work(body) }, finished: { self.end(ended) })
@@ -353,7 +355,7 @@ package final class Replication: Sendable {
 
   private func capture() throws {
     defer {
-      // On the way back, what has been written there before is still to be taken.
+      // In two-way replication, the way back may still have changes to take.
       if back == nil || stopSignal.isSet { drainSignal.set() }
       readySignal.set()
     }
@@ -374,7 +376,7 @@ package final class Replication: Sendable {
 
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
-    // What programs write to a table from its first moment on is to go back.
+    // Wait for the capture of the way back: it must see all changes by applications from a table's first moment on.
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
@@ -382,7 +384,7 @@ package final class Replication: Sendable {
     var options = applyOptions()
     options.existing = existing.withLock { $0 }
     if options.relays, Trail.exists(folder: folder) {
-      // Names of trails are made of file names here, and two may be alike.
+      // Trail names come from file names here, so two of them may be equal.
       let id = try Trail.info(folder: folder).id
       options.originName = TrailName(origin: PostgresSource.name(of: id), name: trail.name)
       options.ownOrigins = targetTrails.withLock { $0 }
@@ -413,7 +415,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// Whose transactions a capture leaves out; nil: those of every apply.
+  /// The trails whose applies' transactions a capture leaves out; nil: those of all applies.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
@@ -423,7 +425,7 @@ package final class Replication: Sendable {
   /// Begins before apply makes tables: from then on programs may write to them.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
-    // What a capture from PostgreSQL knows of tables is apart from what the other one does.
+    // The list of tables of a PostgreSQL capture must be separate from that of the other capture.
     let place = back.source.engine == .postgres ? back.folder : statePath
     var run = CaptureRun(back.source, trail: back.trail, folder: back.folder, place: place)
     run.tables = options.tables
@@ -450,7 +452,8 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Both captures go on while applies are at work: these ask them what has been committed.
+  /// Starts draining once both captures have caught up. They go on while applies work, because these ask them for
+  /// committed changes.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

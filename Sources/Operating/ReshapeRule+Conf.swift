@@ -2,7 +2,7 @@ import Configuring
 import Reshaping
 
 extension ReshapeRule {
-  /// A rule as the conf has it.
+  /// Creates a rule from its configuration.
   package init(_ rule: TableRule) {
     self.init(from: rule.from)
     (to, filter) = (rule.to, rule.filter)

@@ -5,15 +5,16 @@ import Reshaping
 
 /// The tables of a source under the rules of an apply, proved before anything is written.
 package struct RuledTables {
-  /// All of them, each as the target is to get it.
+  /// The captured tables, each in the shape that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []
-  /// What is left out of them, for people.
+  /// The properties that are left out, for messages.
   package private(set) var notices: [String] = []
-  /// One error for each rule whose table the source does not have.
+  /// One error for each rule that names a table which the source does not have.
   package private(set) var unused: [CairnError] = []
 
-  /// Throws `rule-refused` where a rule cannot be kept for a table, or needs the source to log whole rows; what `refused`
-  /// does not throw leaves the table out.
+  /// Applies rules to tables.
+  /// - Parameter refused: called with the error for a table; if it does not throw, the table is left out.
+  /// - Throws: `rule-refused` if a rule is impossible for a table, or needs the source to log whole rows.
   package init(
     _ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ source: SourceEnd, to target: Engine,
     refused: (CairnError) throws -> Void = { throw $0 }
@@ -56,12 +57,12 @@ package struct RuledTables {
 }
 
 extension PostgresConnection {
-  /// Whether updates and deletes of a table log the whole row: the table, and each partition that holds rows, has
-  /// `REPLICA IDENTITY FULL`.
+  /// Returns whether updates and deletes of a table log the whole row. That requires `REPLICA IDENTITY FULL` for the
+  /// table and for each partition that holds rows.
   func logsWholeRows(of table: TableSchema) throws -> Bool { try tablesWithoutFullIdentity(table).isEmpty }
 
-  /// The statements after which updates and deletes of these tables log whole rows, with "; " between them. Each
-  /// partition needs one of its own, as PostgreSQL does not hand the setting down.
+  /// Returns the statements that make updates and deletes of these tables log whole rows, joined with "; ". Each
+  /// partition needs one of its own, because PostgreSQL does not pass the setting on to partitions.
   func fullIdentityScript(of tables: [TableSchema]) throws -> String {
     try tables.flatMap(tablesWithoutFullIdentity).map { "ALTER TABLE \($0) REPLICA IDENTITY FULL" }
       .joined(separator: "; ")

@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The database that a replication reads from, open, and what is asked of it before anything is written.
+/// The open database that a replication reads from, with checks that run before anything is written.
 package struct SourceEnd {
   package enum Handle {
     case sqlite(Database)
@@ -13,7 +13,7 @@ package struct SourceEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// A table as `check` tells of it.
+  /// A table as `check` reports it.
   package struct Table {
     package let name: String
     package let schema: TableSchema
@@ -38,7 +38,7 @@ package struct SourceEnd {
     }
   }
 
-  /// The connection where it is PostgreSQL.
+  /// The connection, if the database is PostgreSQL.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
   package func identity() throws -> DatabaseIdentity? {
@@ -65,8 +65,8 @@ package struct SourceEnd {
     }
   }
 
-  /// Asks the capture into `trail` to copy tables again, while it goes on; those that are not captured are left out.
-  /// Returns the names of the others.
+  /// Requests that the running capture into `trail` copies tables again. Returns the names of the requested tables that
+  /// are captured; others are left out.
   package func askForCopies(of patterns: TablePatterns, trail: TrailID) throws -> [String] {
     var asked: [String] = []
     for table in try tables(patterns) where table.refusal == nil {
@@ -84,13 +84,13 @@ package struct SourceEnd {
     return asked
   }
 
-  /// Has the capture of an SQLite file copy the tables that a list takes when it runs next.
+  /// Requests that the capture of an SQLite file copies the listed tables at its next run.
   func askForRefresh(of tables: TablePatterns) throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
   }
 
-  /// `--existing overwrite` for a replication that has begun: everything is copied once more. A PostgreSQL capture is
-  /// told when it starts.
+  /// Requests another copy of everything, for `--existing overwrite` of a replication that has begun. A PostgreSQL
+  /// capture gets this request when it starts.
   package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }

@@ -3,12 +3,12 @@ import Glibc
 import SystemKit
 import Trails
 
-/// Where state folders are, and which trails are in them. A state folder holds trail folders `NODE.NAME`.
+/// The state folders and the trails in them. A state folder holds trail folders `NODE.NAME`.
 package enum StateFolders {
   /// A trail by name; what it holds has not been looked at.
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
-    /// Of the trail itself.
+    /// The folder of the trail itself.
     @ByBytes package private(set) var folder: String
   }
 
@@ -21,8 +21,8 @@ package enum StateFolders {
     return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
   }
 
-  /// The trails in a state folder, or in every one below ``base()``: by folder, then by name. Empty where there is no
-  /// such folder. A replication that reads the trail of another one's folder counts that trail as its own.
+  /// Returns the trails in a state folder, or in every one below ``base()``, by folder, then by name. Empty if the
+  /// folder does not exist. A replication that reads the trail in another one's folder counts that trail as its own.
   package static func entries(in state: String?) throws -> [Entry] {
     var folders = try folders(state)
     if let state {
@@ -34,7 +34,7 @@ package enum StateFolders {
     }
   }
 
-  /// As ``entries(in:)``, with what is known of each. Throws the first error.
+  /// Returns the same trails with information about each. Throws the first error.
   package static func trails(in state: String?) throws -> [TrailInfo] {
     try entries(in: state).map { try Trail.info(folder: $0.folder) }
   }

@@ -86,7 +86,7 @@ package final class StateFolder {
     try Folder.sync(path)
   }
 
-  /// What was said of rows that the target held already, when the copy began; nil: nothing.
+  /// The setting for existing rows when the copy began; nil if none was given.
   package var existing: ExistingRows? {
     get throws {
       try Self.kept("existing", path).flatMap { ExistingRows(rawValue: $0) }
@@ -96,7 +96,7 @@ package final class StateFolder {
   /// Keeps it for later runs, which go on with the same copies.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
-  /// Keeps what this run was told, for those who ask what is replicated.
+  /// Stores the settings of this run, for commands that ask what is replicated.
   package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
     try keep(tables.patterns.joined(separator: ","), in: "patterns")
     try keep(names.rawValue, in: "names")
@@ -105,7 +105,8 @@ package final class StateFolder {
   /// Keeps that writes go both ways.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// What is written to the target would go nowhere, while a trail waits for it.
+  /// Throws if the replication is two-way: one-way, changes at the target would go nowhere while a trail waits for
+  /// them.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(
@@ -114,10 +115,10 @@ package final class StateFolder {
       remedy: .badInput)
   }
 
-  /// Whether the replication whose state is in a folder goes both ways.
+  /// Returns whether the replication of a state folder is two-way.
   static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
 
-  /// Keeps which state folder has the trail from which this replication is fed: this one, or that of another replication
+  /// Stores which state folder has the trail that feeds this replication: this folder, or that of another replication
   /// from the same source.
   func remember(home: String) throws {
     if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
@@ -127,12 +128,12 @@ package final class StateFolder {
   /// The state folder that has the trail of the replication whose state is in a folder.
   package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
-  /// Which tables are replicated with the state in a folder; nil where that is not known.
+  /// Returns the replicated tables of a state folder; nil if unknown.
   package static func tables(in path: String) throws -> TablePatterns? {
     try kept("patterns", path).map { TablePatterns($0.split(separator: ",").map(String.init)) }
   }
 
-  /// How names are made with the state in a folder; nil where that is not known.
+  /// Returns the name policy of a state folder; nil if unknown.
   package static func names(in path: String) throws -> NamePolicy? {
     try kept("names", path).flatMap { NamePolicy(rawValue: $0) }
   }

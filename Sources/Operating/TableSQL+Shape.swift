@@ -4,7 +4,7 @@ import SQLiteKit
 
 // Statements that make, change and drop a table.
 extension TableSQL {
-  /// The table and its indexes, where there is none of that name yet.
+  /// The statements that create the table and its indexes unless they exist.
   var create: [String] {
     switch dialect {
     case .sqlite:
@@ -23,7 +23,7 @@ extension TableSQL {
 
   private var sqliteTable: String { Self.tolerant(schema.createText, after: "TABLE") ?? schema.createText + ";" }
 
-  /// A CREATE statement with IF NOT EXISTS behind the word TABLE or INDEX; nil when it is none.
+  /// Returns a CREATE statement with IF NOT EXISTS after the word TABLE or INDEX; nil for any other statement.
   private static func tolerant(_ text: String, after word: String) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -49,13 +49,13 @@ extension TableSQL {
       TableDifference(schema, new.schema, origins: origins), there: there, keepsText: source.engine == .sqlite,
       isRefreshed: isRefreshed)
     let alters = alteration.alters.flatMap { gives(new, alteration.rename + $0) ? $0 : nil }
-    // A unique index may not suit the rows that are there; all of them are about to come again.
+    // Existing rows may violate a new unique index. The refresh brings all of them again.
     let empties = isRefreshed && new.schema.objects.contains { !schema.objects.contains($0) }
     return rename(sqlite: new) + (empties ? [new.deleteAll] : [])
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Whether ALTER TABLE makes the table's statement what it is to be, letter by letter.
+  /// Returns whether ALTER TABLE gives the table exactly the new statement, byte by byte.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
@@ -64,7 +64,7 @@ extension TableSQL {
       && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
   }
 
-  /// Without what follows the last word, which may be a comment.
+  /// Returns a statement without anything after its last word, such as a comment.
   private static func ended(_ statement: String) -> String {
     let bytes = Array(statement.utf8)
     guard let last = SQLText.tokens(bytes).last else { return statement + ";" }
@@ -73,7 +73,7 @@ extension TableSQL {
 
   // MARK: PostgreSQL
 
-  /// What the table in PostgreSQL does not have, or has in another way.
+  /// The properties that the table in PostgreSQL lacks, or has in another form, as comments.
   private var postgresComments: [String] {
     var lines = notices
     for key in schema.foreignKeys {
@@ -85,9 +85,10 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  /// Gives the table the name and the shape of `new`, with its rows. Where a refresh follows, and they may not fit, they
-  /// are left out. `types` are those that are there. Labels of enums come first, in `ahead`: they cannot be used in the
+  /// Returns the statements that give the table the name and shape of `new`, with its rows. If a refresh follows and
+  /// the rows may not fit, they are deleted. The first part, `ahead`, adds labels of enums, which cannot be used in the
   /// transaction that adds them.
+  /// - Parameter types: the existing user-defined types.
   func reshape(
     postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]
   ) throws -> (ahead: [String], statements: [String]) {
@@ -111,7 +112,7 @@ extension TableSQL {
     return (adds, lines)
   }
 
-  /// What makes types that an earlier table left behind what this one needs.
+  /// Returns the statements that adapt existing types, left by an earlier table, to those that this table needs.
   func prepared(_ types: [PostgresUserType]) -> [String] {
     PostgresUserType.all(of: schema).flatMap { wanted in
       types.first { $0.name == wanted.name }?.statements(to: wanted) ?? []
@@ -120,7 +121,7 @@ extension TableSQL {
 }
 
 extension TableSchema {
-  /// Foreign keys are left out: the order of rows need not keep to them.
+  /// The table without foreign keys, because rows may arrive in an order that violates them.
   fileprivate var withoutReferences: TableSchema {
     var copy = self
     copy.foreignKeys = []

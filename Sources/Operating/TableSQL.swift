@@ -5,12 +5,12 @@ import SQLiteKit
 /// The statements of one table in one dialect. Rows are given with a value for each column; nil: not known, or
 /// unchanged.
 struct TableSQL {
-  /// As the dialect has the table.
+  /// The table in the form of the dialect.
   let schema: TableSchema
   let source: TableSchema
   let dialect: TrailSQL.Dialect
   let name: String
-  /// What the table has in another way than at the source, or has not.
+  /// The properties that the table lacks, or has in another form than at the source.
   let notices: [String]
   private let columns: [String]
   private let types: [PostgresType]
@@ -78,7 +78,8 @@ struct TableSQL {
 
   var deleteAll: String { "DELETE FROM \(name);" }
 
-  /// `isTolerant`: takes the place of a row with the same key.
+  /// Returns an INSERT.
+  /// - Parameter isTolerant: whether the row replaces one with the same key.
   func insert(_ row: [Value?], isTolerant: Bool) throws(Unrepresentable) -> String {
     var columns: [String] = []
     var values: [String] = []
@@ -96,7 +97,7 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Takes rows away that stand in the way of a row by another unique key than the identity.
+  /// Returns statements that delete rows which conflict with a row in another unique key than the identity.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []
@@ -146,7 +147,7 @@ struct TableSQL {
 
   // MARK: Identity
 
-  /// True when a row is told from others by all its values.
+  /// Returns whether a row is identified by all its values.
   private func isWholeRow(_ row: [Value?]) -> Bool {
     schema.flags.contains(.wholeRow) || key.isEmpty || key.contains { row[$0] == .null }
   }
@@ -167,13 +168,13 @@ struct TableSQL {
       guard let value else { continue }
       terms.append(try equality(index, value))
     }
-    // Of equal rows exactly one is meant.
+    // Select exactly one of several equal rows.
     let place = dialect == .sqlite ? rowid : "ctid"
     let condition = terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))"
     return "\(place) = (SELECT \(place) FROM \(name)\(condition) LIMIT 1)"
   }
 
-  /// True for this very value, NULL included.
+  /// Returns a condition that is true for exactly this value, including NULL.
   private func equality(_ index: Int, _ value: Value) throws(Unrepresentable) -> String {
     if value == .null { return "\(column(index)) IS NULL" }
     let literal = try literal(value, index)
@@ -181,7 +182,7 @@ struct TableSQL {
       return types[index].comparesAsText ? "\(column(index))::text = \(literal)" : "\(column(index)) = \(literal)"
     }
     let term = "\(compared(index, value, "BINARY")) IS \(literal)"
-    // Where no affinity has made them one, 1 and 1.0 are two values that compare as equal.
+    // In a column that converts nothing, 1 and 1.0 are different values that compare as equal.
     let column = schema.columns[index]
     let isOpen =
       column.affinity == "BLOB" || (schema.flags.contains(.strict) && column.declaredType.asciiUppercased == "ANY")
@@ -192,7 +193,7 @@ struct TableSQL {
     }
   }
 
-  /// The column under a collation, where that may differ from its own.
+  /// Returns the column with a collation, if its own may be another one.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"
@@ -205,7 +206,7 @@ struct TableSQL {
 
   // MARK: Ranges
 
-  /// Whether the dialect orders keys as the source did when it cut the table into ranges.
+  /// Whether the dialect orders keys as the source did when it divided the table into ranges.
   var canDeleteRanges: Bool {
     key.allSatisfy { index in
       switch (source.engine, dialect) {
@@ -216,7 +217,7 @@ struct TableSQL {
     }
   }
 
-  /// Deletes what stands in the range of a refresh chunk.
+  /// Returns statements that delete the rows in the range of a refresh chunk.
   func delete(_ range: Refresh.Range) throws(Unrepresentable) -> [String] {
     switch range {
     case .unkeyed, .some: return []
@@ -271,7 +272,7 @@ struct TableSQL {
 }
 
 extension TableSchema {
-  /// Whether a collation other than SQLite's default can be at work in the table or its indexes.
+  /// Whether the table or its indexes may use a collation other than SQLite's default.
   var namesCollation: Bool {
     ([createText] + objects.map(\.text)).contains { text in
       SQLText.tokens(Array(text.utf8)).contains { $0.word == "COLLATE" }

@@ -2,10 +2,10 @@ import Applying
 import Changes
 import Mapping
 
-// Which trails have rows in a table.
+// The trails that bring rows into a table.
 extension TargetEnd {
-  /// Throws `name-collision` for the first table whose rows would be mixed with those of another trail. `given` adds to
-  /// what the target knows of others, or leaves some out.
+  /// Throws `name-collision` for the first table whose rows would mix with those of another trail. `given` adds to the
+  /// trails that the target knows, or excludes some.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
     given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }

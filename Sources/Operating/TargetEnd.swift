@@ -6,10 +6,10 @@ import PostgresKit
 import SystemKit
 import SQLiteKit
 
-/// The database that a replication writes to, and what is asked of it before anything is written.
+/// The database that a replication writes to, with checks that run before anything is written.
 package struct TargetEnd {
   package enum Handle {
-    /// Nil: the file is still to be made.
+    /// An SQLite file; nil if it does not exist yet.
     case sqlite(Database?)
     case postgres(PostgresConnection)
   }
@@ -27,14 +27,14 @@ package struct TargetEnd {
     }
   }
 
-  /// The connection where it is PostgreSQL.
+  /// The connection, if the database is PostgreSQL.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
-  /// Whether its file is still to be made.
+  /// Whether the SQLite file does not exist yet.
   package var isMissing: Bool { if case .sqlite(nil) = handle { true } else { false } }
 
-  /// How a table of the source stands here. A table that is there already decides about its columns' types.
-  /// - Parameter scope: the tables that the apply may write: what leads to others is left out.
+  /// Returns the mapping of a source table. An existing table determines the types of its columns.
+  /// - Parameter scope: the tables that the apply may write; references to others are left out.
   package func mapping(of source: TableSchema, _ names: NamePolicy, within scope: TargetScope = TargetScope()) throws
     -> TableMapping
   {
@@ -56,12 +56,13 @@ package struct TargetEnd {
     }
   }
 
-  /// Notices about generated columns that an earlier version made so that they are NULL in every row.
+  /// Returns notices about generated columns that an earlier version of Cairn created such that they are NULL in every
+  /// row.
   package func emptyColumns(of table: TableSchema) throws -> [String] {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
   }
 
-  /// Whether capture is at work in it too.
+  /// Returns whether the database is captured too.
   func isCaptured() throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try Journal($0).owner() != nil } ?? false
@@ -78,7 +79,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Whether anything is known of tables of a trail.
+  /// Returns whether the target knows any table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false
@@ -86,7 +87,7 @@ package struct TargetEnd {
     }
   }
 
-  /// What the tables of a trail that are known here are called in it, under the rules by which they came.
+  /// Returns the names in the trail of its tables at the target, under the rules by which the tables came.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -94,7 +95,7 @@ package struct TargetEnd {
     }
   }
 
-  /// The tables of a trail that wait for their schema, a rule or a person.
+  /// Returns the tables of a trail that wait for their schema, a rule or the operator.
   package func heldTables(of trail: TrailName) throws -> [HeldTable] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).heldTables() } ?? []
@@ -102,7 +103,7 @@ package struct TargetEnd {
     }
   }
 
-  /// They wait no longer, and take nothing until their next copies.
+  /// Ends the suspension of these tables: they wait for their next copies instead, and take no changes until then.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -124,7 +125,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Every table of a trail waits for its next copy, and takes nothing until that begins.
+  /// Makes every table of a trail wait for its next copy, and take no changes until that begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }
@@ -132,7 +133,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Whether a table of the target, as the mapping names it, is there and holds a row; `source`: of its share.
+  /// Returns whether a table of the target exists and holds a row.
+  /// - Parameter source: the table whose share of the rows counts.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
@@ -156,7 +158,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Nil while its file is still to be made.
+  /// Returns the identity; nil if the file does not exist yet.
   package func identity() throws -> DatabaseIdentity? {
     switch handle {
     case .sqlite(let database): database.flatMap { FileIdentity(path: $0.path) }.map { .file($0) }
@@ -164,7 +166,7 @@ package struct TargetEnd {
     }
   }
 
-  /// True when both URLs lead to one database, by whatever way.
+  /// Returns whether both URLs lead to the same database.
   package func isSame(as source: SourceEnd) throws -> Bool {
     guard let own = try identity() else { return source.url == url }
     return try own == source.identity()
@@ -172,7 +174,7 @@ package struct TargetEnd {
 }
 
 extension TableTreatment.Share {
-  /// As both engines read it.
+  /// The value as a literal that both engines read.
   fileprivate var literal: String {
     switch value {
     case .integer(let number): String(number)

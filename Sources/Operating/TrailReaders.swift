@@ -4,7 +4,7 @@ import Glibc
 import SystemKit
 import Trails
 
-/// The replications that read the trail of one capture: a file for each, in the folder `readers` beside the trail.
+/// The replications that read the trail of one capture: one file for each, in the folder `readers` beside the trail.
 ///
 /// A reader is known from its first start until its target is detached or its state folder is removed, whether it runs or
 /// not. The trail is deleted only as far as every known reader has it durably, and the capture takes the tables of them all.
@@ -14,11 +14,11 @@ package struct TrailReaders: Sendable {
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether what applies write to the source goes on to the target; nil: not known.
+    /// Whether rows that applies write to the source go on to the target; nil if unknown.
     package var relays: Bool?
     /// The oldest segment that it needs; 0: not known, so it needs all.
     package var segment: UInt64 = 0
-    /// When it was last at work, µs since 1970 UTC.
+    /// The time of its last work, in µs since 1970 UTC.
     package var seenAt: Int64 = 0
   }
 
@@ -34,11 +34,11 @@ package struct TrailReaders: Sendable {
   /// Changes when a reader is added or asks for something.
   package var stamp: FileStamp? { FileStamp(path: folder) }
 
-  // MARK: Who reads
+  // MARK: Readers
 
-  /// Adds a reader, or changes what is known of it. A reader that was known may need segments before the one that is given.
+  /// Adds a reader, or updates it. A reader that is known already may need segments before the given one.
   ///
-  /// - Returns: Whether it was not known before.
+  /// - Returns: whether the reader is new.
   package func enroll(_ reader: Reader) throws -> Bool {
     try begin()
     let before = try read(file(of: reader.state))
@@ -54,7 +54,7 @@ package struct TrailReaders: Sendable {
       .filter { try !isGone($0) }
   }
 
-  /// All readers but the one of a state folder.
+  /// Returns all readers except that of a state folder.
   package func others(than state: String) throws -> [Reader] {
     let own = file(of: state)
     return try all().filter { file(of: $0.state) != own }
@@ -69,22 +69,22 @@ package struct TrailReaders: Sendable {
     try forget(file(of: state))
   }
 
-  /// Notes the oldest segment that a reader needs. A reader that was taken off the list stays off.
+  /// Notes the oldest segment that a reader needs. A reader that was removed from the list stays removed.
   package func note(_ segment: UInt64, of state: String) throws {
     guard var reader = try read(file(of: state)), reader.segment < segment else { return touch(state) }
     reader.segment = segment
     try write(reader)
   }
 
-  /// Notes that a reader is at work.
+  /// Notes that a reader is working.
   package func touch(_ state: String) { Folder.touch(file(of: state)) }
 
-  /// Where the trail is needed from on, by all readers but one; nil: by no other.
+  /// Returns the place from which all other readers need the trail; nil if there are no others.
   package func needs(besides state: String) throws -> Position? {
     try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
   }
 
-  /// A reader whose state folder was removed, or is another replication's now, is none any more.
+  /// Returns whether a reader no longer exists: its state folder was removed, or belongs to another replication now.
   private func isGone(_ reader: Reader) throws -> Bool {
     do {
       try StateFolder.check(reader.state, from: source, to: reader.target)
@@ -103,7 +103,7 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Asks whichever process captures the file to copy tables for a reader.
+  /// Requests copies of tables for a reader from the process that captures the file.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
@@ -124,7 +124,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// The copies will come.
+  /// Removes requests once it is certain that their copies will come.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files
@@ -132,7 +132,7 @@ package struct TrailReaders: Sendable {
   private static let nameLength = 16
 
   private func file(of state: String) -> String {
-    // One folder is one reader, by whatever path it was given.
+    // One folder is one reader, whichever path leads to it.
     let state = Array(FileIdentity.canonical(state).utf8)
     return "\(folder)/\(state.withUnsafeBytes { XXHash64.of($0) }.hex(Self.nameLength))"
   }
@@ -144,7 +144,8 @@ package struct TrailReaders: Sendable {
     }
   }
 
-  /// Nil if there is no such file. Throws `state-foreign` for a file that Cairn did not write.
+  /// Returns the reader in a file; nil if there is no such file.
+  /// - Throws: `state-foreign` for a file that Cairn did not write.
   private func read(_ path: String) throws -> Reader? {
     let text: String
     let seenAt: Int64
@@ -208,7 +209,8 @@ package struct TrailReaders: Sendable {
 }
 
 extension TrailReaders {
-  /// What a reader keeps of the trail that does not run: a sentence; nil if it runs, or keeps nothing.
+  /// Returns a sentence about the part of the trail that is kept for an idle reader; nil if the reader runs, or needs
+  /// nothing.
   package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
     guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
     let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }

@@ -31,9 +31,9 @@ enum SQLLiteral {
   /// Control characters other than tab and line feed.
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 && byte != 0x0a }
 
-  /// SQLite promises 15 digits when it reads a decimal, not the nearest double. The shortest decimal is used where it
-  /// is far enough from the middle between two doubles that any reader finds the right one; otherwise the value is
-  /// written as an integer times powers of two, which is exact in every step.
+  /// Returns a literal for a real. SQLite guarantees 15 digits when it reads a decimal, but not the nearest double. The
+  /// shortest decimal is used if it is far enough from the middle between two doubles for any reader to find the right
+  /// one. Otherwise the value is an integer times powers of two, which is exact in every step.
   ///
   /// Source: https://sqlite.org/floatingpoint.html
   static func sqliteReal(_ real: Double) -> String {
@@ -59,8 +59,8 @@ enum SQLLiteral {
     return real < 0 ? "(-\(text))" : "(\(text))"
   }
 
-  /// Whether `text`, the shortest decimal of `real`, is so near to it that an error of a hundredth of a unit in the
-  /// last place does no harm.
+  /// Returns whether an error of a hundredth of a unit in the last place is harmless for , the shortest decimal of
+  /// `real`.
   private static func isSafe(_ text: String, _ real: Double) -> Bool {
     let (digits, exponent) = decimal(text)
     guard let significand = Int64(digits) else { return false }
@@ -118,7 +118,7 @@ enum SQLLiteral {
     return text.postgresLineLiteral
   }
 
-  /// As ``Swift/Sequence/hex``, for many bytes.
+  /// Returns the same as ``Swift/Sequence/hex``, but fast for many bytes.
   static func hex(_ bytes: [UInt8]) -> String {
     let digits = Array("0123456789abcdef".utf8)
     return String(unsafeUninitializedCapacity: bytes.count * 2) { out in

@@ -15,32 +15,33 @@ package struct TrailSQL {
 
   package let dialect: Dialect
   package private(set) var problemCount = 0
-  /// The first of them, each naming position, table and reason.
+  /// The first problems, each with position, table and reason.
   package private(set) var problems: [String] = []
 
   private static let problemsMax = 20
 
   /// Tables that have been created, or are in use, by folded name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by folded names. A name may go to another table before the first is told to be without.
+  /// The table of each index, by folded names. The name may move to another table before the trail drops it from the
+  /// first.
   private var indexOwners: [NameKey: String] = [:]
   /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
   private var refreshing: Set<NameKey> = []
   /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
   private var emptied: Set<NameKey> = []
-  /// By schema id, which counts within a segment.
+  /// The tables by schema id, which is valid within a segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
   /// Types of PostgreSQL as the statements so far have made them, by name: tables share them.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// By the names that they have now: scripts of tables of PostgreSQL that have been renamed, and are to be reshaped.
+  /// The scripts of PostgreSQL tables that have been renamed and are still to be reshaped, by their current names.
   private var scripts: [NameKey: String] = [:]
   /// BEGIN with its comment, held back until something follows.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
 
-  /// What comes before all transactions.
+  /// The lines before all transactions.
   package var prologue: [String] {
     switch dialect {
     case .sqlite: ["PRAGMA foreign_keys = OFF;"]
@@ -52,12 +53,12 @@ package struct TrailSQL {
     }
   }
 
-  /// The statements and comments for one record, each ending without a line feed; none for a transaction that changes
-  /// nothing.
+  /// Returns the statements and comments for one record, each without a final line feed; none for a transaction that
+  /// changes nothing.
   ///
-  /// `schema` gives the schema of an id in the record's segment. Throws `trail-damaged` when it has none, or when an
-  /// image is not one of its schema or has a value that cannot be decoded, and `trail-version` for a record that this
-  /// version does not know.
+  /// - Parameter schema: returns the schema with an id in the record's segment.
+  /// - Throws: `trail-damaged` if there is no such schema, or an image does not fit it or cannot be decoded;
+  ///   `trail-version` for a record type that this version does not know.
   package mutating func render(
     _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
   ) throws -> [String] {
@@ -153,7 +154,7 @@ package struct TrailSQL {
     case .start(_, let method, _):
       refreshing.insert(name)
       guard method == .whole || (method == .byKey && !table.canDeleteRanges) else { return ensured(table) }
-      // Equal in the end: until a chunk brings them back, the rows behind it are missing.
+      // The final result is equal. Until the chunks bring them back, rows after the current range are missing.
       emptied.insert(name)
       return ensured(table) + [table.deleteAll]
     case .chunk(let range):
@@ -201,10 +202,11 @@ package struct TrailSQL {
     }
   }
 
-  /// A label of an enum needs a transaction of its own: ahead of this one, or between what comes before it and behind.
+  /// Renders a schema change. New labels of an enum need a transaction of their own: before this one, or between its
+  /// parts.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
-    // A table that was renamed on the way has no script; that of before says what its keys and types are.
+    // A renamed table has no script. The previous one still describes its keys and types.
     if let script = scripts.removeValue(forKey: before.schema.foldedName.nameKey) { given.createText = script }
     if after.source.createText.isEmpty { scripts[after.schema.foldedName] = given.createText }
     var lines = ensured(before)
@@ -226,7 +228,7 @@ package struct TrailSQL {
     for type in PostgresUserType.all(of: schema) { types[type.name] = type }
   }
 
-  /// Creates a table that has not been seen before: the trail may begin behind its creation.
+  /// Creates a table on its first use, because the trail may begin after its creation.
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
     let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
@@ -236,7 +238,7 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Takes the names of indexes from other tables, where the source has dropped them already.
+  /// Drops indexes of other tables whose names this table uses: the source has dropped them already.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
@@ -265,9 +267,9 @@ package struct TrailSQL {
     indexOwners = indexOwners.filter { $0.value != name }
   }
 
-  // MARK: What goes wrong
+  // MARK: Problems
 
-  /// The statements of `body`, or a comment that says why there are none.
+  /// Returns the statements of `body`, or a comment with the reason why there are none.
   private mutating func statement(
     _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {
@@ -297,12 +299,12 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// The same for two tables that SQLite cannot tell apart.
+  /// A name that is equal for two tables which SQLite cannot distinguish.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 
 extension Refresh.Range {
-  /// Means what it says only where keys sort as at the source.
+  /// Whether the range is meaningful only if keys sort as at the source.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

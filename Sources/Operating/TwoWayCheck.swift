@@ -3,22 +3,24 @@ import Changes
 import Conflicts
 import Mapping
 
-/// What stands in the way of writes that go both ways between two databases, or will make them clash.
+/// Checks for problems that prevent two-way replication between two databases, or that would cause conflicts.
 package struct TwoWayCheck {
   private let one: SourceEnd
   private let other: SourceEnd?
   private let otherURL: DatabaseURL
   private let tables: [SourceEnd.Table]
 
-  /// `one`: where the first copy comes from. `other`: nil where its file is still to be made. `tables`: of the first one,
-  /// that go both ways.
+  /// - Parameter one: the source of the first copy.
+  /// - Parameter tables: its tables that are replicated both ways.
+  /// - Parameter other: the other end; nil if its file does not exist yet.
   package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
     (self.one, self.other, self.otherURL) = (one, other, otherURL)
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// Why rows cannot be settled: in a table without a key nobody knows which rows of two nodes are one. `leaveOut`:
-  /// says how a table is left out.
+  /// Returns an error for tables without a key: nothing identifies the same row at two nodes, so conflicts cannot be
+  /// resolved.
+  /// - Parameter leaveOut: returns the way to leave out a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -31,8 +33,8 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Throws `table-refused` for a table whose rows two nodes would not tell apart alike: one without a key, or with a key
-  /// column, or a column to which a foreign key leads, of which different texts can be one value (``KeyEquality``).
+  /// Throws `table-refused` for a table whose rows two nodes may identify differently. Such a table has no key, or a
+  /// column in its key or a referenced column for which different texts can be equal (``KeyEquality``).
   ///
   /// - Parameter beside: the engine of the other end, and its tables; nil if they are not known here.
   package static func checkKeys(
@@ -76,8 +78,10 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column of which PostgreSQL does not log what a row was before: its
-  /// changes would not be summed. `tables`: of the captured database; `plan`: of an apply to it, or from it.
+  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row: its changes could
+  /// not be summed.
+  /// - Parameter tables: the tables of the captured database.
+  /// - Parameter plan: the rules of an apply to the database, or from it.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
     guard let server = end.server else { return }
     for table in tables where table.refusal == nil {
@@ -94,8 +98,9 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Tables of which a conf says what becomes of what others write to them, although that goes back. `tables`: of the
-  /// database that is written, that go both ways; `capture`: of that database.
+  /// Returns an error for tables with a setting for local writes, although such writes are replicated back.
+  /// - Parameter tables: the tables that are replicated both ways.
+  /// - Parameter capture: the capture of the database.
   package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
     -> CairnError?
   {
@@ -110,8 +115,8 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Why programs at both ends would give the same key to different rows; nil where they do not. A table that the other
-  /// end does not have yet is taken to be as apply makes it.
+  /// Returns an error if applications at both ends would give the same key to different rows; nil otherwise. If the
+  /// other end does not have a table yet, it is assumed to be as apply creates it.
   package func keysAlike() throws -> CairnError? {
     let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
@@ -126,8 +131,8 @@ package struct TwoWayCheck {
       hint: hint, remedy: .badInput)
   }
 
-  /// The same of a database whose other end is at another node: keys that nobody has separated. `tables`: those that come
-  /// from there by `trail`, too.
+  /// Returns an error for generated keys that were not separated, for a database whose other end is at another node.
+  /// - Parameter tables: the tables that are also received by `trail`.
   package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
     -> CairnError?
   {
@@ -143,8 +148,9 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Tables of which a row that was deleted while another node began to refer to it cannot come back: PostgreSQL logs
-  /// nothing but its key. Nil where there are none. `tables`: that go both ways.
+  /// Returns a warning for tables whose deleted rows cannot be restored when another node began to reference them:
+  /// PostgreSQL logs only the key. Nil if there are none.
+  /// - Parameter tables: the tables that are replicated both ways.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let referred = Set(tables.flatMap(\.schema.foreignKeys).map { [$0.namespace, $0.table] })
@@ -180,8 +186,8 @@ package struct TwoWayCheck {
       "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; leave the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
   }
 
-  /// Tables of which the source does not tell what a row was, so that it is not seen where others have changed it at the
-  /// target. Nil where there are none.
+  /// Returns a warning for tables of which the source does not log old rows, so that conflicts with changes at the
+  /// target are not detected. Nil if there are none.
   package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let found = try tables.map(\.schema).filter {
@@ -193,7 +199,7 @@ package struct TwoWayCheck {
       "of changed rows \(end.url.place) logs keys only, so what others change in rows of \(names(found.map(\.fullName))) is overwritten unseen; to have it in the log of conflicts, run there: \(script)"
   }
 
-  /// As apply makes the column at the other end.
+  /// Returns the key as apply creates its column at the other end.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -201,7 +207,7 @@ package struct TwoWayCheck {
       made.source = .sequence(
         .init(name: "", increment: 1, start: 1, last: nil, least: 1, greatest: .max))
     case .sqlite:
-      // Only a key of one column is a rowid.
+      // Only a key of one column can be the rowid.
       guard let schema = tables.first(where: { DrawnKey.commonName(ofTable: $0.name) == key.commonTable })?.schema,
         schema.key.map({ schema.columns[$0].name }).hasSameBytes(as: [key.column])
       else { return nil }
@@ -227,7 +233,8 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Of keys that are drawn alike: also says how a conf tells that programs take care of it.
+  /// Returns the error for colliding keys with a hint for the configuration: how to declare that applications avoid
+  /// collisions.
   package func sayingShared(_ database: String) -> CairnError {
     CairnError(
       code, message, hint: "\(hint), and write keys = \"shared\" into [database.\(database)]", remedy: remedy,

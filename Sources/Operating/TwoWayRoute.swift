@@ -5,7 +5,7 @@ import Reshaping
 /// The way of tables from one database to another: the one half of two-way replication.
 package struct TwoWayRoute {
   package let source: SourceEnd
-  /// Those that are captured.
+  /// The captured tables.
   package let tables: [SourceEnd.Table]
   private let rules: [ReshapeRule]
   private let names: NamePolicy
@@ -15,7 +15,7 @@ package struct TwoWayRoute {
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// The tables that come back from where they go, each with the one that it is there.
+  /// Returns the tables that come back from their target, each with its counterpart there.
   package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
     let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
     return zip(tables, forth).compactMap { table, name in
@@ -26,7 +26,7 @@ package struct TwoWayRoute {
     }
   }
 
-  /// What each table is called at its target: in lower case, and without the schema where it is `public`.
+  /// Returns the name of each table at its target: in lower case, and without the schema if that is `public`.
   private func targets(in engine: Engine) throws -> [String] {
     try RuledTables(tables, rules, source, to: engine).tables.map {
       try TableMapping($0.schema, to: engine, names: names).target.plainName

@@ -1,6 +1,6 @@
 import Changes
 
-/// A moment as people read it: `2026-03-01T12:30:00.000123Z`.
+/// A time in readable form: `2026-03-01T12:30:00.000123Z`.
 package struct UTCTime: CustomStringConvertible {
   private let microseconds: Int64
 
@@ -26,8 +26,8 @@ package struct UTCTime: CustomStringConvertible {
     return ((n - remainder) / divisor, remainder)
   }
 
-  /// Year, month and day of a day since 1970-01-01 of the Gregorian calendar, whose cycle of 400 years has 146,097 days
-  /// and is counted from March 1st of the year 0, so that a leap day is the last of its year.
+  /// Returns year, month and day of a day since 1970-01-01 in the Gregorian calendar. Its cycle of 400 years has
+  /// 146,097 days. Cycles are counted from March 1st of the year 0, so that a leap day is the last of its year.
   private static func date(ofDay day: Int64) -> (Int64, Int64, Int64) {
     let (cycle, dayOfCycle) = floored(day + 719_468, 146_097)
     let year = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365

@@ -4,10 +4,10 @@ import PostgresKit
 import SQLiteKit
 
 extension TargetEnd {
-  /// True if what is written to this database comes to a source by another replication.
+  /// Returns whether rows that are written to this database reach a source by another replication.
   ///
-  /// Rows of the source that went on from here would come back to it. The name of a trail here is that of its slot: SQLite
-  /// has the same name without a slot.
+  /// Rows of the source that went on from here would return to it. Trails are compared by the name of their slot, which
+  /// an SQLite trail has too, although without a slot.
   package func leadsBack(to source: SourceEnd) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())

@@ -6,39 +6,39 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// One capture from its start to its end, whatever the engine of the source.
+/// One run of a capture, for either engine of the source.
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// Where its state is kept: told to whoever wants to capture the same source.
+  /// The place of its state, which is reported to other processes that want to capture the same source.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
-  /// Whether statements that programs tell of go into the trail.
+  /// Whether statements that applications provide go into the trail.
   package var statements = true
-  /// Whether the rows are sent that are there when capture begins.
+  /// Whether the rows that exist when capture begins are sent.
   package var copiesRows = true
-  /// Whether it is an error that there is no table yet.
+  /// Whether a source without tables is an error.
   package var needsTables = true
-  /// PostgreSQL: every table is copied again, and a lost slot is made anew.
+  /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
+  /// PostgreSQL: receives the progress of the trail, for an apply into the same database.
   package var watch: LocalWatch?
   /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
   package var applies: Set<String>?
-  /// Whether what applies write to the source goes into the trail too.
+  /// Whether rows that applies write to the source go into the trail too.
   package var relays = false
-  /// How far the clocks of the nodes whose trails are applied to the source may be ahead, µs.
+  /// The largest permitted lead, in µs, of the clocks of nodes whose trails are applied to the source.
   package var skewMicrosecondsMax: Int64 = 60_000_000
-  /// SQLite: what cancels out is left out.
+  /// SQLite: whether changes are reduced to their net effect.
   package var folds = false
 
   /// Called as soon as no other process can write to the trail, before the source is opened. Returns the tables to capture
   /// instead of ``tables``.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// Called as soon as the trail is open: whatever stood in it durably is before its end.
+  /// Called as soon as the trail is open: its end then follows everything that was durable before.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
@@ -93,7 +93,7 @@ package struct CaptureRun: Sendable {
   }
 }
 
-/// One apply from its start to its end, whatever the engine of the target.
+/// One run of an apply, for either engine of the target.
 package struct ApplyRun: Sendable {
   package let target: DatabaseURL
   package let trail: TrailName
@@ -124,7 +124,8 @@ package struct ApplyRun: Sendable {
 }
 
 extension CairnError {
-  /// Any error of a worker as the one that people see; `doing` completes "cannot …" where it is one of a file.
+  /// Creates the error that the operator sees from any error of a worker. For file errors, `doing` completes "cannot
+  /// …".
   package init(enveloping error: any Error, doing: String) {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError
