@@ -59,8 +59,8 @@ enum SQLLiteral {
     return real < 0 ? "(-\(text))" : "(\(text))"
   }
 
-  /// Returns whether an error of a hundredth of a unit in the last place is harmless for , the shortest decimal of
-  /// `real`.
+  /// Returns whether an error of a hundredth of a unit in the last place is harmless for `text`, the shortest decimal
+  /// of `real`.
   private static func isSafe(_ text: String, _ real: Double) -> Bool {
     let (digits, exponent) = decimal(text)
     guard let significand = Int64(digits) else { return false }

@@ -1,14 +1,14 @@
 import Glibc
 import SystemKit
 
-/// What the command line asks for.
+/// The options of the command line.
 struct BenchOptions {
   var workloads = Workload.allCases
   var pairs = Pair.all
   var rounds = 3
   /// Rows and seconds of every workload are multiplied by it.
   var scale = 1.0
-  /// Of the trail that goes to another node.
+  /// The size of the trail that goes to another node, in bytes.
   var backlogBytes: UInt64 = 1 << 30
   /// The program that is measured.
   var cairn = BenchOptions.neighbour
@@ -49,7 +49,7 @@ struct BenchOptions {
       """
   }
 
-  /// Reads the words behind the program's name.
+  /// Reads the words after the program's name.
   init(_ words: [String]) throws(Misuse) {
     var rest = words[...]
     while let name = rest.popFirst() {
@@ -84,6 +84,6 @@ struct BenchOptions {
     return values
   }
 
-  /// So many of `count`, by the scale; at least one.
+  /// Returns `count` times the scale; at least one.
   func scaled(_ count: Int) -> Int { max(1, Int(Double(count) * scale)) }
 }

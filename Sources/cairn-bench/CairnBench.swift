@@ -52,7 +52,7 @@ enum CairnBench {
     }
   }
 
-  /// A line at once: standard output is read while it goes on.
+  /// Writes a line at once, because standard output is read during the run.
   static func write(_ line: String, to descriptor: Int32) {
     var text = line + "\n"
     text.withUTF8 { _ = Glibc.write(descriptor, $0.baseAddress, $0.count) }

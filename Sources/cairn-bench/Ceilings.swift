@@ -2,12 +2,12 @@ import Glibc
 import SystemKit
 import TestServers
 
-/// What the engines and the disk can do at best, by programs that do nothing else: the same changes, without a source.
+/// The best rates of the engines and the disk: programs that only make the same changes, without a source.
 struct Ceilings {
   let stage: Stage
   let backlog: Backlog
 
-  /// Durable commits; values are ready as text before the clock starts, or made beside the server's work.
+  /// Returns the rates of durable commits. Values are formatted before the clock starts, or during the server's work.
   func postgres() throws -> [(name: String, rate: Double)] {
     let changes = backlog.grouped
     let sales = try PostgresSales(stage.server(.target).createDatabase("ceiling"))

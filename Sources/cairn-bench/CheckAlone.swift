@@ -4,12 +4,12 @@ import SystemKit
 import TestServers
 import Trails
 
-/// How fast one core does what a receiver has to do with each block whatever brings it: checksum, unpacking, chain hash
-/// (`docs/trail-format.md`). The bytes stand in memory, and nothing is written.
+/// The rate at which one core checks received blocks: checksum, decompression, chain hash (`docs/trail-format.md`). The
+/// bytes are in memory, and nothing is written.
 enum CheckAlone {
   private static let headerBytes = 72
 
-  /// Bytes of the trail's files a second, over its first segments.
+  /// Returns the rate in bytes of trail files per second, over the first segments.
   static func rate(folder: String, bytesMax: UInt64) throws -> Double {
     let (zstd, hasher) = (Zstd(), try SHA256())
     var (seconds, bytes) = (0.0, UInt64(0))
@@ -28,7 +28,7 @@ enum CheckAlone {
     return Double(bytes) / seconds
   }
 
-  /// Checks the first block. Returns what stands behind it.
+  /// Checks the first block. Returns the bytes after it.
   private static func block(
     _ bytes: UnsafeRawBufferPointer, _ zstd: Zstd, _ hasher: SHA256, _ memory: inout Scratch
   ) throws -> UnsafeRawBufferPointer {

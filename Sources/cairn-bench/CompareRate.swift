@@ -1,6 +1,6 @@
 import TestServers
 
-/// W8: `cairn compare` of equal tables, beside a plain sequential read of each end, one after the other.
+/// W8: `cairn compare` of equal tables, compared with a plain sequential read of each end, one after the other.
 struct CompareRate {
   let stage: Stage
   let pairs: [Pair]
@@ -18,7 +18,7 @@ struct CompareRate {
     try Ends.judge(replication.from, replication.to, pair)
     for _ in 0..<stage.options.rounds {
       let reads = try read(replication.from) + read(replication.to)
-      // It exits with 0 only where it finds them equal.
+      // The exit status is 0 only if the tables are equal.
       let run = try replication.compare()
       report.add(.cairn, Double(rows) / run.seconds)
       report.add(run)

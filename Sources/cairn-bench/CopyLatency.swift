@@ -2,12 +2,12 @@ import Glibc
 import Pumping
 import TestServers
 
-/// W10: single transactions that go to another node while it follows: from the moment at which a transaction is given to
-/// the trail, before that is synced, to the moment at which the copy holds it durably.
+/// W10: the latency of single transactions that go to another node while it follows. The time runs from passing a
+/// transaction to the trail, before the sync, until the copy holds it durably.
 struct CopyLatency {
   let stage: Stage
   private static let pauseSeconds = 0.02
-  /// Before the clock counts.
+  /// The number of transactions before the measurement starts.
   private static let warmup = 20
 
   func run() throws -> [Report] {
@@ -28,7 +28,7 @@ struct CopyLatency {
     return reports
   }
 
-  /// In milliseconds, sorted.
+  /// Returns the latencies in milliseconds, sorted.
   private func measure(_ way: CopyWay, _ certificates: BenchCertificates) throws -> [Double] {
     let (from, to) = try (
       PumpNode("till", state: stage.freshFolder("till")), PumpNode("hub", state: stage.freshFolder("hub"))

@@ -4,8 +4,8 @@ import SystemKit
 import TestServers
 import Trails
 
-/// W9: a backlog that goes to another node, beside what the same libraries move when nothing is checked and nothing is
-/// kept.
+/// W9: a backlog that goes to another node, compared with the rate of the same libraries when nothing is checked or
+/// stored.
 struct CopyRate {
   let stage: Stage
 
@@ -86,7 +86,7 @@ struct CopyRate {
     }
   }
 
-  /// Of this process, which is both nodes.
+  /// The CPU time of this process, which is both nodes.
   private static var cpuSeconds: Double {
     var usage = rusage()
     getrusage(RUSAGE_SELF.rawValue, &usage)

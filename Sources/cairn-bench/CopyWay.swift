@@ -1,7 +1,7 @@
 import NetKit
 import Pumping
 
-/// Who dials, and whether over TLS.
+/// The direction of a connection, and whether it uses TLS.
 struct CopyWay {
   let direction: LaneProgress.Direction
   let isTLS: Bool

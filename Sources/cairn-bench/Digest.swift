@@ -2,7 +2,8 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// How many rows a table has, and the sum of their hashes: equal for the same rows in whatever order, in either engine.
+/// The number of rows in a table and the sum of their hashes: equal for the same rows in any order and in either
+/// engine.
 ///
 /// The columns are given as SQL that prints the same in both.
 struct Digest: Equatable, CustomStringConvertible {

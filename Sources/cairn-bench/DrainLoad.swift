@@ -1,11 +1,11 @@
 import PostgresKit
 import TestServers
 
-/// What a program writes to a PostgreSQL source while cairn is off.
+/// The changes that a program writes to a PostgreSQL source while cairn is off.
 protocol DrainLoad {
-  /// The tables, and columns of them as SQL that prints the same in both engines.
+  /// The tables, with their columns as SQL that prints the same in both engines.
   var tables: [(name: String, columns: [String])] { get }
-  /// Makes the tables with the rows that are there before, in a database of one of the servers.
+  /// Creates the tables and their initial rows in a database of one of the servers.
   func create(_ server: PostgresServer, _ database: String) throws
   /// Writes, and returns how many rows were changed.
   func write(_ server: PostgresServer, _ database: String) throws -> Int
@@ -49,7 +49,7 @@ struct PgbenchLoad: DrainLoad {
 
   func create(_ server: PostgresServer, _ database: String) throws {
     try server.run("pgbench", ["-i", "-q", "-s", "\(scale)", server.url(database)])
-    // It has no key, and nobody updates or deletes its rows.
+    // The table has no key, and none of its rows is updated or deleted.
     try server.psql("ALTER TABLE pgbench_history REPLICA IDENTITY FULL", database)
   }
 

@@ -33,7 +33,7 @@ struct EmbeddedCost {
     return report
   }
 
-  /// Rows per second; `body` says how many µs the inserts took.
+  /// Returns the rows per second. `body` returns the time of the inserts, in µs.
   private func measured(_ name: String, _ body: (String) throws -> Int64) throws -> Double {
     let path = folder + "/" + name
     defer { for suffix in ["", "-wal", "-shm"] { unlink(path + suffix) } }

@@ -4,8 +4,8 @@ import NetKit
 import SystemKit
 import TestServers
 
-/// What the two libraries of the network move when nobody looks at it: bodies of a MiB, one after the other over one
-/// connection, sent from memory or a cached file, and copied to memory by the one that receives them.
+/// The rate of the two network libraries without any checks: bodies of one MiB, one after the other over one
+/// connection. They are sent from memory or a cached file, and the receiver copies them to memory.
 ///
 /// With a file, the receiver also writes each body to it and syncs it, before it answers or asks again.
 final class EmptyLoop: HTTPHandler {
@@ -24,7 +24,7 @@ final class EmptyLoop: HTTPHandler {
     try bytes.withUnsafeBytes { try file.write($0, at: 0) }
   }
 
-  /// Bytes a second.
+  /// Returns the rate in bytes per second.
   func push(bodies: Int, _ server: ServerTLS?, _ client: ClientTLS?) throws -> Double {
     let bytes = [UInt8](repeating: 0x78, count: Self.bodyBytes)
     return try measure(bodies, server, client) { link, _ in

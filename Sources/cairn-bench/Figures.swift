@@ -7,7 +7,7 @@ struct Figures {
 
   var isEmpty: Bool { values.isEmpty }
 
-  /// Of an even number the mean of the two in the middle.
+  /// The median; for an even number of values, the mean of the two in the middle.
   var median: Double {
     let sorted = values.sorted()
     guard !sorted.isEmpty else { return 0 }
@@ -31,7 +31,7 @@ struct Figures {
 
   private static func quotient(_ a: Double, _ b: Double) -> Double { b == 0 ? 0 : a / b }
 
-  /// Without decimals from 1,000, with three below.
+  /// Returns a number without decimals from 1,000 on, and with three decimals below.
   static func number(_ value: Double) -> JSONObject.Value {
     value.magnitude >= 1000 ? .integer(Int64(value.rounded())) : .real((value * 1000).rounded() / 1000)
   }

@@ -1,8 +1,8 @@
 import SQLiteKit
 import TestServers
 
-/// W6: the first copy of a table, from no state and no target to a cairn that has ended, beside a pipe of the engines'
-/// own shells that only carries the rows.
+/// W6: the first copy of a table, from no state and no target until cairn has ended. It is compared with a pipe between
+/// the engines' own shells that only transfers the rows.
 struct FirstCopy {
   let stage: Stage
   let pairs: [Pair]

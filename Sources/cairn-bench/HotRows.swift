@@ -2,13 +2,14 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// W15: programs at both ends write the same few rows while nothing replicates; then one `cairn replicate --two-way --once`
-/// settles all of it. Each transaction that comes is in conflict. What a run takes that finds nothing to do is taken off.
+/// W15: programs at both ends write the same few rows while nothing replicates; then one
+/// `cairn replicate --two-way --once` resolves the conflicts. Each incoming transaction is in conflict. The time of a
+/// run without work is subtracted.
 struct HotRows {
   let stage: Stage
   let pairs: [Pair]
   private static let rows = 5
-  /// Of one end, before the other one goes on.
+  /// The number of transactions at one end before the other end continues.
   private static let transactionsInARow = 20
 
   func run() throws -> [Report] {

@@ -5,12 +5,12 @@ import Pumping
 import SystemKit
 import TestServers
 
-/// W11: what a daemon uses while 200 nodes wait for news of a trail of it.
+/// W11: the resources that a daemon uses while 200 nodes wait for news of one of its trails.
 struct IdlePeers {
   let stage: Stage
 
   func run() throws -> [Report] {
-    // Each peer has a dozen files open.
+    // Each peer opens a dozen files.
     var limit = rlimit()
     getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     limit.rlim_cur = limit.rlim_max
@@ -93,7 +93,7 @@ struct IdlePeers {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503)) }
   }
 
-  /// Of a process, user and system: proc(5).
+  /// Returns the user and system time of a process: proc(5).
   private static func cpuSeconds(_ process: pid_t) -> Double {
     let fields = MeasuredRun.text("/proc/\(process)/stat").split(separator: ")").last?.split(separator: " ") ?? []
     let ticks = fields.dropFirst(11).prefix(2).reduce(0) { $0 + (Double($1) ?? 0) }

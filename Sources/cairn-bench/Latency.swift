@@ -3,13 +3,13 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// W3: single rows committed at a steady pace while cairn follows, and how long each takes from its commit to the moment
-/// at which another program sees it at the target.
+/// W3: the latency of single rows that are committed at a steady pace while cairn follows: from the commit until
+/// another program sees the row at the target.
 struct Latency {
   let stage: Stage
   let pairs: [Pair]
   private static let pauseSeconds = 0.02
-  /// Before the clock counts.
+  /// The number of rows before the measurement starts.
   private static let warmup = 20
 
   func run() throws -> [Report] {
@@ -60,7 +60,7 @@ struct Latency {
     report.add(competitor, latencies[latencies.count * 99 / 100], metric: "p99")
   }
 
-  /// In milliseconds, sorted.
+  /// Returns the latencies in milliseconds, sorted.
   private func measure(from: String, to: String) throws -> [Double] {
     let (commit, isVisible) = (try Self.writer(from), try Self.reader(to))
     var latencies: [Double] = []
@@ -77,7 +77,7 @@ struct Latency {
       }
       let milliseconds = committed.seconds * 1000
       if id > Self.warmup { latencies.append(milliseconds) }
-      // One that was late does not make the next ones come in a heap.
+      // A late row does not make the next rows come in a burst.
       next = max(next + Self.pauseSeconds, Stopwatch.now)
     }
     return latencies.sorted()
@@ -102,7 +102,7 @@ struct Latency {
     }
   }
 
-  /// Whether a sale is there, asked by a prepared statement.
+  /// Returns a function that checks with a prepared statement whether a sale has arrived.
   private static func reader(_ url: String) throws -> (Int) throws -> Bool {
     if url.hasPrefix("sqlite:") {
       let statement = try Database(path: Ends.path(url), mode: .readOnly).prepare("SELECT 1 FROM sale WHERE id = ?")

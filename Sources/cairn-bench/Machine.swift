@@ -3,7 +3,7 @@ import Glibc
 import Operating
 import SQLiteKit
 
-/// On what, and with which programs, a line was measured.
+/// The machine and the program versions of a measurement.
 enum Machine {
   static func describe(_ stage: Stage) throws -> JSONObject {
     let info = MeasuredRun.text("/proc/cpuinfo").split(separator: "\n")
@@ -18,7 +18,7 @@ enum Machine {
     ])
   }
 
-  /// What `cairn --version` prints behind its name.
+  /// Returns the version that `cairn --version` prints after its name.
   private static func version(_ stage: Stage) throws -> String {
     _ = try MeasuredRun(stage.options.cairn, ["--version"], in: stage.folder)
     let words = MeasuredRun.text(stage.path("run.out")).split { $0 == " " || $0 == "\n" }

@@ -2,15 +2,15 @@ import Glibc
 import SystemKit
 import TestServers
 
-/// One run of a program: how long it took, and what it used.
+/// One run of a program: its time and its resources.
 struct MeasuredRun {
   var seconds = 0.0
-  /// In user mode and in the kernel.
+  /// The CPU time in user mode and in the kernel.
   var cpuSeconds = 0.0
   /// The largest anonymous resident memory that was seen, looked at every 20 ms.
   var peakMebibytes = 0.0
 
-  /// Longer than anything takes that is not stuck.
+  /// A limit beyond which the program must be stuck.
   private static let limitSeconds = 1800.0
 
   init() {}
@@ -42,7 +42,7 @@ struct MeasuredRun {
     }
   }
 
-  /// Starts a program with little of an environment; what it says goes to files in the folder.
+  /// Starts a program with a minimal environment. Its output goes to files in the folder.
   static func start(_ program: String, _ arguments: [String], in folder: String, output: String? = nil) throws -> Child
   {
     try Child(
@@ -53,14 +53,14 @@ struct MeasuredRun {
 
   private static func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
 
-  /// Of a process now; 0 when it has gone.
+  /// Returns the anonymous memory of a process; 0 if the process has ended.
   static func anonymousMebibytes(_ process: pid_t) -> Double {
     let line = text("/proc/\(process)/status").split(separator: "\n").first { $0.hasPrefix("RssAnon:") }
     let kibibytes = line?.split { !("0"..."9").contains($0) }.first.flatMap { Double($0) }
     return (kibibytes ?? 0) / 1024
   }
 
-  /// The first 64 KiB of a file; empty when there is none.
+  /// Returns the first 64 KiB of a file; empty if the file does not exist.
   static func text(_ path: String) -> String {
     var bytes = [UInt8](repeating: 0, count: 65536)
     let count = try? bytes.withUnsafeMutableBytes { buffer in try File(path, .read).read(into: buffer, at: 0) }

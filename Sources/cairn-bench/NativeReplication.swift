@@ -2,14 +2,14 @@ import Glibc
 import PostgresKit
 import TestServers
 
-/// PostgreSQL's own logical replication of the same tables, and of a mark that says when it has come to the end.
+/// PostgreSQL's own logical replication of the same tables, and of a mark that shows when the end has arrived.
 final class NativeReplication {
   private let source: PostgresConnection
   private let target: PostgresConnection
   private static let name = "bench_native"
   /// Publishes the tables; `pg_recvlogical` reads it too.
   static let publication = "bench"
-  /// What one table of the source holds when the backlog has been written.
+  /// The table whose row arrives last, after the backlog.
   static let markSchema = "CREATE TABLE mark(id integer PRIMARY KEY)"
 
   /// The tables are there at both ends, with equal rows; nothing flows before ``enable()``.

@@ -1,9 +1,9 @@
-/// What is at one end.
+/// The engine at one end.
 enum Engine: String, CaseIterable {
   case postgres, sqlite
 }
 
-/// From which engine to which.
+/// The engines of source and target.
 struct Pair: Hashable {
   let from: Engine
   let to: Engine

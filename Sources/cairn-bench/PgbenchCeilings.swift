@@ -85,7 +85,7 @@ struct PgbenchCeilings {
     return Double(4 * transactions.count) / begun.seconds
   }
 
-  /// `sign` stands before the number of a parameter.
+  /// Returns the statements. `sign` precedes the number of a parameter.
   private static func statements(_ sign: String) -> [(name: String, values: (Transaction) -> [Int], sql: String)] {
     let (one, two) = (sign + "1", sign + "2")
     return [

@@ -2,7 +2,7 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// One round of a backlog in PostgreSQL: it is written once, and each competitor drains it through a slot of its own.
+/// One round of a backlog in PostgreSQL: it is written once, and each competitor drains it through its own slot.
 final class PostgresDrain {
   private let stage: Stage
   private let load: any DrainLoad
@@ -20,7 +20,7 @@ final class PostgresDrain {
     server = try stage.server(.source)
     url = try server.createDatabase(Self.database)
     try server.psql("CHECKPOINT")
-    // The program's commits: that they come soon, and not when the disk allows, makes a longer backlog.
+    // Asynchronous commits make the program faster than the disk, and so the backlog longer.
     try server.psql("ALTER DATABASE \(Self.database) SET synchronous_commit = off")
     try load.create(server, Self.database)
     source = try PostgresConnection(url, application: "cairn-bench")
@@ -46,7 +46,7 @@ final class PostgresDrain {
     stream = try ReceivedStream(stage, source, url: url)
   }
 
-  /// Who begins changes with the number of the round.
+  /// Runs a round. The competitor that starts alternates with the number of the round.
   func run(round: Int, _ reports: inout [Pair: Report]) throws {
     stage.note("writing the backlog")
     let before = try position("pg_current_wal_insert_lsn")

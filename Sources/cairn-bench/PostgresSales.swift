@@ -17,7 +17,7 @@ final class PostgresSales {
     try connection.execute("ANALYZE sale")
   }
 
-  /// What COPY takes, in pieces.
+  /// Returns input for COPY, in pieces.
   static func lines(_ rows: Int) -> [[UInt8]] {
     stride(from: 1, through: rows, by: 5000).map { first in
       var bytes: [UInt8] = []
@@ -34,7 +34,8 @@ final class PostgresSales {
 
   // MARK: Row by row
 
-  /// A prepared statement for each change, `perTransaction` of them in a transaction, without waiting for single answers.
+  /// Executes a prepared statement for each change, `perTransaction` of them in a transaction, without waiting for
+  /// single results.
   func write(_ changes: [SaleChange], perTransaction: Int) throws {
     try connection.enterPipeline()
     defer { try? connection.exitPipeline() }
@@ -55,7 +56,7 @@ final class PostgresSales {
     try connection.execute("DEALLOCATE ALL")
   }
 
-  /// Parameters of one statement as libpq takes them: each ends with NUL.
+  /// The parameters of one statement in libpq's form: each ends with NUL.
   private struct Texts {
     private var bytes: [UInt8] = []
     private var starts: [Int] = []
@@ -115,7 +116,7 @@ final class PostgresSales {
     (.delete, "DELETE FROM sale USING unnest($1::bigint[]) AS u(id) WHERE sale.id = u.id"),
   ]
 
-  /// 1,000 changes a batch; those of one kind must stand together.
+  /// Returns batches of 1,000 changes. Changes of one kind must be contiguous.
   static func batches(_ changes: [SaleChange]) -> [ArrayBatch] {
     var batches: [ArrayBatch] = []
     var count = 0

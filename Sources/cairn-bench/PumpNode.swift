@@ -14,7 +14,8 @@ final class PumpNode {
   private var listener: (server: HTTPServer, desk: PumpDesk)?
   private var running: (pump: Pump, stop: StopSignal, thread: WorkerThread<Void>)?
 
-  /// In a new folder, or in one with trails. Many nodes share a bell: of those a user may have few.
+  /// Creates a node in a new folder, or in one with trails. Many nodes share a bell, because a user may have few of
+  /// them.
   init(_ name: String, state: String, bell: TrailBell? = nil) throws {
     (self.name, self.state) = (name, state)
     shared = PumpShared(copies: TrailCopies(state: state), bell: try bell ?? TrailBell())
@@ -40,14 +41,14 @@ final class PumpNode {
   }
 
   var folder: String { "\(state)/\(SalesTrail.name)" }
-  /// Where the trail ends here, durably; nil where it has not begun.
+  /// The durable end of the trail here; nil if it has not begun.
   var end: TrailPlace? { try? SegmentSource.open(folder: folder).end }
-  /// What hinders the pump.
+  /// The error that stops the pump.
   var problem: CairnError? { running?.pump.error ?? running?.pump.progress.first?.error }
-  /// Whether the other side has everything.
+  /// Whether the other side has the whole trail.
   var isIdle: Bool { running?.pump.progress.first?.state == .waiting }
 
-  /// Returns when the durable end is that of the other node. `pause` in microseconds.
+  /// Returns when the durable end equals that of the other node. `pause` is in microseconds.
   func wait(until other: PumpNode, pump: PumpNode, pause: UInt32, seconds: Double = 1800) throws {
     let (goal, begun) = (other.end, Stopwatch())
     while end != goal {

@@ -1,7 +1,7 @@
 import PostgresKit
 import TestServers
 
-/// What the server's decoding can do at best: `pg_recvlogical` writes the stream of `pgoutput` to a file.
+/// The best rate of the server's decoding: `pg_recvlogical` writes the stream of `pgoutput` to a file.
 struct ReceivedStream {
   private static let slot = "bench_stream"
   let stage: Stage

@@ -1,7 +1,7 @@
 import Changes
 import Operating
 
-/// What all rounds of a workload said of one pair: a line of JSON.
+/// The results of all rounds of a workload for one pair, as one line of JSON.
 struct Report {
   let workload: Workload
   let pair: String
@@ -12,7 +12,7 @@ struct Report {
   private var ceilings: [(name: String, unit: String, figures: Figures)] = []
   private var facts: [(name: String, figures: Figures)] = []
 
-  /// A figure of one competitor, in the unit of the workload; latency has several, which are told apart by `metric`.
+  /// The competitor of a figure. Figures have the unit of the workload; latency has several, distinguished by `metric`.
   enum Competitor { case cairn, native }
 
   init(_ workload: Workload, _ pair: String) { (self.workload, self.pair) = (workload, pair) }
@@ -24,7 +24,7 @@ struct Report {
     }
   }
 
-  /// What the machine can do at best, by another way; `unit` when it is not that of the workload.
+  /// Adds the best rate that the machine reaches in another way. `unit` is nil for the unit of the workload.
   mutating func add(ceiling name: String, _ value: Double, unit: String? = nil) {
     if let index = ceilings.firstIndex(where: { $0.name == name }) {
       ceilings[index].figures.values.append(value)
@@ -42,7 +42,7 @@ struct Report {
     }
   }
 
-  /// What a run of cairn used.
+  /// Adds the resources that a run of cairn used.
   mutating func add(_ run: MeasuredRun) {
     add(fact: "memory_mib", run.peakMebibytes)
     add(fact: "cpu_seconds", run.cpuSeconds)
@@ -95,7 +95,7 @@ struct Report {
     return object
   }
 
-  /// More than 1 where cairn does better: of times, the other's by ours.
+  /// The ratios, greater than 1 if cairn is better. For times, the other's is divided by ours.
   private var ratios: JSONObject {
     let isTime = workload.unit == "ms"
     var object = JSONObject()

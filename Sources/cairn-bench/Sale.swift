@@ -1,12 +1,13 @@
 import Changes
 
-/// A row of the table that the workloads write: 100 bytes of words, a key, two numbers and an instant.
+/// A row of the table that the workloads write: 100 bytes of words, a key, two numbers and a timestamp.
 ///
-/// A row is a function of its key, so that it can be made anew wherever it is needed.
+/// A row is a function of its key, so that it can be created again wherever it is needed.
 struct Sale {
   let id: Int
 
-  /// The time as text where it comes from an engine that knows no instants.
+  /// Returns the CREATE TABLE statement. In PostgreSQL, the type of the time is text if the rows come from SQLite,
+  /// which has no timestamps.
   static func schema(_ engine: Engine, time: String = "timestamptz") -> String {
     switch engine {
     case .postgres:
@@ -40,7 +41,7 @@ struct Sale {
   var item: [UInt8] { Self.items[id & 16383] }
   var till: Int { id % 1000 }
   var price: Double { Double(id) / 4 }
-  /// As an update makes it.
+  /// The row after an update.
   var changed: Sale { Sale(id: id + 1) }
 
   /// A number of quarters as a decimal number.
@@ -50,7 +51,7 @@ struct Sale {
     bytes.append(contentsOf: fractions[quarters % 4].utf8)
   }
 
-  /// `2026-01-01 00:00:00+00`, and so many seconds later as the key says.
+  /// Appends the time: `2026-01-01 00:00:00+00` plus a number of seconds given by the key.
   func appendTime(to bytes: inout [UInt8]) {
     let second = id % 2_000_000
     bytes.append(contentsOf: "2026-01-".utf8)

@@ -1,7 +1,7 @@
 /// One change of a sale, by its key.
 enum SaleChange {
   case insert(Int)
-  /// Of till and price.
+  /// Updates till and price.
   case update(Int)
   case delete(Int)
 
@@ -22,7 +22,7 @@ enum SaleChange {
   }
 }
 
-/// What a program does to the table while cairn is off.
+/// The changes that a program makes to the table while cairn is off.
 struct Backlog {
   /// Rows that are there before, with keys from 1.
   let rows: Int
@@ -34,7 +34,7 @@ struct Backlog {
     let count = options.scaled(500_000)
     switch workload {
     case .scattered:
-      // Of five transactions one deletes.
+      // One transaction in five deletes.
       var random = Seeded(42)
       var keys = Array(1...count)
       keys.shuffle(using: &random)
@@ -54,7 +54,7 @@ struct Backlog {
     }
   }
 
-  /// Grouped by kind, so that arrays and long transactions of one statement can be made of them.
+  /// The changes grouped by kind, so that they fit into arrays and long transactions of one statement.
   var grouped: [SaleChange] {
     changes.filter { $0.kind != .delete } + changes.filter { $0.kind == .delete }
   }

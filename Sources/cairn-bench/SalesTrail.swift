@@ -18,7 +18,7 @@ final class SalesTrail {
     writer = try TrailWriter.open(folder: folder, name: Self.name, now: { Clock.system.microseconds() })
   }
 
-  /// One durable transaction.
+  /// Appends one durable transaction.
   func commit(rows: Int) throws {
     try append(rows: rows)
     try writer.sync()

@@ -2,12 +2,12 @@ import Glibc
 import SystemKit
 import TestServers
 
-/// Where a run takes place: a folder and two servers. All of it is gone when this process has ended, however it ends.
+/// The place of a run: a folder and two servers. All of it is removed when this process ends, however it ends.
 final class Stage {
   enum Role: String { case source, target }
 
   let options: BenchOptions
-  /// On the file system of the servers' data.
+  /// The folder, on the file system of the servers' data.
   let folder: String
   private let watchdog: Watchdog
   private var servers: [Role: PostgresServer] = [:]
@@ -37,7 +37,7 @@ final class Stage {
     return server
   }
 
-  /// Nil when there was no need for a server.
+  /// The version of the servers; nil if no server was needed.
   var postgresVersion: String? {
     get throws { try servers.values.first?.psql("SHOW server_version") }
   }
@@ -57,9 +57,9 @@ final class Stage {
     if Folder.exists(path) { try Folder.remove(path) }
   }
 
-  /// Has written to disk what others have left to be written, so that nobody pays for that who comes later.
+  /// Writes pending data of earlier steps to disk, so that they do not slow down the next measurement.
   func settle() { sync() }
 
-  /// A line for the person who waits.
+  /// Prints a line of progress.
   func note(_ line: String) { CairnBench.write("cairn-bench: \(line)", to: 2) }
 }

@@ -7,8 +7,8 @@ import SystemKit
 import TestServers
 import Trails
 
-/// W14: one UPDATE of 1,000,000 rows that a trail has as a statement and as rows, applied with `replay = "auto"`, beside the same
-/// UPDATE by hand at a copy of the target and one read of the table there.
+/// W14: one UPDATE of 1,000,000 rows, in the trail as a statement and as rows, applied with `replay = "auto"`. It is
+/// compared with the same UPDATE run directly at a copy of the target, and with one read of the table there.
 struct StatementReplay {
   let stage: Stage
   let pairs: [Pair]
@@ -39,7 +39,7 @@ struct StatementReplay {
     _ = try apply(first, folder + "/trail", .rows)
     let others = try Self.copies.dropFirst().map { try copy(of: first, as: $0, engine, folder) }
     stage.settle()
-    // To open the trail is to read its last segment, which is the copy here.
+    // Opening the trail reads its last segment, which is the copy here.
     let idle = try apply(first, folder + "/trail", .rows)
     try trail.update(Self.update, rows: rows)
     stage.settle()

@@ -2,8 +2,8 @@ import Glibc
 import SystemKit
 import Trails
 
-/// How many bytes a replication puts into its trail, also those of segments that are purged meanwhile: each gets a
-/// second name, by which its size is known in the end.
+/// Counts the bytes that a replication writes into its trail, including segments that are purged meanwhile. Each
+/// segment gets a second name, so that its final size stays known.
 final class TrailTally {
   private let state: String
   private let kept: String
@@ -16,7 +16,7 @@ final class TrailTally {
     try look()
   }
 
-  /// To be called often.
+  /// Links new segments. Call it often.
   func look() throws {
     for trail in try Trail.names(state: state) {
       for name in try Folder.names("\(state)/\(trail)") where name.hasSuffix(".seg") {
@@ -25,7 +25,8 @@ final class TrailTally {
     }
   }
 
-  /// Bytes since it was made. The last segment is longer than what has been written to it, which the trail knows.
+  /// Returns the bytes since the start. The file of the last segment is longer than its content, whose size the trail
+  /// knows.
   func bytes() throws -> Double {
     try look()
     var sum: UInt64 = 0

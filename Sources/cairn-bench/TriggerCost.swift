@@ -5,8 +5,9 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// W7: what it costs a program to be captured. 500,000 rows inserted, 100 a transaction, WAL, synchronous=NORMAL, with
-/// and without the triggers in turn, in one run, so that the ratio holds when the machine's speed drifts.
+/// W7: the cost of capture for a program. It inserts 500,000 rows, 100 per transaction, with WAL and
+/// synchronous=NORMAL. Runs with and without the triggers alternate, so that the ratio holds when the machine's speed
+/// drifts.
 struct TriggerCost {
   let folder: String
   let rows: Int
@@ -34,7 +35,7 @@ struct TriggerCost {
     if isCaptured {
       let trail = try TrailWriter.open(
         folder: "\(path).trail", name: TrailName(origin: "bench", name: "w7"), now: Clock.system.microseconds)
-      // Puts the triggers in; nobody takes from the journal meanwhile.
+      // Install the triggers; no capture reads the journal meanwhile.
       _ = try SQLiteCapture(path: path, trail: trail, options: .init())
       try trail.close()
     }

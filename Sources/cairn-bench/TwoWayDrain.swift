@@ -7,9 +7,9 @@ import SystemKit
 import TestServers
 import Trails
 
-/// W12: the backlogs of W1 and W4 wait in the trail, and are applied one way and two-way. Two-way, programs write at the
-/// source only, so nothing is in conflict; all four workers run, as they do when both ends are written to. What a run takes
-/// that finds nothing to do is taken off the times of both.
+/// W12: the backlogs of W1 and W4 wait in the trail, and are applied one-way and two-way. In the two-way runs, programs
+/// write at the source only, so there are no conflicts. All four workers run, as in any two-way replication. The time
+/// of a run without work is subtracted from both.
 struct TwoWayDrain {
   let stage: Stage
   let pairs: [Pair]
@@ -23,7 +23,7 @@ struct TwoWayDrain {
       for (index, kind) in kinds.enumerated() {
         let backlog = Backlog(kind.load, stage.options)
         reports[index].changes = backlog.changes.count
-        // Who begins changes from round to round.
+        // The kind that starts alternates between rounds.
         for isTwoWay in round % 2 == 0 ? [false, true] : [true, false] {
           try drain(kind.pair, backlog, isTwoWay: isTwoWay, &reports[index])
         }
@@ -71,7 +71,8 @@ struct TwoWayDrain {
     stage.note("\(report.pair), \(isTwoWay ? "two-way" : "one way"): \(Int(rate)) changes/s")
   }
 
-  /// Takes all that is committed at the source into the trail from which apply goes on. Returns its last transaction.
+  /// Captures everything that is committed at the source into the trail from which apply continues. Returns the last
+  /// transaction.
   private func capture(_ replication: Replication) throws -> UInt64 {
     let source = try DatabaseURL(replication.from).canonical
     let trail = TrailName(origin: "local", name: source.stem)
@@ -85,7 +86,7 @@ struct TwoWayDrain {
   }
 }
 
-/// Up to where a target has been written.
+/// The checkpoint of a target.
 private final class TargetCheckpoint {
   private let postgres: PostgresConnection?
   private let sqlite: Database?

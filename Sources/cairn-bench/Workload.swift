@@ -47,7 +47,7 @@ enum Workload: String, CaseIterable {
     }
   }
 
-  /// Those that it knows; none where the ends do not matter.
+  /// The pairs of the workload; none if the engines do not matter.
   var pairs: [Pair] {
     switch self {
     case .pgbench: Pair.all.filter { $0.from == .postgres }

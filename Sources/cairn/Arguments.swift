@@ -1,6 +1,6 @@
 import Changes
 
-/// The words behind a command, checked against its options.
+/// The words after a command, checked against its options.
 struct Arguments {
   private(set) var operands: [String] = []
   private var values: [String: String] = [:]
@@ -46,7 +46,7 @@ struct Arguments {
     return value
   }
 
-  /// The operands, when there are as many as `range` says.
+  /// Returns the operands, if their number is in the range.
   func operands(_ range: ClosedRange<Int>) throws -> [String] {
     guard range.contains(operands.count) else {
       throw usage(

@@ -1,10 +1,9 @@
 import Changes
 
-/// Completion of words for bash, from the tables of commands and options.
+/// Word completion for bash, generated from the tables of commands and options.
 ///
-/// The tables become `case` statements that give the options of a command, and of what kind a value is; what a kind
-/// means is said once, in the part below that is the same for all. It needs no library, and asks `cairn` itself for
-/// names of workers and trails.
+/// The tables become `case` statements with the options of each command and the kind of each value. The fixed part
+/// below defines the kinds. The script needs no library, and runs `cairn` itself to get names of workers and trails.
 enum BashCompletion {
   static var script: String {
     let all = Cairn.commands + [HelpCommand.self]

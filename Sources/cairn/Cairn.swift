@@ -79,7 +79,7 @@ struct Cairn {
       hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
   }
 
-  /// Every error as the one that people see.
+  /// Converts any error to the one that is reported.
   static func envelope(_ error: any Error) -> CairnError {
     switch error {
     case let error as CairnError: error

@@ -5,7 +5,7 @@ import Mapping
 import Operating
 import SQLiteKit
 
-/// What `cairn check` says of tables, columns and files.
+/// The output of `cairn check` about tables, columns and files.
 extension CheckCommand {
   static func tellTables(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     for table in tables {
@@ -22,7 +22,7 @@ extension CheckCommand {
     say(isJSON, "one script for all of them: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
-  /// Notes the tables with columns BLOB: `sqlite3_blob_write` fires no trigger.
+  /// Reports the tables with columns BLOB: `sqlite3_blob_write` fires no trigger.
   static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
@@ -33,7 +33,8 @@ extension CheckCommand {
     say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
   }
 
-  /// Notes the triggers of an SQLite target that do not fire while apply writes, and what goes stale by that.
+  /// Reports the triggers of an SQLite target that do not fire while apply writes, and the data that becomes stale by
+  /// that.
   static func tellQuietTriggers(
     _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String], _ isJSON: Bool
   ) throws {
@@ -48,7 +49,7 @@ extension CheckCommand {
 
   // MARK: The type contract
 
-  /// Of every column what becomes of its values.
+  /// Reports for every column how its values are preserved.
   static func tellContracts(
     _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
     within scope: TargetScope = TargetScope(), _ isJSON: Bool
@@ -63,7 +64,7 @@ extension CheckCommand {
         say(isJSON, text, [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(text))])
         continue
       }
-      // SQLite takes names without regard to case.
+      // SQLite ignores the case of names.
       let name = mapping.target.fullName
       if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.sqliteKey : name.nameKey) {
         throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
@@ -81,7 +82,7 @@ extension CheckCommand {
   static func tell(
     _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String, _ isJSON: Bool
   ) {
-    // A type that is there already may do to values what no table of types tells.
+    // An existing type may change values in ways that the table of types does not show.
     let altered = outcome?.broken.first
     let (verdict, how): (String, String) =
       switch contract.verdict {

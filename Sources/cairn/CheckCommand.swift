@@ -5,7 +5,7 @@ import Mapping
 import Operating
 import SQLiteKit
 
-/// `cairn check`: what would be captured, how, and what stands in the way.
+/// `cairn check`: which tables would be captured, how, and which problems prevent it.
 struct CheckCommand: Command {
   static let name = "check"
   static let summary = "look at a source and a target, or at a conf with all its databases, before replicating"

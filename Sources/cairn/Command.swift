@@ -1,11 +1,11 @@
 import Changes
 
-/// One word of the command line, with what it takes. The table of options feeds the parser and the help.
+/// A command of the command line with its operands and options. The parser and the help both use the table of options.
 protocol Command {
   static var name: String { get }
   /// One line for the list of commands.
   static var summary: String { get }
-  /// What stands behind the name, such as `list|show|verify [TRAIL]`.
+  /// The operands after the name, such as `list|show|verify [TRAIL]`.
   static var operands: String { get }
   static var options: [Option] { get }
   /// Paragraphs below the options: what it does, with an example.
@@ -16,7 +16,7 @@ protocol Command {
 
 struct Option {
   let name: String
-  /// What its value is called; nil for a switch.
+  /// The name of the option's value; nil for a switch.
   let value: String?
   let help: String
 

@@ -134,7 +134,7 @@ struct CompareCommand: Command {
     }
   }
 
-  /// What a worker that stands has not brought over is no drift.
+  /// Reports workers that do not run: rows that they have not delivered are no real differences.
   private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
     let daemon = DaemonConf.address(arguments.value("--config"))
     guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }

@@ -4,15 +4,16 @@ import Glibc
 import Operating
 import SystemKit
 
-/// What a comparison tells: a bar while it runs, a line for each table and difference, or an object a line as JSON.
+/// The output of a comparison: a bar while it runs, and a line for each table and difference, or one object per line as
+/// JSON.
 final class CompareReport {
-  /// Of a value, for programs: keys whole, unless they are huge.
+  /// The most bytes of a value in JSON: keys are complete unless they are huge.
   private static let jsonBytes = 65_536
 
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
-  /// Of the target, when statements are printed; the report then goes to standard error.
+  /// The target's engine if statements are printed; the report then goes to standard error.
   private let dialect: Engine?
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }
@@ -63,7 +64,7 @@ final class CompareReport {
       to: 2)
   }
 
-  // MARK: What was found
+  // MARK: Results
 
   private func tell(_ event: Comparison.Event) throws {
     switch event {
@@ -194,7 +195,7 @@ final class CompareReport {
 }
 
 extension Value {
-  /// In SQLite's words; nil for a text of PostgreSQL.
+  /// The storage class in SQLite; nil for a text of PostgreSQL.
   fileprivate var storageClass: String? {
     switch self {
     case .null: "null"
@@ -208,7 +209,7 @@ extension Value {
 }
 
 extension Difference.Column {
-  /// Both values; where they look alike, what sets them apart.
+  /// Both values. If they look alike, the text shows the property that distinguishes them.
   fileprivate var shown: String {
     if let expected, expected.shown != source.shown, source.shown == target.shown {
       return "\(name) is \(source.shown) at the source, so \(expected.shown) is expected, \(target.shown) at the target"

@@ -3,10 +3,11 @@ import Configuring
 import Conflicts
 import Operating
 
-// What is to be known of databases that are written to at several nodes.
+// Facts about databases that several nodes write.
 extension ConfCheck {
-  /// Names the tables of a captured database that draw keys which another node may draw too, where some apply writes to
-  /// it. `end`: of the capture.
+  /// Reports the tables of a captured database whose generated keys another node may generate too, if any apply writes
+  /// to the database.
+  /// - Parameter end: the source of the capture.
   func tellKeys(_ capture: Configuration.Capture, _ end: SourceEnd) throws {
     guard let database = configuration.database(capture.database), !database.sharesKeys,
       configuration.applies.contains(where: { $0.database == capture.database })
@@ -20,7 +21,7 @@ extension ConfCheck {
     )
   }
 
-  /// What the rules of an apply promise where it is.
+  /// Reports the guarantees of an apply's conflict rules, given its place among the applies.
   func tellPromises(_ apply: Configuration.Apply) {
     guard let capture = configuration.captureBehind(apply) else { return }
     let peers = configuration.applies.filter {

@@ -2,7 +2,8 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Files and folders, with the rights of the user that runs the daemon: whoever runs the check may have others.
+/// Checks of files and folders with the rights of the daemon's user, which may differ from those of the user that runs
+/// the check.
 extension ConfCheck {
   /// State, control socket, conf files and passwords.
   func checkPlaces() {
@@ -53,7 +54,8 @@ extension ConfCheck {
       hint: "create it with 'groupadd --system \(group)', or name another one", remedy: .badInput)
   }
 
-  /// SQLite needs the file, and the folder for `-wal` and `-shm`, which belong to whoever made them.
+  /// Checks the rights to an SQLite file and its folder. SQLite creates `-wal` and `-shm` there, which belong to the
+  /// user that created them.
   func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)

@@ -6,7 +6,7 @@ import Peering
 import Steering
 import SystemKit
 
-/// The way to other nodes: certificates, the port, and whether the other side lets us.
+/// Checks of the connections to other nodes: certificates, the port, and access at the other side.
 extension ConfCheck {
   private var state: String { configuration.node.state }
 
@@ -44,7 +44,7 @@ extension ConfCheck {
     }
   }
 
-  /// Whether the daemon of this conf runs and listens.
+  /// Whether the daemon of this configuration is running and listening.
   private var isOurs: Bool { running.contains { $0.name == .receive } }
 
   private struct NobodyServed: HTTPHandler {
@@ -132,7 +132,7 @@ extension ConfCheck {
     for (index, certificate) in certificates.enumerated() {
       let ends = UTCTime(certificate.notAfter).description.prefix(10)
       let name = certificate.commonName.oneLine
-      // If there are several authorities, the first one signs.
+      // If there are several authorities, only the first one signs.
       if certificate.notAfter < now, index == 0 {
         throw CairnError(
           .peerUntrusted, "the certificate \(file) of '\(name)' has expired on \(ends)",

@@ -40,7 +40,7 @@ extension ConfCheck {
         guard owner?.trail == info.id else {
           return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
         }
-        // A capture at work goes on between two looks.
+        // A running capture changes the file between two looks.
         guard running.isEmpty else { return nil }
         return try SQLiteCapture.fault(of: database, folder: folder).map { (.sourceWentBack, $0) }
       }
@@ -107,8 +107,9 @@ extension ConfCheck {
     }
   }
 
-  /// A trail goes on from where its source is: another database in its place, or one that was restored, shows here
-  /// before the daemon finds out. `fault` says what is wrong with the database, if anything is.
+  /// Checks that a trail still belongs to its source. Another or a restored database is reported here before the daemon
+  /// detects it.
+  /// - Parameter fault: returns the problem of the database, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {
@@ -121,7 +122,7 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
   }
 
-  /// Rights of the role that are more than Cairn needs, and who owns the schema of Cairn's tables.
+  /// Reports rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     let row = try server.query(
       """
@@ -147,7 +148,7 @@ extension ConfCheck {
     }
   }
 
-  /// Slots of which no trail here knows: of other nodes, or left when a state folder was removed.
+  /// Reports slots that belong to no trail here: those of other nodes, or those left when a state folder was removed.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
     let known = Set(trails.map { PostgresSource.name(of: $0.id) })
@@ -222,14 +223,15 @@ extension ConfCheck {
     }
     guard areKept else { return }
     try checkBothWays(apply, source)
-    // Of a trail without copies, nothing is overwritten.
+    // A trail without copies overwrites nothing.
     let isCopied = configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true
     if apply.existing == nil, isCopied, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
     }
   }
 
-  /// The conf says what its own applies bring, whatever they brought before; the target knows the others.
+  /// Checks for other trails that bring rows to the same tables. For applies of this configuration its tables count,
+  /// whatever they brought before; the target knows the other trails.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

@@ -2,9 +2,9 @@ import Changes
 import Configuring
 import Steering
 
-/// What only the daemon knows, where the one of this conf runs.
+/// Facts that only the running daemon of this configuration knows.
 extension ConfCheck {
-  /// Its workers; empty where it does not answer.
+  /// Returns the daemon's workers; empty if no daemon answers.
   func askWorkers() -> [NodeStatus.Worker] {
     for path in ControlClient.places(given: configuration.control.socket, state: configuration.node.state) {
       guard let answer = try? ControlClient(path).ask(ControlRequest(.status), seconds: 5),
@@ -15,7 +15,7 @@ extension ConfCheck {
     return []
   }
 
-  /// A worker of the daemon that has failed, and needs a person.
+  /// Reports a worker of the daemon that has failed and needs the operator.
   func tellFailure(_ kind: WorkerName.Kind, _ name: String) {
     guard let worker = running.first(where: { $0.name == WorkerName(kind, name) }), worker.state == .failed,
       let problem = worker.problem, let code = ErrorCode(rawValue: problem.code)

@@ -8,9 +8,9 @@ import PostgresKit
 import Reshaping
 import Trails
 
-// What must hold of tables to which both ends write.
+// Checks of tables that both ends write.
 extension ConfCheck {
-  /// Where an apply of this conf brings back what this one brings there.
+  /// Checks an apply whose rows come back by another apply of this configuration.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }
@@ -52,7 +52,8 @@ extension ConfCheck {
     }
   }
 
-  /// Where both ends send what they hold, nobody is told of the version that goes. It counts until both have begun.
+  /// Reports the effect of copies from both ends: a row's losing version is not logged. It applies until both trails
+  /// have begun.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {
@@ -70,8 +71,8 @@ extension ConfCheck {
     )
   }
 
-  /// Says of each table which way it goes, where some go both ways or others may write to some. `tables`: as the rules
-  /// make them.
+  /// Reports for each table whether it is replicated both ways or one way, if that matters.
+  /// - Parameter tables: the tables as the rules reshape them.
   func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
     guard behind != nil || plan.has({ $0 != .stop }) else { return }
@@ -99,7 +100,7 @@ extension ConfCheck {
     if let lacking = try TwoWayCheck.changesLogged(source.end, unseen) { note(lacking) }
   }
 
-  /// Where the trail comes from another node: what that one has, it proves itself.
+  /// Checks an apply whose trail comes from another node. That node checks its own tables.
   func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
     guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
@@ -118,7 +119,7 @@ extension ConfCheck {
     }
   }
 
-  /// A rule of a column that the target does not have has no effect, which nobody means.
+  /// Reports a rule of a column that the target lacks: the rule has no effect, which is hardly intended.
   private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)
@@ -131,8 +132,8 @@ extension ConfCheck {
         context: ["table": target.name]))
   }
 
-  /// Both ends come to the same rows only where both ways name the same winner. Where a table only takes rows in, its
-  /// node decides.
+  /// Checks that the rules of both directions name the same winner; otherwise the ends would not reach the same rows.
+  /// For a table that only receives rows, its own node decides.
   private func checkRules(
     _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceEnd.Table, _ there: SourceEnd.Table
   ) {

@@ -5,23 +5,23 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: proves what a conf says of databases, files and folders, path by path. What is wrong with one
-/// is told, and the others are looked at all the same.
+/// `cairn check --config`: checks every statement of a configuration about databases, files and folders, one path after
+/// the other. A problem with one path is reported, and the other paths are checked all the same.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
   let configuration: Configuration
   let loaded: LoadedConfiguration
-  /// Who runs the daemon; nil: whoever runs this.
+  /// The user that runs the daemon; nil for the user that runs this command.
   let account: Account?
   let isJSON: Bool
-  /// Of the captures that can be read, by name.
+  /// The sources of the captures that can be read, by name.
   var sources: [String: Source] = [:]
-  /// Who does what.
+  /// The worker for each task on a database.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// What applies that were looked at bring to a table, by target and table.
+  /// The trails that bring rows to a table, as found so far, by target and table.
   var feeders: [String: [TableClaim.Feeder]] = [:]
-  /// By server.
+  /// The number of new slots by server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// Workers of the daemon.
@@ -29,7 +29,7 @@ final class ConfCheck {
   private var failures: [CairnError] = []
   private var path = ""
 
-  /// Throws `usage` when there is no such user.
+  /// Throws `usage` if the user does not exist.
   init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
     if let user {
@@ -84,7 +84,7 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Does what belongs to the path at hand; an error is told with its name, and ends only this.
+  /// Runs a check for the current path. An error is reported with the path's name, and ends only this check.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

@@ -65,7 +65,7 @@ struct ConfigCommand: Command {
     return report(loaded, isJSON: isJSON)
   }
 
-  /// All problems and notices; the status of the first problem.
+  /// Prints all problems and notices. Returns the exit status of the first problem.
   static func report(_ loaded: LoadedConfiguration, isJSON: Bool) -> Int32 {
     for notice in loaded.notices {
       if isJSON {

@@ -3,9 +3,9 @@ import Changes
 import Conflicts
 import Operating
 
-/// Conflicts as people and programs read them.
+/// Conflicts, as text and as JSON.
 enum ConflictText {
-  /// In one line.
+  /// Returns a conflict on one line.
   static func line(_ record: ConflictRecord) -> String {
     let parts = [
       "  #\(record.id)", moment(record.at), record.kind.rawValue, "\(record.fullName) (\(record.key.shown))",
@@ -36,7 +36,7 @@ enum ConflictText {
     ]).line
   }
 
-  /// With its rows, column by column.
+  /// Returns a conflict with its rows, column by column.
   static func whole(_ record: ConflictRecord, _ url: DatabaseURL) -> String {
     var lines = [
       "conflict \(record.id) of \(url.place)", "  met       \(moment(record.at))",

@@ -121,7 +121,7 @@ struct ConflictsCommand: Command {
     return 0
   }
 
-  /// The conflict of that number, where only one database has one.
+  /// Returns the conflict with a number, if only one database has one.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, any ConflictLog, ConflictRecord)
   {
     var found: [(DatabaseURL, any ConflictLog, ConflictRecord)] = []
@@ -151,7 +151,7 @@ struct ConflictsCommand: Command {
     return usual.files.isEmpty ? nil : try usual.get()
   }
 
-  /// Those that are meant, by the options of the command.
+  /// Returns the databases that the options of the command select.
   static func databases(_ arguments: Arguments) throws -> [DatabaseURL] {
     let (named, config) = (arguments.value("--database"), arguments.value("--config"))
     if let named, named.contains(":") { return [try DatabaseURL(named).canonical] }

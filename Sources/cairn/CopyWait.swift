@@ -3,19 +3,19 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until the copies that were asked for have come to an apply, and shows how far they are.
+/// Waits until the requested copies have reached an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// Nothing is copied for as long, after something was: then it was all.
+  /// If nothing has been copied for this long after a copy, all copies are complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// A table goes on waiting for as long, though nothing is on its way: its copy did not bring it on.
+  /// If a table has waited for this long while no copy is running, its copy has not ended the suspension.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
   private let daemon: DaemonAddress
   private let name: WorkerName
   private let isJSON: Bool
-  /// Before it was asked for.
+  /// The number of copied tables before the request.
   private let copiedBefore: Int
 
   init(_ arguments: Arguments, _ apply: String) throws {
@@ -25,7 +25,7 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// The apply, and the capture of its trail where that is of this node; and when the status was made.
+  /// Returns the apply, the capture of its trail if that is on this node, and the time of the status.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
@@ -36,8 +36,9 @@ struct CopyWait {
     }
   }
 
-  /// `tables` are meant, `count` of them, as far as that is known. The exit status: 0 when copies have come, 1 when none can come, or a table waits for something
-  /// else.
+  /// Waits for the copies of `tables`; `count` is their number, as far as known.
+  /// - Returns: the exit status: 0 if copies have arrived; 1 if none can arrive, or if a table waits for something
+  ///   else.
   func run(_ tables: TablePatterns, count: Int) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?
@@ -72,7 +73,7 @@ struct CopyWait {
     }
   }
 
-  /// One with tables that wait may never be caught up.
+  /// Returns whether the copies have arrived. An apply with suspended tables may never count as caught up.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -5,9 +5,10 @@ import Steering
 import SystemKit
 import Trails
 
-/// What the command line takes from the conf of a daemon.
+/// The parts of a daemon's configuration that the command line uses.
 enum DaemonConf {
-  /// `more` counts as if it stood in the folder; `awaitsPeers`: peers that bring trails of other nodes may be missing.
+  /// Loads the configuration. `more` has files to treat as if they were in the folder. With `awaitsPeers`, peers that
+  /// bring trails of other nodes may be missing.
   static func load(_ folder: String?, more: [ConfFile] = [], awaitsPeers: Bool = false) throws -> Configuration {
     try loaded(folder, more: more, awaitsPeers: awaitsPeers).get()
   }
@@ -18,9 +19,9 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,
-  /// what can be read of it counts; of one that this user may not read, the usual places are left, and where no daemon
-  /// answers there, that is what is wrong.
+  /// Returns the address of a configuration's daemon: the first of its possible sockets that exists. From a broken
+  /// configuration, the readable parts count. If this user may not read it, the usual places are tried, and that
+  /// problem is reported if no daemon answers there.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -31,13 +32,14 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
   }
 
-  /// A conf that is not there says nothing of a daemon.
+  /// Returns whether the configuration exists: a missing one is no problem to report.
   private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// The node of a conf, also where something else in it is wrong: that is told, and nothing but the node counts then.
-  /// Errors: what is wrong, where it is the node itself or the files cannot be read.
+  /// Returns the node of a configuration, even if other parts are invalid: their problem is reported, and only the node
+  /// counts.
+  /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)
     do throws(CairnError) {
@@ -66,7 +68,8 @@ enum DaemonConf {
     return try database.location()
   }
 
-  /// Both ends of an apply; without a source if that is at another node. Errors: `usage` for one that there is not.
+  /// Returns both ends of an apply, without a source if that is at another node.
+  /// - Throws: `usage` if there is no such apply.
   static func ends(
     of name: String, in configuration: Configuration
   ) throws -> (
@@ -91,17 +94,19 @@ enum DaemonConf {
   }
 }
 
-/// Where a daemon is asked, and what is wrong with the conf that says so.
+/// The address of a daemon, and the problem of the configuration that names it.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?
 
-  /// Errors: as of ``ControlClient/ask(_:seconds:)``; where none answers and the conf is broken, what is wrong with it.
+  /// Sends a request.
+  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``; if no daemon answers and the configuration is broken,
+  ///   its problem.
   func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     do { return try client.ask(request, seconds: seconds) } catch let error as CairnError
       where error.code == .daemonUnreachable
     {
-      // One that is there and lets this user not in needs no conf to be found.
+      // A daemon that is running but refuses this user was found without the configuration.
       guard let confError, error.remedy == .retry else { throw error }
       throw CairnError(
         confError.code, "\(confError.message); and no cairnd answers at \(client.path)", hint: confError.hint,

@@ -2,20 +2,20 @@ import Changes
 import Operating
 import Steering
 
-/// What all commands that ask a daemon have in common.
+/// The common parts of all commands that send a request to a daemon.
 enum DaemonPeer {
   static let config = Option("--config", "DIR", "folder of the daemon's conf (default /etc/cairn)")
   static let socket = Option("--socket", "PATH", "the daemon's control socket, instead of looking into its conf")
   static let options = [config, socket, Option.json]
 
-  /// What the daemon answers; printed as JSON where that is wanted.
+  /// Returns the daemon's answer, and prints it if JSON output was requested.
   static func ask(_ arguments: Arguments, _ request: ControlRequest) throws -> JSONObject {
     let answer = try address(arguments).ask(request)
     if arguments.has("--json") { Terminal.print(answer.line) }
     return answer
   }
 
-  /// Which workers do not do what was asked for, on standard error; true when there are any.
+  /// Writes to standard error which workers do not comply with the request. Returns true if there are any.
   @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
     let notes = answer.texts("notes")
     for note in notes { Terminal.note("cairn: \(note)") }
@@ -71,7 +71,8 @@ struct RestartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .restart) }
 }
 
-/// `cairn reload`: the conf is loaded anew, as by 'systemctl reload'; a refusal is told here.
+/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload', and prints the reason if the
+/// daemon refuses.
 struct ReloadCommand: Command {
   static let name = "reload"
   static let summary = "have the daemon load its conf anew"
@@ -110,7 +111,7 @@ private enum WorkerOrder {
   }
 }
 
-/// `cairn copy`: rows come through the trail once more, while changes go on.
+/// `cairn copy`: sends rows through the trail again, while changes go on.
 struct CopyCommand: Command {
   static let name = "copy"
   static let summary = "copy tables to a target of the daemon once more, while changes go on"

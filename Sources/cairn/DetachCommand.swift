@@ -3,7 +3,7 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn detach`: leaves a database as it was before Cairn came.
+/// `cairn detach`: removes everything that Cairn added to a database.
 struct DetachCommand: Command {
   static let name = "detach"
   static let summary = "take everything of Cairn's out of a database; user tables and rows stay"
@@ -81,7 +81,8 @@ struct DetachCommand: Command {
     Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
   }
 
-  /// No server says who applies to an SQLite file, so the daemon is asked.
+  /// Throws if the daemon applies the trail to an SQLite file. The file itself does not show that, so the daemon is
+  /// asked.
   private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
     guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
     let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in

@@ -4,8 +4,8 @@ import Changes
 import Operating
 import SystemKit
 
-/// What a replication looks like while it runs: a bar, then one live line, on a terminal; a few lines in a log; an
-/// object a line as JSON.
+/// The output of a running replication: a bar, then one live line, on a terminal; a few lines in a log; one object per
+/// line as JSON.
 struct Display {
   private let replication: Replication
   private let isJSON: Bool
@@ -43,7 +43,7 @@ struct Display {
     }
   }
 
-  /// What apply has to say once.
+  /// Prints each notice of apply once.
   private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
     let back = replication.back?.applyProgress.snapshot.notices ?? []
     for notice in back.dropFirst(noticesToldBack) {
@@ -60,7 +60,7 @@ struct Display {
     tellAudit()
   }
 
-  /// What the audit found: each table once, and each full round.
+  /// Prints the results of the audit: each table once, and each full round.
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
     driftsTold.formIntersection(audit.drifts.map(\.table))

@@ -1,7 +1,7 @@
 import Changes
 import Operating
 
-/// What an error code means, why it happens, what to do: `docs/errors.md` at hand.
+/// `cairn explain`: the meaning, the cause and the remedy of an error code, as in `docs/errors.md`.
 struct ExplainCommand: Command {
   static let name = "explain"
   static let summary = "say what an error code means and what to do"
@@ -36,7 +36,7 @@ struct ExplainCommand: Command {
     return 0
   }
 
-  /// The code that a person means: as it is printed, in any case, with or without brackets.
+  /// Returns the code for a word: as printed, in any case, with or without brackets.
   private static func code(_ word: String, _ arguments: Arguments) throws -> ErrorCode {
     var name = word.lowercased()
     if name.hasPrefix("[") { name.removeFirst() }
@@ -69,7 +69,7 @@ struct ExplainCommand: Command {
     return lines.joined(separator: "\n")
   }
 
-  /// Lines of at most 80 columns where words allow it.
+  /// Wraps a text to at most 80 columns, unless a word is longer.
   private static func wrapped(_ text: String, first: String, rest: String) -> [String] {
     var lines: [String] = []
     var line = first

@@ -1,6 +1,6 @@
 import Changes
 
-/// `cairn help`: what a command takes; and the pages and the completion that `make install` puts beside the program.
+/// `cairn help`: the options of a command. It also prints the pages and the completion that `make install` installs.
 struct HelpCommand: Command {
   static let name = "help"
   static let summary = "say what a command does and takes"

@@ -2,7 +2,7 @@ import Changes
 
 /// The man pages `cairn(1)` and `cairnd(8)`, from the tables of commands, options and codes.
 enum Manual {
-  /// Of this version's pages.
+  /// The date of this version's pages.
   static let date = "November 22, 2026"
 
   static var cairn: ManualPage {

@@ -1,6 +1,6 @@
-/// A man page in the making, in mdoc (mandoc and groff read it).
+/// A man page under construction, in mdoc (for mandoc and groff).
 ///
-/// Text is given as people read it; what roff would take for requests or escapes is guarded here.
+/// Input is plain text. Anything that roff would read as a request or an escape is escaped here.
 struct ManualPage {
   private(set) var text: String
 
@@ -14,10 +14,10 @@ struct ManualPage {
   mutating func heading(_ title: String) { request("Sh \(title)") }
   mutating func subheading(_ title: String) { request("Ss \(Self.guarded(title))") }
 
-  /// A line of mdoc as it stands.
+  /// Appends a line of mdoc unchanged.
   mutating func request(_ line: String) { text += ".\(line)\n" }
 
-  /// A sentence to a line, so that the space behind a full stop is right.
+  /// Appends a paragraph with one sentence per line, so that roff sets the space after a full stop correctly.
   mutating func paragraph(_ content: String) {
     if !Self.endsWithHeading(text) { request("Pp") }
     sentences(content)
@@ -85,7 +85,7 @@ struct ManualPage {
     return safe.hasPrefix(".") || safe.hasPrefix("'") ? "\\&" + safe : safe
   }
 
-  /// Words behind a request that are not to be taken for requests themselves.
+  /// Escapes words after a request that roff would take for requests.
   static func guarded(_ words: String) -> String {
     words.split(separator: " ").map { word in
       let isDelimited = [")", "]", ".", ",", ":", ";", "?", "!"].contains(word.suffix(1))

@@ -6,7 +6,8 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer`: who may connect to this node, and how this node connects to others. Works on files, not with the daemon.
+/// `cairn peer`: which nodes may connect to this node, and how this node connects to others. Works on files, without
+/// the daemon.
 struct PeerCommand: Command {
   static let name = "peer"
   static let summary = "let nodes into this one, join others, list and revoke"
@@ -80,7 +81,7 @@ struct PeerCommand: Command {
     }
   }
 
-  /// Files belong to whom the state folder belongs to, also when root makes them.
+  /// Runs `body` with the peer folder. New files belong to the owner of the state folder, even if root creates them.
   private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
     guard Folder.isFolder(node.state) else {
       throw CairnError(
@@ -95,7 +96,7 @@ struct PeerCommand: Command {
     _ word: String, _ node: String, _ peers: PeerFolder, _ arguments: Arguments
   ) throws -> Int32 {
     let given = word == "-" ? readLine() ?? "" : word
-    // As 'cairn peer invite' prints it.
+    // Accepts the complete command as 'cairn peer invite' prints it.
     let shown = "cairn peer join "
     let text = given.hasPrefix(shown) ? String(given.dropFirst(shown.count)) : given
     guard let line = JoinLine(text) else {

@@ -9,7 +9,7 @@ import SystemKit
 /// `cairn peer invite`: a line to join by, and the stanza that grants.
 struct PeerInvitation {
   private let name: String
-  /// With the stanza.
+  /// The configuration including the new section.
   private let conf: Configuration
   private let peers: PeerFolder
   private let arguments: Arguments
@@ -74,7 +74,7 @@ struct PeerInvitation {
     if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
   }
 
-  /// Where the other node dials, and the host alone.
+  /// Returns the address that the other node dials, and the host alone.
   private func address() throws -> (String, String) {
     let port = conf.receive?.port ?? PeerURL.usualPort
     var text = arguments.value("--address") ?? ""
@@ -125,7 +125,7 @@ struct PeerInvitation {
     return patterns
   }
 
-  /// The conf does not belong to whom the state belongs to.
+  /// Writes the new section. The configuration's owner may differ from the state folder's.
   private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {
@@ -162,7 +162,7 @@ struct PeerInvitation {
     Terminal.notes("at \(name), before \(UTCTime(expires).description.prefix(16))Z, once:\n")
     Terminal.print("cairn peer join \(line)")
     Terminal.notes(isWritten ? "\nwritten: conf.d/peer-\(name).toml" : "\nin the conf here:\n")
-    // What may be piped to the other machine is the line alone.
+    // Standard output has only the line that can be piped to the other machine.
     if !isWritten { Terminal.notes(stanza) }
     Terminal.note(
       "then 'cairn reload' here" + (conf.receive == nil ? "; nobody can join before there is a [receive]" : ""))

@@ -5,7 +5,7 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer list`: whom this node lets in, and whom it has joined.
+/// `cairn peer list`: the nodes that may connect to this node, and those that it has joined.
 struct PeerListing {
   private struct Row {
     var name: String
@@ -16,7 +16,7 @@ struct PeerListing {
     var own: String?
   }
 
-  /// Nil where it does not load: then it is not known what is granted.
+  /// The configuration; nil if it does not load. The grants of peers are unknown then.
   private let conf: Configuration?
   private let peers: PeerFolder
 
@@ -49,7 +49,7 @@ struct PeerListing {
     for invitation in Invitations(peers).all() where invitation.expires >= now {
       rows.append(Row(name: invitation.name, state: "invited", expires: invitation.expires))
     }
-    // Whose certificate another authority has signed, and who has not been invited yet.
+    // Peers whose certificate another authority has signed, and peers that have not been invited yet.
     for peer in conf?.peers ?? [] where !rows.contains(where: { $0.name == peer.name }) {
       rows.append(Row(name: peer.name, state: conf?.receive?.tls == nil ? "not invited" : "by its authority"))
     }
@@ -64,7 +64,7 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// This node's own certificate, and the authorities of its peers; the first one signs.
+  /// Returns this node's own certificate, and the authorities of its peers; the first one signs.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

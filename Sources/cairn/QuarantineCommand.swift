@@ -93,7 +93,7 @@ struct QuarantineCommand: Command {
     return 0
   }
 
-  /// The transaction of that number, where only one database has one.
+  /// Returns the transaction with a number, if only one database has one.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> Found {
     var found: [Found] = []
     let urls = try ConflictsCommand.databases(arguments)

@@ -2,9 +2,9 @@ import Applying
 import Changes
 import Operating
 
-/// What is put aside, as people and programs read it.
+/// Transactions in quarantine, as text and as JSON.
 enum QuarantineText {
-  /// In one line.
+  /// Returns a transaction on one line.
   static func line(_ one: QuarantinedTransaction) -> String {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",

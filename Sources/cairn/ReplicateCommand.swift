@@ -144,7 +144,7 @@ struct ReplicateCommand: Command {
     let replication = try Replication(from: from, to: to, options: options) { notice in
       Terminal.note("cairn: \(notice.text)")
     }
-    // From here on a signal waits until it can be answered.
+    // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
     let state = try replication.prepare()
     return try withExtendedLifetime(state) { try follow(replication, signals, isJSON: isJSON, once: options.once) }

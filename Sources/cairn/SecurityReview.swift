@@ -64,7 +64,7 @@ final class SecurityReview {
         ("event", .text("security")), ("subject", .text(subject)), ("fact", .text(fact)),
         ("weak", .bool(finding.isWeak)), ("hint", finding.isWeak ? .text(finding.hint) : .null),
       ])
-    // A print is one line, whatever the text holds.
+    // A finding is printed on one line, whatever its text contains.
     if finding.isWeak, !isJSON { Terminal.print("        hint: \(finding.hint)") }
   }
 
@@ -216,7 +216,8 @@ final class SecurityReview {
         : "only roles with a grant may send logical messages")
   }
 
-  /// The way to the server: which machine could read what goes there, or answer in its place.
+  /// Reviews the connection to the server: whether another machine could read the traffic, or answer in the server's
+  /// place.
   private func reviewTransport(_ uri: String, _ subject: String) {
     let mode = PostgresConnection.sslMode(of: uri)
     let hosts = PostgresConnection.remoteHosts(of: uri).joined(separator: ", ")

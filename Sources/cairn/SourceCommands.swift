@@ -60,7 +60,7 @@ private enum Hooking {
     return 0
   }
 
-  /// The daemon has the rights, and knows where the database is.
+  /// Sends the request to the daemon, which has the rights and knows the place of the database.
   private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
     let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
     let answer = try DaemonPeer.address(arguments)

@@ -69,7 +69,7 @@ struct StatusCommand: Command {
   }
 }
 
-/// A status as a table for people.
+/// A status as a table.
 struct StatusTable {
   private let answer: JSONObject
   private let workers: [NodeStatus.Worker]

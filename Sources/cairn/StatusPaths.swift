@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// The part of a status that tells of other nodes: each trail on its way there and from there.
+/// The part of a status about other nodes: each trail on its way to or from them.
 struct StatusPaths {
   private let paths: [(path: NodeStatus.Path, seen: String)]
 

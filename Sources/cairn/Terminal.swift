@@ -2,7 +2,7 @@ import Changes
 import Glibc
 import Operating
 
-/// Standard output and error, with colours and moving lines only where a person looks at them.
+/// Standard output and error, with colours and moving lines only on a terminal.
 enum Terminal {
   static let isInteractive = isatty(1) == 1 && getenv("NO_COLOR") == nil
   /// Whether standard output goes to a terminal instead of a file or pipe.
@@ -12,8 +12,8 @@ enum Terminal {
   /// Writes a line to standard output, without anything that the terminal would obey.
   static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
-  /// Writes text of several lines to standard output. Names and values from outside are on one line (``Swift/String/oneLine``)
-  /// before they are put into it.
+  /// Writes text of several lines to standard output. Put external names and values on one line
+  /// (``Swift/String/oneLine``) before inserting them.
   static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
   /// Writes a line to standard error, without anything that the terminal would obey.

@@ -58,7 +58,7 @@ struct TrailCommand: Command {
 
   // MARK: Which trail
 
-  /// The folder of the trail that is meant.
+  /// Returns the folder of the trail that the arguments name.
   private static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
     if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
     let state = arguments.value("--state")

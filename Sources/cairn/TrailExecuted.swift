@@ -4,8 +4,8 @@ import SQLiteKit
 import Statements
 import Trails
 
-/// `cairn trail show --statements`: what programs executed, for people; with `--sql`, besides, the changes of which no statement
-/// is known, in that dialect.
+/// `cairn trail show --statements`: the statements that applications executed. With `--sql`, it adds the changes
+/// without a known statement, in that dialect.
 struct TrailExecuted {
   let dialect: TrailSQL.Dialect?
 
@@ -36,21 +36,21 @@ struct TrailExecuted {
           (isInStatement, open) = (true, statement)
         case .statementEnd(let end):
           isInStatement = false
-          // Behind its changes, by which its tables are known.
+          // After its changes, which make its tables known.
           tables.note(segment: reader.position.segment) { id in reader.schema(id).map { (table: $0, isAsItIs: true) } }
           if let statement = open, end.changes > 0 || Unreplayable.isSchemaChange(statement.text) {
             for text in refusals(statement, tables) { line(text) }
           }
           open = nil
         case .ddl(let ddl) where isInStatement:
-          // How it goes to a target.
+          // The form in which the change reaches a target.
           line(TrailRecordsText.ddl(ddl, reader.schema).sqlComment)
           for text in rendered where !text.hasPrefix("-- transaction ") {
             for part in text.unicodeScalars.split(separator: "\n") { line("  \(String(part))".sqlComment) }
           }
         default:
           guard !isInStatement else { return }
-          // The first line of a transaction carries its begin, which stands there already.
+          // The first line of a transaction repeats its begin, which is printed already.
           for text in rendered where !text.hasPrefix("-- transaction ") { line(text) }
         }
       }
@@ -58,7 +58,7 @@ struct TrailExecuted {
     return 0
   }
 
-  /// Why an apply would take its rows instead, whatever it is told.
+  /// Returns the reasons why an apply would take the rows instead, whatever its `replay` setting.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
     if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]
@@ -87,7 +87,7 @@ struct TrailExecuted {
     return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]
   }
 
-  /// With a semicolon, which a comment at the end of the text must not swallow.
+  /// Returns the statement with a semicolon that a comment at the end of the text cannot swallow.
   private static func ended(_ text: String) -> String {
     let tokens = SQLText.tokens(Array(text.utf8))
     if tokens.last?.symbol == UInt8(ascii: ";") { return text }

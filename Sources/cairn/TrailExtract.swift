@@ -4,12 +4,12 @@ import Trails
 /// The whole transactions of a trail between two positions, up to its durable end as it is when reading begins.
 struct TrailExtract {
   let folder: String
-  /// Transactions that begin here or behind it.
+  /// Includes transactions that begin at or after this position.
   let from: Position?
   /// Transactions that end here or before it.
   let to: Position?
 
-  /// Calls `body` with every record and the reader that has it. Memory is bounded, however large a transaction is.
+  /// Calls `body` with every record and its reader. Memory is bounded, however large a transaction is.
   func read(_ body: (Record, TrailReader) throws -> Void) throws {
     let end = try end()
     let reader = try TrailReader.open(folder: folder, at: nil)
@@ -24,8 +24,8 @@ struct TrailExtract {
     }
   }
 
-  /// Where the first transaction begins that is not wanted. A reader of its own goes ahead for this, since the end of a
-  /// transaction is known only behind it.
+  /// Returns the position where the first excluded transaction begins. A second reader looks ahead for it, because the
+  /// end of a transaction is known only after reading it.
   private func end() throws -> Position? {
     guard let to else { return nil }
     let reader = try TrailReader.open(folder: folder, at: nil)

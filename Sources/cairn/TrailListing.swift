@@ -3,9 +3,9 @@ import Operating
 import SystemKit
 import Trails
 
-/// The trails of one state folder, or of all of them, with what can be told without reading their records.
+/// The trails of one state folder, or of all of them, with the properties that are known without reading records.
 enum TrailListing {
-  /// One that cannot be read does not hide the others: its error comes last.
+  /// Lists the trails. An unreadable trail does not hide the others: its error comes last.
   static func run(state: String?, asJSON: Bool) throws -> Int32 {
     let entries = try StateFolders.entries(in: state)
     var failure: (any Error)?
@@ -64,7 +64,7 @@ enum TrailListing {
 
   private static func first(_ info: TrailInfo) -> UInt64 { info.segments.first?.firstTransaction ?? 1 }
 
-  /// Of the transactions that the trail still holds.
+  /// Returns the number of transactions that the trail still holds.
   private static func count(_ info: TrailInfo) -> UInt64 {
     info.lastTransaction >= first(info) ? info.lastTransaction - first(info) + 1 : 0
   }

@@ -1,6 +1,6 @@
 import SystemKit
 
-/// A bar on standard error, for as long as a person looks at it. It stays on one line and is gone at the end.
+/// A progress bar on standard error, only if that is a terminal. It stays on one line and disappears at the end.
 final class TrailProgressBar {
   private static let width = 40
   private let label: String

@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Trails
 
-/// `cairn trail show` for people: a line for each record, what a transaction holds indented below its begin.
+/// `cairn trail show` as text: one line for each record, with the records of a transaction indented below its begin.
 struct TrailRecordsText {
   private static let textMax = 200
   private static let blobMax = 32
@@ -11,7 +11,7 @@ struct TrailRecordsText {
     try TrailOutput.printing { output in
       try extract.read { record, reader in
         let line = try Self.line(record, reader.schema)
-        // Names of tables and columns come from the trail.
+        // Names of tables and columns come from the trail, so they may contain line breaks.
         output.line("\(reader.position)  \(line.oneLine)")
       }
     }
@@ -93,7 +93,7 @@ struct TrailRecordsText {
       .joined(separator: ", ")
   }
 
-  /// The key of a row, or all of it.
+  /// Returns the key of a row, or the whole row if it has no usable key.
   private static func identity(_ row: [Value?], _ schema: TableSchema?) -> String {
     guard let schema, !schema.key.isEmpty, !schema.key.contains(where: { $0 >= row.count || row[$0] == .null }) else {
       return values(row, schema)
@@ -185,7 +185,7 @@ struct TrailRecordsText {
     return prefix + shown(text)
   }
 
-  /// In quotes, on one line, without anything that a terminal would obey.
+  /// Returns a text in quotes, on one line, without characters that a terminal would interpret.
   private static func shown(_ text: String) -> String {
     var out = "'"
     for scalar in text.unicodeScalars.prefix(textMax) {
