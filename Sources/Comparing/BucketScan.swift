@@ -28,7 +28,7 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets that differ, and how many rows are in them at one end at most.
+  /// Differing buckets, and the larger of the two ends' numbers of rows in them.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0

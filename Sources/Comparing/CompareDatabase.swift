@@ -17,7 +17,7 @@ package final class CompareDatabase {
     let name: String
     let schema: TableSchema
     let refusal: String?
-    /// The end of a comparison, with these columns.
+    /// Returns the table as one end of a comparison, with these columns.
     let end: ([Int]) -> TableEnd
   }
 

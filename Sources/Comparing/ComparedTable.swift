@@ -39,7 +39,7 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Columns by their contracts, to be read by buckets.
+  /// Pairs the columns by their contracts. The table is read by buckets at first.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -54,7 +54,7 @@ package struct ComparedTable: Sendable {
 
   package func end(_ side: CanonicalColumn.Side) -> TableEnd { side == .source ? source : target }
 
-  /// Key values of the source as the target has them.
+  /// Returns key values of the source in the target's representation.
   package func targetKey(_ values: [Value]) throws(Misfit) -> [Value] {
     var all: [Value] = []
     for (place, value) in zip(key, values) { all.append(try columns[place].targetValue(value)) }

@@ -15,7 +15,7 @@ package final class Comparison {
     package var names: NamePolicy?
     /// The trail of the replication between both ends; nil if there is none.
     package var trail: TrailPlace?
-    /// Rows that differ are sent again through the trail.
+    /// Whether differing rows are sent again through the trail.
     package var repairs = false
     /// Rules of the apply. Tables with a rule are left out, and reported as such.
     package var rules: [ReshapeRule] = []
@@ -32,7 +32,7 @@ package final class Comparison {
     package var extra = 0
     package var different = 0
     package var inFlight = 0
-    /// Rows that were different, were sent again and are equal now.
+    /// The number of rows that differed, were sent again, and are equal now.
     package var mended = 0
     package var milliseconds: Int64 = 0
     /// Whether the comparison of the table was completed.
@@ -159,7 +159,7 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without telling what is found.
+  /// Compares a table without reporting the differences.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

@@ -31,7 +31,7 @@ package struct Difference: Sendable {
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The whole rows, as far as they are there, each in its end's own values.
+  /// The complete rows, each in its end's representation; nil where the row is missing.
   package var source: [Value]?
   package var target: [Value]?
   /// How many rows without a key that are equal differ in this way.

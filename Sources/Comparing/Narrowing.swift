@@ -84,7 +84,7 @@ struct Narrowing: ~Copyable {
     return try? reader.readCounted()
   }
 
-  /// Hands out the suspects that were found so far.
+  /// Reports the suspects that were found so far.
   mutating func drain(_ take: (Suspect) throws -> Void) rethrows {
     for index in 0..<found.count { try take(found[index]) }
     found.removeAll()

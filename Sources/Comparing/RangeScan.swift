@@ -34,8 +34,8 @@ private struct ReadPace {
 /// The borders are those of the source's ranges; the last one is open, so that nothing at the target is left out. Each
 /// range is a read of its own, some 250 ms long.
 struct RangeScan: Sendable {
-  /// A key of the source has no place in the target's order: from the beginning of this range on, rows cannot be brought
-  /// in step by ranges.
+  /// The target's order has no place for a key of the source. From the start of this range on, rows cannot be matched
+  /// by ranges.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable

@@ -6,7 +6,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Has the source send the rows that a comparison found to differ once more, through the trail, and looks at them again.
+/// Makes the source send differing rows again through the trail, and then compares them again.
 final class Repair {
   /// The limit for one table: if more rows differ, the table is copied as a whole.
   private static let rowsMax = 100_000

@@ -50,7 +50,7 @@ final class RowCounts {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }
 
-  /// Keeps only how often they are there.
+  /// Keeps the numbers of rows only, and frees their values.
   func forgetRows() {
     places = Array(repeating: -1, count: hashes.count)
     rows = ByteWriter()

@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// The rows of suspects with a key that are there at an end, by the hash of the key. A target that does not enforce
-  /// the source's key may have several of one.
+  /// Returns the existing rows of suspects with a key at one end, by the hash of the key. A target that does not
+  /// enforce the source's key may have several rows with one key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []
@@ -24,7 +24,7 @@ final class RowLook {
       } else if side == .source, let key = suspect.targetKey {
         keys += table.sourceKeys(key).map { (suspect.hash, $0) }
       } else if let key = suspect.sourceKey, let there = try? table.targetKey(key) {
-        // A key that has no place at the target is not there.
+        // A key that the target cannot hold does not exist there.
         keys.append((suspect.hash, there))
       }
     }

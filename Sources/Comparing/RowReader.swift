@@ -74,7 +74,7 @@ struct RowMark: ~Copyable {
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The key in this end's own values, encoded; of a row without a usable key nothing.
+  /// The encoded key in this end's representation; empty for a row without a usable key.
   let key: UnsafeRawBufferPointer
 }
 
@@ -149,7 +149,7 @@ struct RowHasher: ~Copyable {
     return hash
   }
 
-  /// The key that was hashed last, in its end's own values.
+  /// The last hashed key, in its end's representation.
   var key: UnsafeRawBufferPointer { native.bytes }
 }
 

@@ -28,7 +28,7 @@ final class RowVerdict {
     guard column.needsServer, let server, source != .null, case .exact(let printed) = target,
       let made = try? column.targetValue(source), case .exact(let text) = made
     else { return false }
-    // The type's own print of what it reads, byte by byte: never trimmed.
+    // Compare the texts that the type itself prints, byte by byte and never trimmed.
     let end = table.target
     do {
       let print = try server.printed(

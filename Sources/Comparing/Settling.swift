@@ -25,7 +25,7 @@ struct Settlement {
   }
 }
 
-/// Tells differences from rows that are on their way.
+/// Distinguishes differences from rows in flight.
 protocol Settling {
   /// Judges rows with a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
@@ -50,7 +50,8 @@ final class SettlingByLooks: Settling {
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Waits before each look but the first; ends when stopped.
+  /// Calls `body` until it returns false, with a pause before each call except the first. Stops early if the comparison
+  /// is stopped.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {

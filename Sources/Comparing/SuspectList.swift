@@ -1,6 +1,6 @@
 import Changes
 
-/// Suspects, held small: many rows may differ.
+/// A compact list of suspects, as many rows may differ.
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64

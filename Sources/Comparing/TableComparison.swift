@@ -3,10 +3,9 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Compares the rows of one table: a scan of both ends, the ranges or buckets that differ narrowed to rows, and those
-/// settled.
+/// Compares the rows of one table. It scans both ends, narrows differing ranges or buckets to rows, and judges those.
 final class TableComparison {
-  /// Suspects are settled so many at a time, or once they have waited for a second.
+  /// The number of suspects that are judged together; fewer once they have waited for a second.
   private static let batchRows = 4000
   /// The memory for judging one suspect, without the rows themselves, in bytes.
   private static let suspectBytes = 1500
@@ -32,7 +31,7 @@ final class TableComparison {
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
-  /// `report` gets what suspects turned out to be. `looks` are readers of the calling thread.
+  /// Creates a comparison. `report` receives the verdicts on suspects. `looks` are readers of the calling thread.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
     looks: (source: any RowReader, target: any RowReader), report: @escaping (Settlement) throws -> Void

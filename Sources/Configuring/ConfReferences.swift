@@ -16,14 +16,15 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// Whether all files were read. If not, a missing section may be in an unread file.
   let isWhole: Bool
-  /// Peers that bring trails of other nodes may still be missing.
+  /// Whether peers that bring trails of other nodes may still be missing.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
   /// Settings that are valid, but rarely intended.
   var notices: [String] = []
 
-  /// `fileIdentity` makes one text of all paths of a file.
+  /// Reads the sections.
+  /// - Parameter fileIdentity: returns the same text for all paths of one file.
   init(_ sections: [ReadSection], isWhole: Bool, awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String)
   {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
@@ -96,7 +97,8 @@ struct ConfReferences {
     }
   }
 
-  /// A trail of another node writes only what the operator of this one allows.
+  /// Adds a problem if `tables` is missing: a trail of another node may write only tables that the operator of this
+  /// node lists.
   private mutating func checkAllowList(_ apply: ReadSection, _ trail: TrailName) {
     guard apply.values["tables"] == nil, apply.wrong["tables"] == nil else { return }
     add(
@@ -119,7 +121,7 @@ struct ConfReferences {
     }
   }
 
-  /// Refuses `applied = "include"` if rows would come back to the database where they began.
+  /// Refuses `applied = "include"` if rows would return to the database where they began.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {

@@ -19,7 +19,7 @@ extension Configuration {
     @ByBytes package var peer: String? = nil
     /// The certificates; nil: those of `[receive]`, or those that `cairn peer join` has put into the state folder.
     package var tls: PeerFiles?
-    /// The most that it sends or fetches; nil: what the line can take.
+    /// The limit for sending or fetching, in bytes per second; nil: no limit.
     package var bytesPerSecond: Int?
 
     package init(name: String, trails: TrailPatterns, way: Way, url: PeerURL) {
@@ -36,7 +36,7 @@ extension Configuration {
     package var tls: PeerFiles?
     /// Whether the listener uses plain HTTP, even if there are certificates.
     package var isInsecure = false
-    /// The most at one time.
+    /// The largest number of simultaneous connections.
     package var connections = 1000
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
@@ -50,11 +50,11 @@ extension Configuration {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The most trails that may be here of those that it may push.
+    /// The largest number of this peer's trails on this node.
     package var trails = 1000
     /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
-    /// The most bodies that it may send at one time.
+    /// The largest number of simultaneous requests with a body from this peer.
     package var requests = 64
 
     package init(name: String, push: TrailPatterns, pull: TrailPatterns) {

@@ -29,7 +29,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[node]`
   package struct Node: Equatable, Sendable {
-    /// The origin of what starts here.
+    /// The name of the node: the origin of changes that start here.
     @ByBytes package var name: String
     /// An absolute path: the folder with lock and trails.
     @ByBytes package var state: String
@@ -144,7 +144,7 @@ package struct Configuration: Equatable, Sendable {
     package var retain: Duration?
     /// Whether replication slots are given up as a last resort before the source's disk fills.
     package var givesUpSlot = false
-    /// The largest block that is taken from another node.
+    /// The largest block that is accepted from another node, in bytes.
     package var blockBytes: Int64 = 64 << 20
     /// The memory for all blocks of unusual size together, in bytes.
     package var memoryBytes: Int64 = 256 << 20

@@ -1,6 +1,6 @@
 import Changes
 
-/// A file of a conf, read.
+/// A configuration file with its content.
 package struct ConfFile: Sendable {
   package var path: String
   package var text: String
@@ -44,9 +44,15 @@ package struct LoadedConfiguration: Sendable {
   /// The place of the daemon, also if there are problems.
   package let place: DaemonPlace
 
-  /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
-  /// order; `unreadable` and `notices` are what reading them met. `fileIdentity` makes one text of all paths that lead to
-  /// one database file; `awaitsPeers`: peers that bring trails of other nodes may still be missing; `expressionFault` judges the expressions of rules.
+  /// Reads and checks a configuration. All input is passed in; nothing is read from disk.
+  /// - Parameter files: the files, in the order in which they count.
+  /// - Parameter credentials: the passwords by the name of the database.
+  /// - Parameter unreadable: problems that occurred while reading the files.
+  /// - Parameter notices: notices from reading the files.
+  /// - Parameter awaitsPeers: whether peers that bring trails of other nodes may still be missing.
+  /// - Parameter fileIdentity: returns the same text for all paths of one database file.
+  /// - Parameter expressionFault: checks the expressions of rules.
+  /// - Parameter environment: returns the value of a variable.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
     notices: [String] = [], awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String = { $0 },

@@ -18,9 +18,9 @@ package enum OptionKind: Equatable, Sendable {
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
-  /// `mayBeOff`: "off" is taken too.
+  /// A rate; with `mayBeOff`, "off" is valid too.
   case rate(mayBeOff: Bool)
-  /// `later` are words that mean something, but not in this version.
+  /// One of the words. Words in `later` are reserved for later versions.
   case choice([String], later: [String])
   case patterns
   /// One name or pattern of trails, or a list of them.

@@ -79,7 +79,7 @@ extension OptionReader {
       && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
   }
 
-  /// The text as the option's kind allows it; nil with a problem.
+  /// Returns the text if the option's kind allows it; else nil, with a problem.
   mutating func text(of text: String, _ place: ConfPlace, _ option: OptionTable.Option) -> String? {
     if let (message, hint) = Self.fault(text, option) {
       let code: ErrorCode =

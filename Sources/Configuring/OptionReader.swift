@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// Reads values of options, and gathers what is wrong with them.
+/// Reads values of options, and collects their problems.
 struct OptionReader {
   let environment: (String) -> String?
   let expressionFault: LoadedConfiguration.ExpressionFault

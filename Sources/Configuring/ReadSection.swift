@@ -1,6 +1,6 @@
 import Changes
 
-/// A section with its options read: what is there and right.
+/// A section with its valid options.
 struct ReadSection {
   struct Entry {
     var value: OptionValue
@@ -11,7 +11,7 @@ struct ReadSection {
 
   let source: ConfSection
   private(set) var values: [String: Entry] = [:]
-  /// Options that are there, but wrong.
+  /// The options that are present but invalid.
   private(set) var wrong: [String: ConfPlace] = [:]
 
   /// Unknown, wrong and missing options become problems of the reader.

@@ -5,7 +5,7 @@ package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
-    /// Written here, but not as it can be.
+    /// The option is present at this place, but invalid.
     case wrong(ConfPlace)
     /// The path of the file with the secret.
     case credential(String)

@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
 
-/// `[[apply.NAME.table]]`: what becomes of the rows of one table on their way to the target.
+/// `[[apply.NAME.table]]`: the rule that reshapes the rows of one table on their way to the target.
 package struct TableRule: Equatable, Sendable {
   /// A column of the target and the source of its value.
   package struct Column: Equatable, Sendable {
@@ -9,7 +9,7 @@ package struct TableRule: Equatable, Sendable {
     @ByBytes package var name: String
     /// An SQL expression for SQLite. The name of a column alone copies the value unchanged.
     @ByBytes package var expression: String
-    /// The type to give it in a table that is created; nil: the one that suits the expression.
+    /// The type of the column if Cairn creates the table; nil: one that suits the expression.
     @ByBytes package var type: String? = nil
     /// Whether a constant in the key distinguishes this trail's rows from those of other trails in the same table.
     package var isShare: Bool
@@ -37,7 +37,7 @@ package struct TableRule: Equatable, Sendable {
   }
 
   package enum Mode: String, CaseIterable, Sendable {
-    /// The target's row is what the source's is.
+    /// The target's row mirrors the source's row.
     case mirror
     /// The target gets a row for each change.
     case history
@@ -48,7 +48,7 @@ package struct TableRule: Equatable, Sendable {
   @ByBytes package var from: String
   /// The target table, optionally with a schema; nil: the name as without a rule.
   @ByBytes package var to: String? = nil
-  /// Rows for which this SQL expression is true; nil: all.
+  /// An SQL expression that selects rows; nil: all rows.
   @ByBytes package var filter: String? = nil
   /// The target's columns, in the order of the conf; nil: all columns of the source, as they are.
   package var columns: [Column]?

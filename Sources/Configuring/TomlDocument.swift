@@ -54,7 +54,7 @@ struct TomlDocument {
       reason: reason)
   }
 
-  /// Takes the first item, with all below it, off the list.
+  /// Removes the first item, with everything below it, from the list.
   private static func node(
     _ rest: inout Slice<UnsafeBufferPointer<cairn_toml_item>>, _ file: String
   ) -> (key: String, keyPlace: ConfPlace, node: TomlNode) {

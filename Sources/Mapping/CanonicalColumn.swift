@@ -36,8 +36,9 @@ package struct CanonicalColumn: Sendable {
   /// SQLite keeps the text that PostgreSQL prints, and rows are looked for by it.
   private let isExactKey: Bool
 
-  /// `source` and `target` are the columns as they are at both ends; `isUnique`: part of a unique key;
-  /// `isKey`: of the one by which apply looks for rows.
+  /// Compares a column of the source with one of the target, as they are at both ends.
+  /// - Parameter isUnique: whether the column is part of a unique key.
+  /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
   package init(
     _ source: TableSchema.Column, of from: Engine, to target: TableSchema.Column, of to: Engine, isUnique: Bool = false,
     isKey: Bool = false
@@ -59,7 +60,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// The bytes are those that the column's own engine has, on both sides.
+  /// Whether both sides use the bytes that the column's own engine stores.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that unequal bytes do not prove unequal values.
@@ -75,7 +76,7 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Forms
 
-  /// Appends the form of a value. `scratch` is room to work in.
+  /// Appends the form of a value. `scratch` is a buffer for intermediate results.
   package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
     if case .null = value { return form.appendNull() }
     switch (way, side) {
@@ -206,7 +207,7 @@ package struct CanonicalColumn: Sendable {
         var scratch = ByteWriter(capacity: max(16, raw.count))
         guard let converted = try? stored.convert(.exact(raw), scratch: &scratch).value else { return [] }
         guard case .text = converted else { return [converted] }
-        // A number without its column's affinity, or as SQLite has an exact one.
+        // A number that no affinity has converted, or one that SQLite represents exactly.
         let number = DecimalText.integer(raw).map(Value.integer) ?? DecimalText.double(raw).map(Value.real)
         return [converted] + (number.map { [$0] } ?? [])
       }

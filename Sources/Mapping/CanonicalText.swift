@@ -41,7 +41,8 @@ extension ByteWriter {
 
   private static func digit(_ byte: UInt8) -> UInt8 { byte < 0x40 ? byte & 15 : (byte & 15) + 9 }
 
-  /// A time, or a moment in UTC, as PostgreSQL prints it, without its zone; what it would not read, as it is.
+  /// Appends a time, or a timestamp in UTC, as PostgreSQL prints it, without its zone. A text that PostgreSQL would
+  /// refuse is appended unchanged.
   mutating func appendTime(_ bytes: UnsafeRawBufferPointer, _ kind: PostgresType.Kind) {
     guard let moment = Moment(bytes, kind) else { return appendText(bytes) }
     append(Self.timeTag)

@@ -3,11 +3,11 @@ import Changes
 /// The guarantee for the values of one column, reported before the replication starts.
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
-    /// Every value that the target takes is equal to the source's.
+    /// Every value that the target accepts is equal to the source's.
     case lossless
     /// Values may change in the way that the text describes.
     case lossy(String)
-    /// No value of the source's type has a place in the target's.
+    /// The target's type cannot hold any value of the source's type.
     case refused(String)
   }
 

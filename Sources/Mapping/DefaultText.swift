@@ -54,7 +54,7 @@ package enum DefaultText {
     return literalText(padded(value, type), type)
   }
 
-  /// The digits from one token on: a decimal point parts them.
+  /// Returns the digits from one token on, including a decimal point.
   private static func decimal(
     _ tokens: [SQLText.Token], _ start: Int, _ slice: (SQLText.Token) -> String
   ) -> (text: String, next: Int) {

@@ -2,7 +2,7 @@ import Changes
 
 /// Values at the edges of types, which copies between databases often get wrong.
 package enum EdgeValues {
-  /// Types of PostgreSQL for which there are edge values, as `format_type()` names them.
+  /// The types of PostgreSQL with edge values, as `format_type()` names them.
   package static let postgresTypes = [
     "boolean", "smallint", "integer", "bigint", "oid", "numeric", "numeric(10,2)", "numeric(5,0)", "numeric(3,5)",
     "numeric(3,-2)",
@@ -14,7 +14,7 @@ package enum EdgeValues {
     "text[]", "numeric[]", "boolean[]",
   ]
 
-  /// Values of a PostgreSQL type in the text that the server prints for them; none for types that users defined.
+  /// Returns values of a PostgreSQL type as the server prints them; none for user-defined types.
   package static func postgres(_ type: PostgresType) -> [String] {
     switch type.kind {
     case .bool: ["t", "f"]

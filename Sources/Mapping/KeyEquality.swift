@@ -1,13 +1,13 @@
 import Changes
 
-/// A part of the type of a column: the type itself, or a type that its arrays, ranges, composite types or domains rest on.
+/// A part of a column's type: the type itself, or a type used by its arrays, ranges, composite types or domains.
 package struct KeyPart: Sendable {
   /// The name in `pg_type`, with its extension and a dot before it if it comes from one; `text` in SQLite.
   package var type: String
   package var isEnumeration = false
-  /// Whether the type has a length or a scale, as `character(5)` and `numeric(12,2)`.
+  /// Whether the type has a length or a scale, such as `character(5)` and `numeric(12,2)`.
   package var hasModifier = false
-  /// The collation, if it takes different texts for one; empty otherwise.
+  /// The collation, if it treats different texts as equal; empty otherwise.
   package var collation = ""
   /// Whether it is a part of an array, a range or a composite type.
   package var isNested = false
@@ -46,7 +46,7 @@ package enum KeyEquality {
     if part.isEnumeration || exact.contains(part.type) { return nil }
     let name = part.type.split(separator: ".").last.map(String.init) ?? part.type
     switch part.type {
-    // Blanks at the end count for nothing, and are printed if the type has no length.
+    // Trailing blanks are ignored in comparisons, but printed if the type has no length.
     case "bpchar" where part.hasModifier: return nil
     case "numeric" where part.hasModifier: return nil
     case "numeric" where part.isText && !part.isNested:

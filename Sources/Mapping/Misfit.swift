@@ -1,7 +1,6 @@
 import Changes
 
-/// Why a value has no place in the type of its column at the target. The reason follows a colon in a message:
-/// `it is not a date`.
+/// The reason why the target's column cannot hold a value. It follows a colon in a message: `it is not a date`.
 package struct Misfit: Error, Equatable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }
@@ -9,7 +8,7 @@ package struct Misfit: Error, Equatable {
 
 /// The treatment of a value that the target's column cannot hold.
 package enum MisfitPolicy: String, Sendable, CaseIterable {
-  /// Apply stops and names it.
+  /// Apply stops and names the value.
   case stop
   /// The value becomes NULL, and is counted.
   case null

@@ -2,7 +2,7 @@ import Changes
 
 /// The conversion of names between the engines (`names` in the configuration).
 package enum NamePolicy: String, Sendable, CaseIterable {
-  /// SQLite to PostgreSQL folds to lower case.
+  /// Names of SQLite are folded to lower case for PostgreSQL.
   case fold
   /// Names stay as they are.
   case keep

@@ -134,7 +134,7 @@ extension PostgresAlteration {
     return lostIdentities() + grouped + identities
   }
 
-  /// A column that is new at the source, and that the target has already.
+  /// Returns whether a column that is new at the source already exists at the target.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
     // The name is that of a dropped or renamed column: then this may be the old one.
@@ -172,7 +172,7 @@ extension PostgresAlteration {
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
   }
 
-  /// Ahead of a type that counts by itself no longer.
+  /// Returns the statements that remove identities and sequence defaults before the column's type changes.
   private func lostIdentities() -> [String] {
     difference.changes.compactMap { change in
       guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }

@@ -39,14 +39,14 @@ extension PostgresAlteration {
     let kept = keptIndexes.map(\.0)
     for object in before.objects where !kept.contains(object) {
       guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
-      // A person has made the new one under this name.
+      // The operator has already made the new index under this name.
       if after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) { continue }
       lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
     }
     return lines
   }
 
-  /// A person has made it what the source has now, under the name that it had.
+  /// Returns whether the operator has already given the constraint its new definition under its old name.
   private func isWanted(_ there: Target.Constraint) -> Bool {
     isKnown && new.constraints.contains { $0.kind.target == there.kind && isMade($0, there) }
   }

@@ -209,13 +209,13 @@ package struct PostgresAlteration {
       if let was = old.types.first(where: { $0.name.hasSameBytes(as: wanted.name) }) {
         return (there.compared(to: was, wanted), wanted)
       }
-      // A domain that was no part of the table is as it is.
+      // A domain that the table did not use before stays unchanged.
       if case .domain = there.kind { return nil }
       return (there, wanted)
     }
   }
 
-  /// The names of types that ``statements`` alter, labels of enums apart. Others may use them too.
+  /// The names of types that ``statements`` alter, except for labels of enums. Other tables may use these types too.
   package var alteredTypes: [String] {
     changedTypes.filter { there, wanted in !there.statements(to: wanted).isEmpty }.map(\.wanted.name)
   }
@@ -254,7 +254,7 @@ package struct PostgresAlteration {
     return additions(type, to: old, from: new)
   }
 
-  /// The statements that add the labels of `new` which are not among `old`, each behind the one before it.
+  /// Returns the statements that add the labels of `new` missing in `old`, each after the preceding label.
   ///
   ///     additions("mood", to: ["ok"], from: ["ok", "new"])
   ///     // ["ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new' AFTER 'ok'"]

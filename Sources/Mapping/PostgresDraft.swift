@@ -39,7 +39,7 @@ struct PostgresDraft {
   /// Whether ``schema()`` returns the original as a whole.
   var isOriginal: Bool { unchangedOriginal != nil }
 
-  /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
+  /// Returns whether the column holds values of a PostgreSQL column, in the form in which Cairn brought them.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {
@@ -119,7 +119,7 @@ struct PostgresDraft {
     return type.isDomain && !original.baseType.contains(".") ? PostgresType(original.baseType) : .text
   }
 
-  /// The INTEGER PRIMARY KEY, which counts by itself.
+  /// The INTEGER PRIMARY KEY, whose values SQLite generates.
   private var identityColumn: Int? {
     guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
       source.columns[index].declaredType.asciiUppercased == "INTEGER",

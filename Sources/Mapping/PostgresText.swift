@@ -7,7 +7,7 @@ import Changes
 /// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// The source's values are what this very type printed.
+  /// Whether the source's values are texts that this same type printed.
   private let isSame: Bool
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool

@@ -2,7 +2,8 @@ import Changes
 
 // The check whether a type keeps a text unchanged.
 extension PostgresType {
-  /// `isExact`: as PostgreSQL printed it for another type.
+  /// Throws if the type would change the text.
+  /// - Parameter isExact: whether PostgreSQL printed the text for another type.
   func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
     func require(_ condition: Bool, _ reason: @autoclosure () -> String) throws(Misfit) {
       if !condition { throw Misfit(reason()) }

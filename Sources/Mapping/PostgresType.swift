@@ -47,7 +47,9 @@ package struct PostgresType: Hashable, Sendable {
   /// The type of an array's elements, if that is built in.
   var element: PostgresType? { elementName.map { PostgresType($0) } }
 
-  /// `base` is what `name` rests on (``TableSchema/Column/baseType``); empty for a type that is built in.
+  /// Creates a type from its name.
+  /// - Parameter base: the base type of a domain or element type (``TableSchema/Column/baseType``); empty for a
+  ///   built-in type.
   package init(_ name: String, base: String = "") {
     self.name = name
     let array = name.hasSuffix("[]") ? name : base

@@ -1,8 +1,9 @@
 import Changes
 
-/// A type that users defined, of a kind that can be altered: an enum, a composite type or a domain.
+/// A user-defined type of a kind that can be altered: an enum, a composite type or a domain.
 ///
-/// Two are equal if all their texts have the same bytes. Taken from a table's script (``all(of:)``), or from the catalog of a target.
+/// Two types are equal if all their texts have the same bytes. A type is read from a table's script (``all(of:)``), or
+/// from the catalog of a target.
 package struct PostgresUserType: Equatable {
   package struct Attribute: Equatable {
     package var name: String

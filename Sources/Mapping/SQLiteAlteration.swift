@@ -21,7 +21,7 @@ package struct SQLiteAlteration: Sendable {
   package let isOwn: Bool
   /// Whether its CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
-  /// A copy of the table follows, so rows that do not fit may be left out.
+  /// Whether a copy of the table follows, so that rows that do not fit may be left out.
   package let isRefreshed: Bool
 
   private let folded: Set<NameKey>
@@ -110,7 +110,7 @@ package struct SQLiteAlteration: Sendable {
     }
   }
 
-  /// The column of the target that is this one before.
+  /// Returns the target's column that corresponds to a column of the shape before.
   private func theirs(_ old: Int) -> TableSchema.Column? {
     let name = before.columns[old].name.sqliteKey
     return there.columns.first { $0.name.sqliteKey == name }
@@ -210,7 +210,7 @@ package struct SQLiteAlteration: Sendable {
     return there.columns.filter { !theirs.contains($0.name.sqliteKey) }
   }
 
-  /// The columns whose values stay: (name after, name that the target has now).
+  /// The columns whose values are kept: the new name, and the name that the target has now.
   package var kept: [(new: String, old: String)] {
     var pairs: [(new: String, old: String)] = []
     for (index, column) in after.columns.enumerated() {
@@ -264,10 +264,11 @@ package struct SQLiteAlteration: Sendable {
 }
 
 extension SQLiteAlteration {
-  /// A statement for a script that a person pipes into `sqlite3`.
+  /// Returns a statement for a script that the operator pipes into `sqlite3`.
   ///
   /// It has no comments, and no line that the shell takes for a command of its own, such as `.shell` or `go`. The shell
-  /// drops a carriage return at the end of a line, so a literal with control characters is written in hexadecimal digits.
+  /// drops a carriage return at the end of a line. So a literal with control characters is written in hexadecimal
+  /// digits.
   ///
   /// Source: https://sqlite.org/cli.html
   package static func forShell(_ statement: String) -> String {

@@ -88,7 +88,7 @@ struct SQLiteDraft {
   private mutating func defaultText(_ column: TableSchema.Column) -> String? {
     guard let text = column.defaultText else { return nil }
     if let literal = DefaultText.sqlite(text, of: column) { return literal }
-    // A key that counts by itself does so here too.
+    // SQLite generates the values of the key by itself, too.
     if column.keyOrdinal > 0, text.hasPrefix("nextval(") { return nil }
     notices.append("the default of \(source.fullName).\(column.name) is left out: \(text)")
     return nil

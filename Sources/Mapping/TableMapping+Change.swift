@@ -49,7 +49,7 @@ extension TableSchema {
       if let now = names[name] {
         copy.columns[index].name = now
       } else if fresh.contains(name) {
-        // Another column has taken the name.
+        // Another column has this name now.
         copy.columns[index].name = ""
       }
     }

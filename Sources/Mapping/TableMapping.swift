@@ -18,10 +18,11 @@ package struct TableMapping: Sendable {
   /// The notices about objects that the grammar of DDL does not know.
   package let leftOut: [String]
 
-  /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,
-  /// `rule-refused` when a rule cannot be kept for it.
+  /// Maps a table of a source to an engine.
   ///
-  /// - Parameter reach: what the definition may use beside the table.
+  /// - Parameter reach: the objects that the definition may use beside the table.
+  /// - Throws: `name-collision` if two columns fold to one name; `table-refused` if the target cannot have such a
+  ///   table; `rule-refused` if a rule is impossible for it.
   package init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy = .fold, reach: TargetReach = TargetReach()
   ) throws(CairnError) {
@@ -50,7 +51,7 @@ package struct TableMapping: Sendable {
     safe.foreignKeys.removeAll { key in
       let place = Self.targetPlace(of: key, from: source.engine, in: engine, names: names)
       guard !reach.includes(place.namespace, place.name, in: engine) else { return false }
-      // The statement of SQLite has them, and the notices of its own reader.
+      // SQLite's own statement includes them, and its parser has added their notices.
       if (source.engine, engine) != (.sqlite, .sqlite) {
         let table = place.namespace.isEmpty ? place.name : "\(place.namespace).\(place.name)"
         left.append("table \(source.fullName): a foreign key is left out: \(TargetReach.why(table))")

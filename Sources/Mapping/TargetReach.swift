@@ -43,8 +43,8 @@ package struct TargetReach: Sendable {
     scope.verdict(namespace, name, in: engine) == .allowed
   }
 
-  /// Whether the definition of a table may bring types and sequences into a schema of PostgreSQL: that of the table, and those
-  /// of tables that the apply may write.
+  /// Whether the definition of a table may create types and sequences in a schema of PostgreSQL. Allowed are the
+  /// table's own schema, and those of tables that the apply may write.
   func includes(schema: String, of table: TableSchema) -> Bool {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }
@@ -55,7 +55,7 @@ package struct TargetReach: Sendable {
     return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")
   }
 
-  /// The reason why a reference to a table is left out, for people.
+  /// Returns the reason why a reference to a table is left out, for messages.
   static func why(_ table: String) -> String {
     "it references table \(table), which 'tables' of the apply does not include"
   }

@@ -44,8 +44,8 @@ package struct TargetScope: Equatable, Sendable {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
-  /// In PostgreSQL `public.orders` and `orders` are one table, whichever the list names. A dot within a schema or a table
-  /// is not the dot between them, so such a table is never taken for one of another schema.
+  /// In PostgreSQL, `public.orders` and `orders` are the same table, whichever the list names. A dot within a schema or
+  /// a table is not the separator between them. So such a table is never taken for one of another schema.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }

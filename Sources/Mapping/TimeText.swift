@@ -1,7 +1,7 @@
 import Changes
 
-/// Dates and times as PostgreSQL and SQLite write them, judged so strictly that PostgreSQL reads each as the moment that
-/// it names: no day that it would carry over, no fraction that it would round.
+/// Dates and times in the formats of PostgreSQL and SQLite, checked so strictly that PostgreSQL reads each as exactly
+/// the same time. A day that it would carry over, or a fraction that it would round, is refused.
 enum TimeText {
   enum Zone {
     case none
@@ -27,7 +27,7 @@ enum TimeText {
     return cursor.time(digits: digits, allowsMidnight: true) && cursor.zone(zone) && cursor.isAtEnd
   }
 
-  /// A date alone is its midnight.
+  /// Returns whether the text is a timestamp. A date alone stands for its midnight.
   static func isTimestamp(_ bytes: UnsafeRawBufferPointer, digits: Int, zone: Zone) -> Bool {
     if isInfinity(bytes) { return true }
     var cursor = Cursor(bytes)

@@ -8,7 +8,7 @@ struct Expression {
   /// The indexes of the table's columns whose names occur in the text, ascending, even if the name means something else
   /// there.
   let references: [Int]
-  /// The column that it is, and nothing else.
+  /// The column, if the expression is just the name of a column; else nil.
   let column: Int?
   /// The result type as declared in SQLite; empty if the text does not determine it.
   let type: String
@@ -159,7 +159,7 @@ struct Expression {
     if isCondition { return "INTEGER" }
     if isText { return "TEXT" }
     if isNumber { return "NUMERIC" }
-    // A number with a point is three tokens.
+    // A number with a point consists of three tokens.
     return hasPoint && words.allSatisfy { $0.isNumber || $0.is(".") } ? "REAL" : nil
   }
 

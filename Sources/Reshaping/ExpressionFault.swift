@@ -18,7 +18,7 @@ package enum ExpressionFault {
     do throws(Expression.Fault) {
       if try Expression(text, of: named).column != nil, isColumn { return nil }
     } catch { return "it is not one expression" }
-    // Every name that SQLite does not know is taken for a column, until it knows all.
+    // Add a column for every name that SQLite does not know, until it knows all names.
     var columns: [Calculator.Column] = []
     while columns.count < columnsMax {
       do throws(SQLiteError) { return chance(try calculator(text, columns), columns.count) } catch {

@@ -212,7 +212,7 @@ struct ReshapeDraft {
     }
   }
 
-  /// Unique keys hold among rows that are all there.
+  /// Keeps unique keys only if the target has all rows and columns that they need.
   private mutating func makeUniques() {
     schema.uniques = []
     guard !isHistory, treatment.removal == .applied else {

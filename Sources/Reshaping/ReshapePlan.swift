@@ -14,7 +14,7 @@ package struct ReshapePlan {
     case computed(Int)
     /// A constant for all rows, in the encoding of images.
     case constant([UInt8])
-    /// The time of the commit that removed the row; NULL while it is there.
+    /// The time of the commit that removed the row; NULL while the row exists.
     case removed
     case history(HistoryColumn)
   }

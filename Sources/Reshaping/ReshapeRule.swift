@@ -8,7 +8,7 @@ package struct ReshapeRule: Equatable, Sendable {
     @ByBytes package var name: String
     /// An SQL expression for SQLite. The name of a column alone copies the value unchanged.
     @ByBytes package var expression: String
-    /// The type that the column gets in a table that is created; nil: one that suits the expression.
+    /// The type of the column if Cairn creates the table; nil: one that suits the expression.
     @ByBytes package var type: String? = nil
     /// Whether a constant in the key distinguishes this trail's rows from those of other trails in the same table.
     package var isShare: Bool
@@ -36,7 +36,7 @@ package struct ReshapeRule: Equatable, Sendable {
   }
 
   package enum Mode: Equatable, Sendable {
-    /// The target's row is what the source's is.
+    /// The target's row mirrors the source's row.
     case mirror
     /// The target gets a row for each change.
     case history
@@ -47,7 +47,7 @@ package struct ReshapeRule: Equatable, Sendable {
   @ByBytes package var from: String
   /// The target table, optionally with a schema; nil: the name as without a rule.
   @ByBytes package var to: String? = nil
-  /// Rows for which this SQL expression is true; nil: all.
+  /// An SQL expression that selects rows; nil: all rows.
   @ByBytes package var filter: String? = nil
   /// The target's columns, in their order; nil: all columns of the source, as they are.
   package var columns: [Column]?

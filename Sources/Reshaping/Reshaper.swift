@@ -78,7 +78,7 @@ package final class Reshaper {
     return record
   }
 
-  /// A second record that the last one became.
+  /// Returns the second record into which the last one was split; nil if there is none.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -153,7 +153,7 @@ package final class Reshaper {
 
   private func inserted(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     _ = try table.append(.new, of: row, removed: Self.null, to: &new)
-    // A row that was kept may be in its place.
+    // A kept row may have the same key.
     return ChangeView(
       .insert, schemaID: change.schemaID, after: ImageView(bytes: new.bytes),
       treatment: table.removal == .applied ? [] : .tolerant)

@@ -39,7 +39,7 @@ final class ShapedTable {
 
   var removal: TableTreatment.Removal { plan.schema.treatment?.removal ?? .applied }
 
-  /// Other trails may have rows in the target's table.
+  /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
   /// Returns the old value. If PostgreSQL did not log the old row, its key is the new one.

@@ -3,7 +3,7 @@ import Mapping
 
 // Statements that write.
 extension Checker {
-  /// Proves it of a statement that writes `table`.
+  /// Checks a statement that writes `table`.
   mutating func check(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
     try check(statement.common)
     if names.common[statement.table.asciiLowercased] != nil {
@@ -109,7 +109,7 @@ extension Checker {
     var excluded = NamedSource(table, as: "excluded")
     excluded.keys = []
     try onLevel([NamedSource(table, as: statement.alias), excluded]) { checker throws(Unreplayable) in
-      // A name alone is of the row that is there.
+      // An unqualified name means the existing row.
       checker.preferFirst = true
       defer { checker.preferFirst = false }
       if let condition = upsert.condition { try checker.check(condition) }

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
 
-/// Proves that a statement does the same wherever the tables are the same: nothing in it depends on time, chance, the
-/// order in which rows are found, or anything but the rows. What is not known to be so is refused.
+/// Checks that a statement has the same effect wherever the tables are the same. It may not depend on time, chance or
+/// the order of rows, but only on the rows. Everything that is not known to be safe is refused.
 struct Checker {
   /// A replacement of text. It fixes the time of the statement, so that each execution sees the same time.
   struct Edit: Equatable {
@@ -50,7 +50,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs checks with sources of their own.
+  /// Runs checks on a new level of names with its own sources.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {
@@ -276,7 +276,7 @@ struct Checker {
 
   // MARK: Queries
 
-  /// Checks a query; the columns of its rows.
+  /// Checks a query. Returns the columns of its rows.
   @discardableResult mutating func check(_ select: Select) throws(Unreplayable) -> [NamedColumn] {
     let outer = names.common
     defer { names.common = outer }

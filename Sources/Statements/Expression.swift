@@ -55,7 +55,7 @@ indirect enum Expression: Equatable, Sendable {
   }
 }
 
-/// A query: one or several of its cores, put together.
+/// A query of one or several cores, combined by UNION and the like.
 struct Select: Equatable, Sendable {
   struct Core: Equatable, Sendable {
     var isDistinct = false
@@ -64,7 +64,7 @@ struct Select: Equatable, Sendable {
     var condition: Expression?
     var groups: [Expression] = []
     var having: Expression?
-    /// Rows of VALUES; then all else is empty.
+    /// The rows of VALUES; all other properties are then empty.
     var rows: [[Expression]] = []
   }
 

@@ -23,7 +23,7 @@ enum Functions {
 
   static let dates: Set<NameKey> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
 
-  /// Why one that is not among them is refused.
+  /// Returns the reason why a function that is not listed is refused.
   static func reason(_ name: String) -> String {
     switch name {
     case "random", "randomblob": "\(name)() gives another value each time"

@@ -9,7 +9,8 @@ extension PostgresTranslator {
     let columns: [Int]
   }
 
-  /// A query and what its columns are; `places`: of an INSERT, whose columns decide the forms.
+  /// Translates a query. Returns it with the types of its columns.
+  /// - Parameter places: the columns of an INSERT, which determine the forms of the values.
   mutating func query(_ select: Select, as places: Places?) throws(Unreplayable) -> (
     sql: String, columns: [NamedColumn]
   ) {
@@ -131,7 +132,7 @@ extension PostgresTranslator {
     return ("VALUES \(texts.joined(separator: ", "))", "", columns)
   }
 
-  /// SQLite has NULL before all else.
+  /// Translates ORDER BY. SQLite sorts NULL before all other values.
   private mutating func order(_ terms: [Select.Term], _ core: Select.Core) throws(Unreplayable) -> String {
     guard !terms.isEmpty else { return "" }
     var parts: [String] = []

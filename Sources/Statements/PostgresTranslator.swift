@@ -82,7 +82,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// A condition, and a boolean, as the number that it is in SQLite.
+  /// Returns a condition or a boolean as the number that it is in SQLite.
   func number(_ piece: PostgresPiece) -> PostgresPiece {
     piece.value == .logic ? PostgresPiece("(\(piece.sql))::int::bigint", .integer) : piece
   }
@@ -158,7 +158,7 @@ struct PostgresTranslator {
 
   static func isComparable(_ value: PostgresValue) -> Bool { [.integer, .real, .text, .blob, .number].contains(value) }
 
-  /// Two values compared as SQLite does it, under the affinities of columns.
+  /// Returns a comparison of two values by SQLite's rules, with the affinities of columns.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 4.2
   func comparison(_ sign: String, _ a: PostgresPiece, _ b: PostgresPiece) throws(Unreplayable) -> String {
@@ -193,7 +193,7 @@ struct PostgresTranslator {
     return try comparison(sign, number(a), number(b))
   }
 
-  /// A constant in the form in which it is compared with something else.
+  /// Returns a constant in the form in which it is compared with another value.
   private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
     guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
     switch (kind, constant) {
@@ -227,7 +227,7 @@ struct PostgresTranslator {
     return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.postgresLiteral))", .logic)
   }
 
-  /// Letters of ASCII alone.
+  /// Returns lower() restricted to ASCII letters, as in SQLite.
   static func lower(_ sql: String) -> String {
     "translate(\(sql), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
   }

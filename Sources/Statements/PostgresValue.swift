@@ -8,7 +8,7 @@ enum PostgresValue: Equatable, Sendable {
   case number
   /// A boolean of PostgreSQL, 0 or 1 in SQLite.
   case logic
-  /// Values of this type, which may be moved, and not be looked at.
+  /// Values of this type, which may be copied, but not used in other expressions.
   case closed(PostgresType)
 
   /// The type of a column's values, as far as its affinity and its type at the target determine it.

@@ -1,6 +1,7 @@
 import Changes
 
-/// Reads one statement of SQLite that writes rows. What it does not understand is refused, never passed over.
+/// Parses one statement of SQLite that writes rows. Anything that the parser does not understand is refused, never
+/// skipped.
 ///
 /// Source: https://sqlite.org/lang.html
 struct StatementParser {
@@ -68,7 +69,7 @@ struct StatementParser {
     }
   }
 
-  /// Words that are never taken for a name. More than SQLite has: a name that is refused costs nothing but speed.
+  /// Words that are never read as a name. The list is longer than SQLite's: a refused name costs only speed.
   static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// A table that a statement may read or write: at the source, and what it is at the target.
+/// A table that a statement may read or write, at the source and at the target.
 package struct StatementTable: Sendable {
   /// The table at a PostgreSQL target. The columns are in the source's order.
   package struct PostgresSide: Sendable {
@@ -72,9 +72,9 @@ package struct ReplayPlan: Equatable, Sendable {
   /// For SQLite: the RETURNING clause to append.
   package var returning = ""
   package var parameters: [Value]
-  /// The table that it writes, as the source calls it.
+  /// The table that the statement writes, by its name at the source.
   @ByBytes package var table: String
-  /// The rows that it returns are gone.
+  /// Whether the returned rows are deleted ones.
   package var deletes: Bool
   /// Whether the statement may replace rows that it does not return.
   package var replaces: Bool

@@ -1,6 +1,6 @@
 import Changes
 
-/// Takes a statement apart. What SQLite would not read is refused, and so is what only its Tcl interface writes.
+/// Splits a statement into tokens. Text that SQLite would not read is refused, and so is syntax of its Tcl interface.
 struct Tokenizer {
   private let bytes: [UInt8]
   private var at = 0

@@ -7,12 +7,12 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers what other nodes ask about the rows of one source of this node.
+/// Answers questions of other nodes about the rows of one source of this node.
 ///
-/// One question at a time, and for as long as each took the source rests. Tables are those of the capture; a question
-/// names them and gives values, and nothing in it becomes SQL.
+/// It answers one question at a time. After each answer, the source rests for as long as the answer took. Only captured
+/// tables can be asked for. A question names tables and gives values, and nothing in it becomes SQL.
 package final class OriginAnswers: Sendable {
-  /// Questions of one node that are under way or wait.
+  /// The largest number of running or waiting questions of one node.
   static let askersMax = 2
   /// The longest time for one answer; after that, the asker is told to ask for less.
   private static let secondsMax: Int64 = 15
@@ -30,7 +30,7 @@ package final class OriginAnswers: Sendable {
   private struct Turn {
     var isTaken = false
     var askers: [NameKey: Int] = [:]
-    /// The source rests until then: milliseconds of a clock that never jumps.
+    /// The end of the source's rest, in milliseconds of the monotonic clock.
     var restsUntil: Int64 = 0
     /// When the trail was to be asked last how far it has come, and when it was.
     var progressTriedAt: Int64?

@@ -1,9 +1,9 @@
 import Changes
 import Mapping
 
-/// A question that a comparison asks the node at which a source is (`docs/protocol.md`, Questions about rows).
+/// A question of a comparison to the node of its source (`docs/protocol.md`, Questions about rows).
 ///
-/// The questions carry no SQL: tables are named, and keys are values that the origin binds.
+/// The questions contain no SQL: tables are named, and keys are values that the origin binds.
 enum OriginQuestion {
   /// Version 1 of the encoding: its first byte.
   static let version: UInt8 = 1

@@ -17,7 +17,7 @@ struct FlightEnds {
 
   // MARK: The source
 
-  /// Runs `body` in one snapshot of the source; gives the moment of that.
+  /// Runs `body` in one snapshot of the source. Returns its result with the position of that snapshot.
   func atSource<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     if let reader = source as? OriginRowReader { return try reader.atOneMoment(body) }
     if let reader = source as? SQLiteRowReader {
@@ -77,7 +77,7 @@ struct FlightEnds {
     return try PostgresTargetState(Self.connection(target)).checkpoint(of: trail)?.checkpoint
   }
 
-  /// Runs `body` in one snapshot of the target; gives the checkpoint there.
+  /// Runs `body` in one snapshot of the target. Returns its result with the checkpoint in that snapshot.
   func atTarget<T>(_ body: () throws -> T) throws -> (checkpoint: Checkpoint?, result: T) {
     if let reader = target as? SQLiteRowReader {
       return try reader.database.transaction("BEGIN") { (try checkpoint(), try body()) }

@@ -148,7 +148,7 @@ struct SettlingByTrail: Settling {
     return nil
   }
 
-  /// Waits as long as the target moves.
+  /// Waits until the target has reached a position, as long as its checkpoint moves. Returns false otherwise.
   private func waitForTarget(_ place: Position) throws -> Bool {
     var seen: Position?
     var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
@@ -166,7 +166,8 @@ struct SettlingByTrail: Settling {
 
   // MARK: Before rows are read
 
-  /// Waits until the target has all that is committed at the source now; false when it does not move.
+  /// Waits until the target has applied everything that is committed at the source now. Returns false if the target
+  /// does not move.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}
@@ -174,7 +175,8 @@ struct SettlingByTrail: Settling {
     return try waitForTarget(place)
   }
 
-  /// Waits for the end of a table's copy, as long as it is of use.
+  /// Waits until the copy of a table has ended. Returns false if that takes too long, or if no Cairn process is
+  /// replicating.
   func waitForCopy(of table: ComparedTable) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
     while try ends.isCopied(table) {

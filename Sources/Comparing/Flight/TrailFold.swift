@@ -24,7 +24,7 @@ struct TrailFold {
   private let counts: RowCounts?
   /// The changes of these numbers, with the values of inserted rows.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
-  /// The table was emptied: what was there is gone.
+  /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
   /// Whether the table was copied, created again, or changed in a way that says nothing about single rows.
   private(set) var isUnknown = false

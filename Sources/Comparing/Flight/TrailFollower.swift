@@ -21,7 +21,7 @@ final class TrailFollower {
   let place: TrailPlace
   private let stop: StopSignal
   private var reader: TrailReader?
-  /// The trail or the target was waited for in vain.
+  /// Whether the last wait for the trail or the target timed out.
   var isStalled = false
 
   init(_ place: TrailPlace, stop: StopSignal) { (self.place, self.stop) = (place, stop) }
@@ -33,7 +33,8 @@ final class TrailFollower {
     return !isFree
   }
 
-  /// Stands at the durable end of the trail as it is now. `checkpoint` is one that is not purged: the target's.
+  /// Moves to the current durable end of the trail. Returns false if there is no checkpoint to start from.
+  /// - Parameter checkpoint: returns a position that is not purged: the target's checkpoint.
   func goToEnd(_ checkpoint: () throws -> Checkpoint?) throws -> Bool {
     if let reader {
       do {
@@ -51,10 +52,10 @@ final class TrailFollower {
     return true
   }
 
-  /// Stands at a checkpoint.
+  /// Moves to a checkpoint.
   func go(to checkpoint: Checkpoint) throws { reader = try TrailReader.open(folder: place.folder, at: checkpoint) }
 
-  /// The trail in use; to be asked after ``goToEnd(_:)``.
+  /// Returns the open trail. Call ``goToEnd(_:)`` first.
   func current() throws -> TrailReader {
     guard let reader else {
       throw CairnError(.bug, "the trail \(place.name) is not open", hint: "please report this", remedy: .bug)

@@ -61,9 +61,9 @@ extension DDLParser {
     text.utf8.count <= likeBytesMax && text.utf8.count { $0 == wildcard } <= wildcardsMax
   }
 
-  /// Whether a regular expression has no back reference and no look-around, and asks for few repetitions.
+  /// Returns whether a regular expression has no back reference, no look-around, and few repetitions.
   ///
-  /// PostgreSQL matches all others with a finite automaton, in time that grows with the value.
+  /// PostgreSQL matches such expressions with a finite automaton, in time that grows with the value.
   /// Source: https://www.postgresql.org/docs/15/functions-matching.html#POSIX-SYNTAX-DETAILS
   private static func isBounded(regular text: [UInt8]) -> Bool {
     func byte(_ index: Int) -> UInt8 { text.indices.contains(index) ? text[index] : 0 }

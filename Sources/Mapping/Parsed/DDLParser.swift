@@ -1,6 +1,6 @@
 import Changes
 
-/// Reads pieces of DDL by a grammar of ours: names, types, expressions. What the grammar does not know throws.
+/// Reads pieces of DDL by Cairn's own grammar: names, types, expressions. Throws if the grammar does not know the text.
 ///
 /// The parser consumes tokens and keeps none of the text: a caller prints the tokens that were consumed
 /// (``printed(_:)``). In PostgreSQL, functions are printed with `pg_catalog.` before them.
@@ -13,7 +13,7 @@ struct DDLParser {
   private var qualified: Set<Int> = []
   /// Texts that are printed in place of a token; empty for those that are part of the one before.
   private var replaced: [Int: String] = [:]
-  /// Names that stand for columns in the expressions that were read, folded to lower case in SQLite.
+  /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
 
   /// The greatest size of the expression's value, as a number of column values.
@@ -23,9 +23,9 @@ struct DDLParser {
   private(set) var weight = 0
   /// The ``weight`` before the last operand.
   private var operandWeight = 0
-  /// The ``weight`` before the expression at hand.
+  /// The ``weight`` before the current expression.
   private(set) var expressionWeight = 0
-  /// The ``weight`` before the operator of the expression at hand that compares every part of two values; nil if there is
+  /// The ``weight`` before the current expression's operator that compares every part of two values; nil if there is
   /// none.
   private var pairWeight: Int?
   /// The weights of generated columns, by name.
@@ -37,7 +37,7 @@ struct DDLParser {
   /// The objects of the target that the text may name.
   var reach = TargetReach()
 
-  /// Expressions nested deeper than that are not read.
+  /// The deepest nesting of expressions that is read.
   static let depthMax = 200
   /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
   /// one row.
@@ -57,7 +57,7 @@ struct DDLParser {
     }
   }
 
-  /// Counts what was read since a ``weight`` once more.
+  /// Counts the part that was read since a ``weight`` a second time.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
   /// Counts the last operand twice, because a cast makes a second value of it.
@@ -153,7 +153,7 @@ struct DDLParser {
 
   // MARK: Names
 
-  /// A name, quoted or bare; SQLite takes a text literal for one, too (`nm` of its grammar).
+  /// Reads a name, quoted or bare; SQLite also accepts a text literal (`nm` of its grammar).
   @discardableResult mutating func name() throws(Unparsed) -> String {
     if engine == .sqlite, at < tokens.count, case .string(let text) = tokens[at].kind {
       at += 1
@@ -191,7 +191,7 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes through the parenthesis that closes the one at hand.
+  /// Consumes tokens up to the parenthesis that closes the current one.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
@@ -205,8 +205,8 @@ struct DDLParser {
 
   // MARK: Expressions
 
-  /// An expression: operands with operators between them. Which binds stronger does not matter, as it is printed in the
-  /// order in which it was read.
+  /// Reads an expression: operands with operators between them. Precedence does not matter, because the expression is
+  /// printed in the order in which it was read.
   mutating func expression() throws(Unparsed) {
     if depth == 0 { weight = 0 }
     depth += 1

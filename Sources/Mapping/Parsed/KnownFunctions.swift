@@ -71,8 +71,8 @@ enum KnownFunctions {
     to_jsonb to_tsvector translate xml xmlcomment
     """)
 
-  /// Functions whose value is as large as an argument says, and the place of that argument: it must be a number of at most
-  /// ``bytesMax``.
+  /// Functions whose value is as large as an argument says, and the index of that argument. It must be a number of at
+  /// most ``bytesMax``.
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
@@ -87,7 +87,7 @@ enum KnownFunctions {
     "regexp_split_to_array": (1, .regular), "regexp_substr": (1, .regular),
   ]
 
-  /// Functions that compare every part of one argument with every part of another one: only one argument may name columns.
+  /// Functions that compare every part of one argument with every part of another. Only one argument may name columns.
   static let searching = words(
     """
     instr trim ltrim rtrim btrim position strpos split_part string_to_array translate ts_delete ts_filter

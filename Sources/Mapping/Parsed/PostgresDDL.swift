@@ -7,10 +7,10 @@ import Changes
 struct PostgresDDL {
   private(set) var statements: [String] = []
   private(set) var notices: [String] = []
-  /// The script has a CREATE TABLE statement of the table.
+  /// Whether the script has a CREATE TABLE statement for the table.
   private(set) var hasTable = false
 
-  /// The generated columns that are left out. What names one of them is left out, too.
+  /// The generated columns that are left out. Every definition that names one of them is left out, too.
   private(set) var gone: Set<NameKey> = []
 
   private var parser: DDLParser
@@ -168,11 +168,11 @@ struct PostgresDDL {
     return [text]
   }
 
-  /// The table under the name that the script gives it, printed under its own name: a script may be older than a rename.
+  /// Reads the table's name in the script and prints the current name, because a script may be older than a rename.
   private mutating func readTable(isNew: Bool = false) throws(Unparsed) {
     let start = parser.at
     let name = try parser.qualifiedName()
-    // Before the CREATE TABLE there is no table to alter.
+    // An ALTER TABLE is valid only after the CREATE TABLE of the same table.
     guard isNew || named.map({ $0 == name }) ?? false else { throw Unparsed("it is of another table") }
     named = name
     parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
@@ -194,7 +194,8 @@ struct PostgresDDL {
     try parser.name()
   }
 
-  /// A type has no IF NOT EXISTS: `DO $cairn$ BEGIN CREATE TYPE …; EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$`
+  /// Reads a type that the script creates unless it exists, since a type has no IF NOT EXISTS: `DO $cairn$ BEGIN CREATE
+  /// TYPE …; EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$`
   private mutating func guarded() throws(Unparsed) -> String {
     try parser.expect("DO")
     guard parser.at < parser.tokens.count, case .dollars(let body) = parser.tokens[parser.at].kind else {
@@ -219,7 +220,7 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
-  /// Throws if `tables` of the apply lists no table of the schema in which a type or a sequence is to be made.
+  /// Throws if `tables` of the apply lists no table of the schema in which the script creates a type or a sequence.
   private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
     guard !reach.includes(schema: name.namespace, of: table) else { return }
     throw Unparsed(
@@ -410,7 +411,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// False, with a notice, if the generated columns can be too large together.
+  /// Adds the weight of a generated column. Returns false, with a notice, if the generated columns can be too large
+  /// together.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }

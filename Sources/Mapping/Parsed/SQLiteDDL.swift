@@ -93,12 +93,12 @@ struct SQLiteDDL {
 
   /// The printed definition of one column, or one constraint of the table.
   private struct Part {
-    /// White space and comments before it.
+    /// The white space and comments before the definition.
     let space: String
     var text = ""
-    /// The comma before it, with its space; SQLite does not ask for one before a constraint of the table.
+    /// The comma before the definition, with its space. SQLite does not require one before a constraint of the table.
     let comma: String?
-    /// The column that it defines.
+    /// The column that the part defines; nil for a constraint of the table.
     let column: String?
     var names: Set<NameKey> = []
   }

@@ -14,7 +14,7 @@ extension TableSchema {
   /// The functions that expressions of a table in PostgreSQL may call.
   package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
-  /// As ``parsed``, without the parts that use objects or functions of the target beyond `reach`.
+  /// Returns ``parsed`` without the parts that use objects or functions of the target beyond `reach`.
   package func parsed(within reach: TargetReach) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
