@@ -50,11 +50,11 @@ extension Configuration {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The largest number of this peer's trails on this node.
+    /// The largest number of trails on this node among those that the peer may push.
     package var trails = 1000
     /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
-    /// The largest number of simultaneous requests with a body from this peer.
+    /// The largest number of request bodies that the peer may send at the same time.
     package var requests = 64
 
     package init(name: String, push: TrailPatterns, pull: TrailPatterns) {

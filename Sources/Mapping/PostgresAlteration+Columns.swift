@@ -172,7 +172,7 @@ extension PostgresAlteration {
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
   }
 
-  /// Returns the statements that remove identities and sequence defaults before the column's type changes.
+  /// Returns the statements that drop identities. They run before the types of the columns change.
   private func lostIdentities() -> [String] {
     difference.changes.compactMap { change in
       guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }

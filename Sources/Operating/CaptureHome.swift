@@ -16,9 +16,9 @@ package struct CaptureHome: Equatable, Sendable {
 extension CaptureHome {
   /// Proves that a captured SQLite file may be read through the trail of another replication.
   ///
-  /// Every program that writes to the file can change the place that the file names. So the folder counts only if it belongs
-  /// to this process's user, no other user can write into it, it is the state of a replication from this file, and it has
-  /// the trail that the file names.
+  /// Every program that writes to the file can change the folder that the file names. So the folder counts only under
+  /// four conditions. It belongs to this process's user. No other user can write into it. It is the state of a
+  /// replication from this file. It has the trail that the file names.
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {
@@ -61,7 +61,7 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
-  /// A daemon's captures name the folder of their trail.
+  /// The captures of a daemon name the folder of their trail.
   private static func daemon(
     _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError
   ) -> CairnError {

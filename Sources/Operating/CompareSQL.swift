@@ -2,7 +2,7 @@ import Changes
 import Comparing
 import Mapping
 
-/// Statements in the target's language that make the target equal to the source, for each difference that is found.
+/// Statements in the target's dialect that make the target equal to the source, for each difference.
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
   /// The number of differences for which there is no statement.
@@ -58,7 +58,7 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Values by place as an image of the target's row.
+  /// Returns values by place as an image of the target's row.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

@@ -6,7 +6,7 @@ import SQLiteKit
 import SystemKit
 
 extension DatabaseURL {
-  /// Opens it for a comparison; writes nothing.
+  /// Opens the database for a comparison; writes nothing.
   fileprivate func openForComparison() throws -> CompareDatabase {
     switch self {
     case .sqlite(let path):

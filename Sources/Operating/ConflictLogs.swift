@@ -6,7 +6,7 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The logs of conflicts in databases, wherever these are known from.
+/// The conflict logs of databases that are named by a configuration, a state folder or a URL.
 package enum ConflictLogs {
   package typealias Entry = (url: DatabaseURL, log: any ConflictLog)
 
@@ -39,7 +39,7 @@ package enum ConflictLogs {
     return TargetScope(lists.flatMap(\.self))
   }
 
-  /// The databases that the applies of a conf write to, by the names of the conf.
+  /// Returns the databases that the applies of a configuration write, by their names there.
   package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
     let names = Set(configuration.applies.map(\.database))
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
@@ -59,7 +59,7 @@ package enum ConflictLogs {
 }
 
 extension StateFolders {
-  /// The databases between which the states of replications are, as the state folders name them.
+  /// Returns the databases of the replications in a state folder, as the state folders name them.
   static func places(in state: String?) throws -> [String] {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }

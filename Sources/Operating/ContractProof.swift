@@ -3,9 +3,9 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Proves the contract of a column by sending edge values of its type on the way that they would take, and back.
+/// Proves the contract of a column with edge values of its type: each is converted to the target's type and back.
 ///
-/// SQLite's part is played by a database in memory, PostgreSQL's by the server at hand, which only evaluates casts.
+/// A database in memory plays SQLite's part. The PostgreSQL server of the replication evaluates casts only.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that came back equal.

@@ -2,7 +2,7 @@ import Changes
 import SystemKit
 import Trails
 
-/// Files by which copies of everything are asked for, so that no crash forgets them.
+/// Requests for copies of everything, kept in files so that they survive a crash.
 package struct CopyRequest {
   /// A request for copies of everything in a trail.
   package struct Asked: Equatable, Sendable {
@@ -27,7 +27,7 @@ package struct CopyRequest {
     path = "\(folder)/\(apply)"
   }
 
-  /// The next run of the apply begins with a copy of everything.
+  /// Requests that the next run of the apply starts with a copy of everything.
   package func ask() throws { try write(Self.pending) }
 
   package func isPending() throws -> Bool { try text() == Self.pending }

@@ -17,7 +17,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// Errors: `bad-url`, with what is allowed.
+  /// Parses a URL.
+  /// - Throws: `bad-url`, with the valid forms.
   package init(_ text: String) throws {
     if text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") {
       if let problem = PostgresConnection.problem(with: text) { throw Self.bad(text, problem) }
@@ -66,7 +67,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The file itself, for applications that answer for their own paths.
+  /// The URL with all symbolic links resolved, for applications that are responsible for their own paths.
   package var resolved: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
@@ -96,10 +97,10 @@ package enum DatabaseURL: Equatable, Sendable {
     return PostgresConnection.trustNotice(uri)
   }
 
-  /// A short name for the database, fit to be part of a trail's.
+  /// A short name of the database that is valid in a trail's name.
   package var stem: String { StateFolder.sanitized(Folder.lastName(of: place)) }
 
-  /// The path of an SQLite file; PostgreSQL is refused by name. `use` completes "… is for SQLite files only".
+  /// Returns the path of an SQLite file; throws for PostgreSQL. `use` completes "… is for SQLite files only".
   package func sqlitePath(for use: String) throws -> String {
     switch self {
     case .sqlite(let path): return path

@@ -23,7 +23,7 @@ package enum Detaching {
     }
   }
 
-  /// The rows of a database that wait for a unique value which another row has.
+  /// Returns the rows that wait for a unique value which another row holds.
   package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
     switch url {
     case .sqlite(let path): try WaitingRows(Ends.open(path, mode: .readOnly))
@@ -31,7 +31,7 @@ package enum Detaching {
     }
   }
 
-  /// Drops a slot that a capture left, with its publication; all else stays.
+  /// Drops a slot that a removed capture left, with its publication; everything else stays.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(

@@ -3,7 +3,7 @@ import Conflicts
 import PostgresKit
 import SQLiteKit
 
-/// The keys that a database draws by itself, and giving each node some of its own.
+/// The keys that a database generates itself, and the separation of their values by node.
 package struct DrawnKeys {
   /// A selection of keys, by whether the table's owner may move the sequence.
   fileprivate enum Share: String { case all, own, borrowed }
@@ -32,10 +32,11 @@ package struct DrawnKeys {
     }
   }
 
-  /// The keys whose sequence the owner of the table may not move: their default names a sequence of another role.
+  /// Returns the keys whose sequence the owner of the table may not move: their default names a sequence of another
+  /// role.
   ///
-  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` leave them alone: with the rights of the session, a table and its rows
-  /// could move any sequence.
+  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` leave these sequences alone. Otherwise a table and its rows could
+  /// move any sequence with the rights of the session.
   package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
@@ -114,7 +115,7 @@ extension SQLiteTable {
 }
 
 extension PostgresConnection {
-  /// The columns of user tables that are part of a unique key and whose default counts.
+  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """

@@ -27,7 +27,7 @@ package enum Ends {
     }
   }
 
-  /// A target may be missing, its folder may not.
+  /// Checks the path of a target. The file may be missing, its folder may not.
   package static func checkTarget(_ path: String) throws {
     if FileIdentity(path: path) != nil {
       if Folder.isFolder(path) {

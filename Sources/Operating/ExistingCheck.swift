@@ -4,9 +4,9 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// A target that holds other rows is not to be overwritten unasked. Between two SQLite files rows are compared; with
-  /// PostgreSQL, and of a table with a rule, any row counts as another one; but not those of other trails, nor those of a
-  /// history. Throws `target-differs` with the first table of that kind.
+  /// Throws `target-differs` with the first table that holds other rows, which must not be overwritten without a
+  /// request. Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, every row
+  /// counts as another one, except for those of other trails and of a history.
   package func checkHoldsNothingElse(
     _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [ReshapeRule] = []
   ) throws {
@@ -30,15 +30,16 @@ extension TargetEnd {
   }
 }
 
-/// Compares the tables that both ends have before anything is written: a target that holds other rows is not to be
-/// overwritten unasked.
+/// Compares the tables of both ends before anything is written, so that other rows at the target are not overwritten
+/// without a request.
 struct ExistingCheck {
   let source: Database
   let target: Database
   let patterns: TablePatterns
   let rules: [ReshapeRule]
 
-  /// Throws `target-differs` with the first table and row that differs. Tables that are empty at the target are fine.
+  /// Throws `target-differs` with the first table and row that differs. A table that is empty at the target counts as
+  /// equal.
   func run() throws {
     try source.execute("BEGIN")
     try target.execute("BEGIN")

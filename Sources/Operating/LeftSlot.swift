@@ -5,7 +5,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A slot at a PostgreSQL server whose capture left the conf: the server keeps log for it until it is dropped.
+/// A slot of a capture that was removed from the configuration: the server keeps log for it until it is dropped.
 package struct LeftSlot: Equatable, Sendable {
   /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
@@ -21,7 +21,7 @@ package struct LeftSlot: Equatable, Sendable {
   /// The trail that the capture wrote; its folder is still there.
   package let trail: TrailName
   @ByBytes package private(set) var name: String
-  /// The source as the conf had it, without a password.
+  /// The source's URL as it was configured, without a password.
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 

@@ -11,7 +11,7 @@ package enum RelayedRows {
   /// Returns the path of the file in a trail's folder that marks a trail with the rows of applies.
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
-  /// Returns true if applies of other trails wrote to captured tables that the trail has no such rows of yet.
+  /// Returns whether applies of other trails wrote rows to captured tables that the trail does not include yet.
   package static func areMissing(
     in folder: String, of trail: TrailName, at source: DatabaseURL, _ tables: TablePatterns
   ) throws -> Bool {

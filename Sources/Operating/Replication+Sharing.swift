@@ -86,7 +86,8 @@ extension Replication {
     }
     let added = try Journal(database).orphans().filter { options.tables.includes($0) && !before.includes($0) }
     guard !added.isEmpty else { return }
-    // The rows of a table that was taken once, and then left out, are old: no change fits them before its copy.
+    // The target's rows of a table that was replicated before and then left out are outdated. No change fits them
+    // before the next copy.
     let known = Set(try to.tableNames(of: trail).map(\.sqliteKey))
     let isOld = added.contains { known.contains($0.sqliteKey) }
     let areNames = added.allSatisfy { name in !name.utf8.contains { ",*?!\n".utf8.contains($0) } }
@@ -100,8 +101,8 @@ extension Replication {
 
   // MARK: Capture
 
-  /// Captures as soon and as long as no other process does, and returns when that ends. With `--once`, returns when
-  /// everything that was committed before the call is in the trail, by whichever process.
+  /// Captures whenever no other process does, and returns when that ends. With `--once`, returns when the trail
+  /// includes everything committed before the call, whichever process captured it.
   func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
     let journal = Journal(try Ends.open(sourcePath, mode: .readOnly))
     let last = try journal.owner() == nil ? 0 : journal.lastRow()
@@ -144,8 +145,9 @@ extension Replication {
 
   private var sourcePath: String { if case .sqlite(let path) = source { path } else { "" } }
 
-  /// Captures until this process ends, everything is captured (`--once`), or other readers need something else of the
-  /// capture. Returns false in the last case. Throws `trail-busy` if another process captures.
+  /// Captures until this process ends, everything is captured (`--once`), or the needs of other readers have changed.
+  /// Returns false in the last case.
+  /// - Throws: `trail-busy` if another process captures.
   private func host(_ run: CaptureRun, _ readers: TrailReaders) throws -> Bool {
     let turn = StopSignal()
     self.turn.withLock { $0 = turn }
@@ -207,7 +209,7 @@ extension Replication {
     }
   }
 
-  /// A replication that no longer runs keeps the trail from being deleted, until the disk is full.
+  /// Reports idle replications: each of them keeps the trail from being deleted, until the disk is full.
   private func tellIdle(_ readers: TrailReaders) {
     guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
     for other in others {

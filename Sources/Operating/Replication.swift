@@ -10,8 +10,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Replication from one database to another: a capture and an apply, each on a thread of its own, which meet only in the
-/// trail. Two-way, there is another such pair for the way back.
+/// Replication from one database to another: a capture and an apply, each on its own thread, which meet only in the
+/// trail. Two-way replication has a second pair for the way back.
 package final class Replication: Sendable {
   package struct Options: Sendable {
     package var tables = TablePatterns()
@@ -34,7 +34,8 @@ package final class Replication: Sendable {
     /// Whether a PostgreSQL source also sends rows that applies of other replications wrote. Their trails do not come
     /// here.
     package var takesOtherApplies = false
-    /// Rows that other replications write to the source have to go on to the target; else they do if no way leads back.
+    /// Whether rows that other replications write to the source must go on to the target. If false, they do so if no
+    /// way leads back.
     package var cascades = false
     /// Whether changes that are taken from an SQLite file at once are reduced to their net effect, in each direction.
     package var folds = (forth: false, back: false)
@@ -44,7 +45,7 @@ package final class Replication: Sendable {
     package var localWrites = LocalWrites.stop
     /// The rules that resolve conflicts, the same in both directions.
     package var conflicts = ConflictPlan()
-    /// An SQLite file that is captured for another `cairn replicate` is read through the trail of that one.
+    /// Whether an SQLite file that another `cairn replicate` captures may be read through that one's trail.
     package var joinsCapture = false
     package init() {}
   }
@@ -65,19 +66,19 @@ package final class Replication: Sendable {
   let options: Options
   /// The state folder with the trail from the source: that of this replication, or of another one from the same file.
   let home: Mutex<CaptureHome>
-  /// Ends the capture that is at work in this process.
+  /// The signal that ends the running capture of this process.
   let turn = Mutex<StopSignal?>(nil)
   let stopSignal = StopSignal()
   let drainSignal = StopSignal()
   let readySignal = StopSignal()
   private let failure = Mutex<CairnError?>(nil)
   private let running: Atomic<Int>
-  /// Applies that have not ended.
+  /// The number of applies that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
   /// Whether rows that applies write to the source go on, because no way leads back from the target to the source.
   let relays = Atomic<Bool>(false)
-  /// The captures of the target, by the names of their trails' ids.
+  /// The captures of the target, by the names made of their trails' ids.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -132,7 +133,7 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Looks at both ends and at the state. Keep what it returns as long as the replication runs: it holds the lock.
+  /// Checks both ends and the state folder. Keep the result as long as the replication runs, because it holds the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -179,7 +180,7 @@ package final class Replication: Sendable {
     if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
     for name in try from.unmatched(options.tables) {
       let error = name.error("--tables", at: source.place)
-      // Later, a table may have been dropped or renamed.
+      // In a later run, the table may have been dropped or renamed.
       guard hasCheckpoint || !name.isMistake else { throw error }
       captureProgress.tell("\(error.message); \(error.hint)")
     }
@@ -205,7 +206,7 @@ package final class Replication: Sendable {
         try askForAdded(from, to, info, before: StateFolder.tables(in: statePath))
       }
     }
-    // Last: tables that are added to the list are known by the list before.
+    // Do this last: the previous list is needed to find added tables.
     try state.remember(options.tables, options.names)
   }
 
@@ -263,8 +264,8 @@ package final class Replication: Sendable {
 
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
-  /// `--existing overwrite` for a replication that has begun, or a target that knows nothing of a trail whose beginning
-  /// is gone: everything is copied once more, and what the trail holds already is moot.
+  /// Requests another copy of everything. The reason is `--existing overwrite` for a replication that has begun, or a
+  /// target that knows nothing of a trail whose beginning is gone. The present content of the trail then has no effect.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -274,7 +275,7 @@ package final class Replication: Sendable {
     copiesAgain.store(true, ordering: .releasing)
   }
 
-  /// Proves both ends, and that the target holds nothing else; writes nothing.
+  /// Checks both ends, and that the target holds no other rows; writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -282,7 +283,8 @@ package final class Replication: Sendable {
     return to
   }
 
-  /// Tells of keys that programs at both ends would draw alike. Errors: `table-refused` for a table without key.
+  /// Reports keys that applications at both ends would generate alike.
+  /// - Throws: `table-refused` for a table without a key.
   private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
     let other = try to.isMissing ? nil : SourceEnd(target)
     let tables = try from.tables(options.tables)
@@ -332,10 +334,10 @@ package final class Replication: Sendable {
   package var isRunning: Bool { running.load(ordering: .acquiring) > 0 }
   package var error: CairnError? { failure.withLock { $0 } }
 
-  /// Ends both at the next transaction border.
+  /// Stops all workers at the next transaction boundary.
   package func stop() {
     stopSignal.set()
-    // Apply waits for this one.
+    // Apply waits for the drain signal.
     drainSignal.set()
     turn.withLock { $0 }?.set()
   }
@@ -422,7 +424,8 @@ package final class Replication: Sendable {
 
   // MARK: The way back
 
-  /// Begins before apply makes tables: from then on programs may write to them.
+  /// Captures the target for the way back. It begins before apply creates tables, because applications may write to
+  /// them from then on.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
     // The list of tables of a PostgreSQL capture must be separate from that of the other capture.

@@ -3,7 +3,7 @@ import Mapping
 import PostgresKit
 import Reshaping
 
-/// The tables of a source under the rules of an apply, proved before anything is written.
+/// The tables of a source under the rules of an apply, checked before anything is written.
 package struct RuledTables {
   /// The captured tables, each in the shape that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []

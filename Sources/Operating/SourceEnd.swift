@@ -17,13 +17,13 @@ package struct SourceEnd {
   package struct Table {
     package let name: String
     package let schema: TableSchema
-    /// Why it cannot be captured, with what mends it; nil when it can.
+    /// The reason why the table cannot be captured, with the remedy; nil if it can.
     package let refusal: String?
-    /// The statements after which it can be captured, with "; " between them; empty if there are none.
+    /// The statements that make the table fit for capture, joined with "; "; empty if there are none.
     package var mend = ""
   }
 
-  /// Proves that the database is there and can be captured from, as far as that can be seen without writing.
+  /// Opens the database, and checks that it exists and can be captured, as far as that is possible without writing.
   package init(_ url: DatabaseURL) throws {
     self.url = url
     switch url {
@@ -48,7 +48,7 @@ package struct SourceEnd {
     }
   }
 
-  /// The tables that the patterns mean, with those that cannot be captured.
+  /// Returns the tables that match the patterns, including those that cannot be captured.
   package func tables(_ patterns: TablePatterns) throws -> [Table] {
     switch handle {
     case .sqlite(let database):

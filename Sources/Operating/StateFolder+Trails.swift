@@ -5,15 +5,15 @@ import Trails
 
 /// The state folders and the trails in them. A state folder holds trail folders `NODE.NAME`.
 package enum StateFolders {
-  /// A trail by name; what it holds has not been looked at.
+  /// A trail by its name; its content has not been read.
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
     /// The folder of the trail itself.
     @ByBytes package private(set) var folder: String
   }
 
-  /// The folder below which state folders are made when none is given: `$XDG_STATE_HOME/cairn`, or
-  /// `~/.local/state/cairn`. It need not exist.
+  /// Returns the default parent of state folders: `$XDG_STATE_HOME/cairn`, or `~/.local/state/cairn`. It need not
+  /// exist.
   ///
   /// Source: XDG Base Directory Specification; a relative `$XDG_STATE_HOME` counts as none.
   package static func base() -> String {

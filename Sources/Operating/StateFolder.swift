@@ -5,7 +5,7 @@ import Glibc
 import Mapping
 import SystemKit
 
-/// The folder in which one replication keeps its trail, its lock, and for what it is.
+/// The folder of one replication, with its trail, its lock and its settings.
 package final class StateFolder {
   package let path: String
   private let lock: File
@@ -27,8 +27,8 @@ package final class StateFolder {
 
   /// Opens or creates the folder and locks it for this process.
   ///
-  /// Errors: `state-unwritable`, `disk-full`, `state-locked` when another cairn runs on it, `state-foreign` when it
-  /// belongs to another pair of databases.
+  /// - Throws: `state-unwritable`, `disk-full`; `state-locked` if another Cairn process uses it; `state-foreign` if it
+  ///   belongs to another pair of databases.
   package init(_ path: String, from: String, to: String) throws {
     self.path = path
     do {
@@ -43,7 +43,7 @@ package final class StateFolder {
     } catch let error as FileError { throw Self.envelope(error, path) }
   }
 
-  /// Proves that a folder is the state of the replication between two databases; writes nothing.
+  /// Checks that a folder is the state of the replication between two databases; writes nothing.
   package static func check(_ path: String, from: String, to: String) throws {
     do {
       guard Folder.exists(path + "/replication") else {
@@ -56,7 +56,7 @@ package final class StateFolder {
     } catch let error as FileError { throw envelope(error, path) }
   }
 
-  /// The databases of the replication whose state is in a folder; nil if it is the state of none.
+  /// Returns the databases of the replication in a state folder; nil if the folder has none.
   package static func ends(of path: String) throws -> (from: String, to: String)? {
     guard let text = try kept("replication", path) else { return nil }
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
@@ -93,7 +93,7 @@ package final class StateFolder {
     }
   }
 
-  /// Keeps it for later runs, which go on with the same copies.
+  /// Stores the setting for existing rows for later runs, which continue the same copies.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
   /// Stores the settings of this run, for commands that ask what is replicated.
@@ -102,7 +102,7 @@ package final class StateFolder {
     try keep(names.rawValue, in: "names")
   }
 
-  /// Keeps that writes go both ways.
+  /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
   /// Throws if the replication is two-way: one-way, changes at the target would go nowhere while a trail waits for
@@ -125,7 +125,7 @@ package final class StateFolder {
     try keep(home, in: "home")
   }
 
-  /// The state folder that has the trail of the replication whose state is in a folder.
+  /// Returns the state folder that has the trail of a replication, given the replication's own state folder.
   package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
   /// Returns the replicated tables of a state folder; nil if unknown.

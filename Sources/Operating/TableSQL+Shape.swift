@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Statements that make, change and drop a table.
+// Statements that create, alter and drop a table.
 extension TableSQL {
   /// The statements that create the table and its indexes unless they exist.
   var create: [String] {
@@ -39,9 +39,11 @@ extension TableSQL {
     SQLiteAlteration.rename(schema.name, to: new.schema.name).map { $0 + ";" }
   }
 
-  /// Gives the table the shape of `new`, with its rows. Where a refresh follows, rows that do not fit may be left out.
+  /// Returns the statements that give the table the shape of `new`, with its rows. If a refresh follows, rows that do
+  /// not fit may be deleted.
   ///
-  /// `indexes` are those of the table that are still its own, by name; `origins` which column each was before.
+  /// - Parameter indexes: the names of the indexes that still belong to the table.
+  /// - Parameter origins: the previous index of each column.
   func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }

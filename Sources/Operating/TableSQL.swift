@@ -2,8 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The statements of one table in one dialect. Rows are given with a value for each column; nil: not known, or
-/// unchanged.
+/// The statements of one table in one dialect. Rows have a value for each column; nil if it is unknown or unchanged.
 struct TableSQL {
   /// The table in the form of the dialect.
   let schema: TableSchema
@@ -125,7 +124,8 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// `isTolerant`: the row may be missing, or be in an older form. Where the row before has no key, the key stays.
+  /// Returns an UPDATE. If the old row lacks its key, the key stays the same.
+  /// - Parameter isTolerant: whether the row may be missing, or be in an older form.
   func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
     var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given
     for index in key where before[index] == nil { before[index] = after[index] }
@@ -253,7 +253,7 @@ struct TableSQL {
     }
   }
 
-  /// A key column, or a value for it, so that it sorts as in the source.
+  /// Returns a key column, or a value for it, in a form that sorts as at the source.
   private func sorted(_ term: String, _ index: Int, isColumn: Bool) -> String {
     let collation = source.columns[index].collation
     switch dialect {

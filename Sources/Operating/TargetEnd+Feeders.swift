@@ -29,7 +29,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// The trails that are applied to a table of this database: what is read needs no right to write.
+  /// Returns the trails that are applied to a table of this database. The query needs no right to write.
   func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try TargetState(database, of: trail).feeders(of: table.name)

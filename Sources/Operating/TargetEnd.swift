@@ -16,7 +16,7 @@ package struct TargetEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// Proves that the database is there, or can be made, and can be written.
+  /// Opens the database, and checks that it exists or can be created, and that it can be written.
   package init(_ url: DatabaseURL) throws {
     self.url = url
     switch url {

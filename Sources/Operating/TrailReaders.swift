@@ -6,8 +6,9 @@ import Trails
 
 /// The replications that read the trail of one capture: one file for each, in the folder `readers` beside the trail.
 ///
-/// A reader is known from its first start until its target is detached or its state folder is removed, whether it runs or
-/// not. The trail is deleted only as far as every known reader has it durably, and the capture takes the tables of them all.
+/// A reader is known from its first start until its target is detached or its state folder is removed, whether it runs
+/// or not. The trail is deleted only as far as every known reader has it durably. The capture takes the tables of all
+/// readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {
     /// The state folder.
@@ -16,7 +17,7 @@ package struct TrailReaders: Sendable {
     package var tables = TablePatterns()
     /// Whether rows that applies write to the source go on to the target; nil if unknown.
     package var relays: Bool?
-    /// The oldest segment that it needs; 0: not known, so it needs all.
+    /// The oldest segment that the reader needs; 0 if unknown, which counts as all.
     package var segment: UInt64 = 0
     /// The time of its last work, in µs since 1970 UTC.
     package var seenAt: Int64 = 0
@@ -26,12 +27,12 @@ package struct TrailReaders: Sendable {
   /// The place of the captured database.
   @ByBytes private var source: String
   private var folder: String { home.place + "/readers" }
-  /// A reader that runs is seen as often as that, at least.
+  /// The longest time between two signs of life of a running reader, in µs.
   package static let seenMicroseconds: Int64 = 120_000_000
 
   package init(_ home: CaptureHome, source: String) { (self.home, self.source) = (home, source) }
 
-  /// Changes when a reader is added or asks for something.
+  /// A stamp that changes when a reader is added or requests something.
   package var stamp: FileStamp? { FileStamp(path: folder) }
 
   // MARK: Readers
@@ -48,7 +49,7 @@ package struct TrailReaders: Sendable {
     return before == nil
   }
 
-  /// The readers whose state folders are there.
+  /// Returns the readers whose state folders exist.
   package func all() throws -> [Reader] {
     try names().filter { $0.utf8.count == Self.nameLength }.compactMap { try read("\(folder)/\($0)") }
       .filter { try !isGone($0) }
@@ -63,7 +64,7 @@ package struct TrailReaders: Sendable {
   /// The tables of all readers.
   package func tables() throws -> TablePatterns { TablePatterns(anyOf: try all().map(\.tables)) }
 
-  /// Takes a reader off the list.
+  /// Removes a reader from the list.
   package func remove(_ state: String) throws {
     for name in try requests(of: state) { try forget("\(folder)/\(name)") }
     try forget(file(of: state))
@@ -92,7 +93,8 @@ package struct TrailReaders: Sendable {
     } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
   }
 
-  /// The state folder that has the trail may be of a version that kept no list: its own replication reads it too.
+  /// Starts the list. An earlier version kept none, so the replication of the trail's own state folder is added as a
+  /// reader too.
   private func begin() throws {
     guard !Folder.exists(folder) else { return }
     do { try Folder.create(folder) } catch { throw Self.envelope(error) }
@@ -108,7 +110,7 @@ package struct TrailReaders: Sendable {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
 
-  /// The requests that no capture has taken yet, with the tables.
+  /// Returns the requests that no capture has satisfied yet, with their tables.
   package func requests() throws -> [(name: String, tables: TablePatterns)] {
     try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
       do throws(FileError) {
@@ -220,8 +222,8 @@ extension TrailReaders {
       "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication was last at work \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
   }
 
-  /// Takes every reader with a target off the lists in state folders: those below the default folder, and one that is
-  /// given. Returns the names of the trails.
+  /// Removes every reader with a target from the lists in state folders: those below the default folder, and a given
+  /// one. Returns the names of the trails.
   package static func forget(target: String, state: String?) throws -> [TrailName] {
     var found: [TrailName] = []
     let places = try StateFolders.folders(nil) + (state.map { [try StateFolder.home(of: $0), $0] } ?? [])

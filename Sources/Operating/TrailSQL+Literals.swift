@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// Why a value cannot be written in a dialect.
+/// The reason why a value cannot be written in a dialect.
 struct Unrepresentable: Error {
   let reason: String
 }
@@ -10,7 +10,7 @@ struct Unrepresentable: Error {
 enum SQLLiteral {
   // MARK: SQLite
 
-  /// Evaluates to the value in its storage class.
+  /// Returns a literal for the value in its storage class.
   static func sqlite(_ value: Value) throws(Unrepresentable) -> String {
     switch value {
     case .null: return "NULL"
@@ -100,7 +100,7 @@ enum SQLLiteral {
 
   // MARK: PostgreSQL
 
-  /// Evaluates to the value that `text` is read as when it is assigned to, or compared with, a column of `type`.
+  /// Returns a literal for the value that a column of `type` gets from `text` when the text is assigned or compared.
   static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
     switch type.kind {
     case .int2, .int4, .int8, .oid, .numeric:

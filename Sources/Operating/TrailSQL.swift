@@ -25,14 +25,14 @@ package struct TrailSQL {
   /// The table of each index, by folded names. The name may move to another table before the trail drops it from the
   /// first.
   private var indexOwners: [NameKey: String] = [:]
-  /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
+  /// The tables between start and end of a refresh: changes to them may concern rows that have not arrived yet.
   private var refreshing: Set<NameKey> = []
   /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
   private var emptied: Set<NameKey> = []
   /// The tables by schema id, which is valid within a segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
-  /// Types of PostgreSQL as the statements so far have made them, by name: tables share them.
+  /// The types of PostgreSQL as the statements so far have created them, by name: several tables may use one type.
   private var types: [NameKey: PostgresUserType] = [:]
   /// The scripts of PostgreSQL tables that have been renamed and are still to be reshaped, by their current names.
   private var scripts: [NameKey: String] = [:]

@@ -63,7 +63,7 @@ package struct TwoWayCheck {
     }
   }
 
-  /// The key columns of numeric without a scale whose values SQLite, at the other end, keeps as text.
+  /// Returns the key columns of type numeric without a scale whose values SQLite, at the other end, keeps as text.
   private static func texts(
     of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
   ) -> Set<NameKey> {
@@ -164,7 +164,7 @@ package struct TwoWayCheck {
       "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there: \(script)"
   }
 
-  /// Returns what the operator must know of tables that go both ways, and that refuses nothing.
+  /// Returns warnings about tables that are replicated both ways; none of them prevents the replication.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> [String] {
     [try keysLogged(end, tables), selfReferring(end, tables)].compactMap { $0 }
   }

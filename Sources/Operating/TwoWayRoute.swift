@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The way of tables from one database to another: the one half of two-way replication.
+/// The tables on their way from one database to another: one half of two-way replication.
 package struct TwoWayRoute {
   package let source: SourceEnd
   /// The captured tables.

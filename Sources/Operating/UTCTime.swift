@@ -4,7 +4,8 @@ import Changes
 package struct UTCTime: CustomStringConvertible {
   private let microseconds: Int64
 
-  /// µs since 1970 UTC. A time before the year -9999 or after 9999 is shown as the first or the last moment of these.
+  /// Creates a time from µs since 1970 UTC. A time before the year -9999 or after 9999 is shown as the first or last
+  /// moment of that range.
   package init(_ microseconds: Int64) {
     self.microseconds = min(max(microseconds, NumberBounds.times.lowerBound), NumberBounds.times.upperBound)
   }

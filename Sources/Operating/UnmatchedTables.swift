@@ -1,14 +1,14 @@
 import Changes
 
 extension SourceEnd {
-  /// The names in a list of tables that no table of the database has.
+  /// Returns the names in a list of tables that match no table of the database.
   package func unmatched(_ patterns: TablePatterns) throws -> [TablePatterns.Unmatched] {
     patterns.unmatched(in: try tables(TablePatterns()).flatMap { $0.schema.listedNames })
   }
 }
 
 extension TableSchema {
-  /// The names by which a list of tables may know the table.
+  /// The names by which a list of tables may name the table.
   package var listedNames: [String] {
     if namespace.isEmpty { return [name] }
     return namespace == "public" ? [name, "public.\(name)"] : ["\(namespace).\(name)", name]
@@ -16,10 +16,10 @@ extension TableSchema {
 }
 
 extension TablePatterns.Unmatched {
-  /// The error for a list that names a table that is not there.
+  /// Returns the error for a list that names a missing table.
   ///
   /// - Parameters:
-  ///   - list: what holds the name, such as `'tables' of [capture.pos]`.
+  ///   - list: the setting with the name, such as `'tables' of [capture.pos]`.
   ///   - place: the database.
   package func error(_ list: String, at place: String) -> CairnError {
     let mark = isExclusion ? "!" : ""

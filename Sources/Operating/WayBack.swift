@@ -13,7 +13,7 @@ extension TargetEnd {
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
 
-  /// The trails into which this database is captured.
+  /// Returns the trails into which this database is captured.
   package func capturedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):
@@ -29,7 +29,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// The trails that are applied to this database.
+  /// Returns the trails that are applied to this database.
   package func appliedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):
@@ -42,7 +42,7 @@ extension SourceEnd {
           return TrailID(bytes).map(PostgresSource.name)
         })
     case .postgres(let connection):
-      // The role of a capture may have no right to what an apply of another role keeps.
+      // The role of a capture may lack the right to read the state that an apply of another role keeps.
       let isReadable = try connection.first(
         """
         SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace

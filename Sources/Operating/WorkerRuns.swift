@@ -35,8 +35,8 @@ package struct CaptureRun: Sendable {
   /// SQLite: whether changes are reduced to their net effect.
   package var folds = false
 
-  /// Called as soon as no other process can write to the trail, before the source is opened. Returns the tables to capture
-  /// instead of ``tables``.
+  /// Called as soon as no other process can write to the trail, before the source is opened. Returns the tables to
+  /// capture instead of ``tables``.
   package var begin: (@Sendable () throws -> TablePatterns)?
   /// Called as soon as the trail is open: its end then follows everything that was durable before.
   package var opened: @Sendable () -> Void = {}
@@ -45,8 +45,8 @@ package struct CaptureRun: Sendable {
     (self.source, self.trail, self.folder, self.place) = (source, trail, folder, place)
   }
 
-  /// Opens trail and source, calls `ready`, and captures until `stop` is set; with `untilCaughtUp`, until everything that
-  /// was committed before is in the trail.
+  /// Opens trail and source, calls `ready`, and captures until `stop` is set. With `untilCaughtUp`, it captures until
+  /// the trail includes everything that was committed before.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
@@ -104,12 +104,12 @@ package struct ApplyRun: Sendable {
     (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
   }
 
-  /// Applies until `stop` is set, or until the trail's end once `drain` is.
+  /// Applies until `stop` is set. Once `drain` is set, it ends at the end of the trail.
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):
       var options = options
-      // The file may be captured, now or later.
+      // The file may be captured, now or later: keep its triggers in step with the schema.
       options.schemaFollower = SchemaFollower(
         release: { try AppliedSchema.release($0, in: $1, since: $2) },
         adopt: { [trail] in try AppliedSchema.adopt(in: $0, since: $1, of: trail) },

@@ -212,7 +212,7 @@ struct ReshapeDraft {
     }
   }
 
-  /// Keeps unique keys only if the target has all rows and columns that they need.
+  /// Keeps the unique keys whose columns the target has, unless the target also keeps rows that the source has deleted.
   private mutating func makeUniques() {
     schema.uniques = []
     guard !isHistory, treatment.removal == .applied else {

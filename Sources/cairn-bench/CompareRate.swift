@@ -28,7 +28,7 @@ struct CompareRate {
     return report
   }
 
-  /// Seconds.
+  /// Returns the time of a sequential read, in seconds.
   private func read(_ url: String) throws -> Double {
     let (program, arguments) =
       url.hasPrefix("sqlite:")

@@ -63,7 +63,7 @@ struct CopyRate {
     try judge(from.folder, to.folder)
   }
 
-  /// Every segment is there, with the same bytes.
+  /// Throws unless the copy has every segment, with the same bytes.
   private func judge(_ from: String, _ to: String) throws {
     let segments = try Trail.info(folder: from).segments
     guard try Trail.info(folder: to).segments == segments else { throw TestFailure("the copy has other segments") }

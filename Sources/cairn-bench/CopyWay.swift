@@ -12,7 +12,7 @@ struct CopyWay {
 
   var name: String { "\(direction.rawValue)-\(isTLS ? "tls" : "plain")" }
 
-  /// Lets a trail of one node go to the other one. Returns the one that dials.
+  /// Connects two nodes so that a trail of one goes to the other. Returns the node that dials.
   func connect(_ from: PumpNode, _ to: PumpNode, _ certificates: BenchCertificates) throws -> PumpNode {
     let (listener, dialler) = direction == .push ? (to, from) : (from, to)
     let port = try listener.listen(isTLS ? certificates.server : nil, peer: dialler.name)

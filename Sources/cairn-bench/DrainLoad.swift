@@ -7,7 +7,7 @@ protocol DrainLoad {
   var tables: [(name: String, columns: [String])] { get }
   /// Creates the tables and their initial rows in a database of one of the servers.
   func create(_ server: PostgresServer, _ database: String) throws
-  /// Writes, and returns how many rows were changed.
+  /// Writes the backlog. Returns the number of changed rows.
   func write(_ server: PostgresServer, _ database: String) throws -> Int
 }
 
@@ -34,7 +34,7 @@ struct SalesLoad: DrainLoad {
   }
 }
 
-/// W2: what pgbench writes in 30 seconds, three updates and an insert a transaction.
+/// W2: the changes of pgbench in 30 seconds: three updates and one insert per transaction.
 struct PgbenchLoad: DrainLoad {
   let scale: Int
   let seconds: Int

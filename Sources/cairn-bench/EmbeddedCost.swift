@@ -3,8 +3,8 @@ import Glibc
 import SQLiteKit
 import SystemKit
 
-/// W13: what it costs a program to use the embedded API. 500,000 rows inserted, 100 a transaction, WAL, synchronous=NORMAL: by
-/// the API with capture, without it, and by the plain calls of SQLite, in turn, in one run.
+/// W13: the cost of the embedded API for a program. It inserts 500,000 rows, 100 per transaction, with WAL and
+/// synchronous=NORMAL. Runs alternate between the API with capture, the API without it, and plain calls of SQLite.
 struct EmbeddedCost {
   let folder: String
   let rows: Int

@@ -14,7 +14,7 @@ final class EmptyLoop: HTTPHandler {
   private let source: String
   private let sink: String?
 
-  /// `folder`: for the files.
+  /// Creates a loop that keeps its files in `folder`.
   init(_ folder: String, isDurable: Bool) throws {
     source = folder + "/body"
     sink = isDurable ? folder + "/durable" : nil

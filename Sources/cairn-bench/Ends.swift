@@ -15,7 +15,7 @@ enum Ends {
     return try Digest(connection, table: table, columns: columns)
   }
 
-  /// Errors: the table is not the same at both.
+  /// Throws if the table differs between the ends.
   static func judge(_ from: String, _ to: String, _ pair: Pair) throws {
     let expected = try digest(from, "sale", SalesLoad.columns)
     let found = try digest(to, "sale", SalesLoad.columns)
@@ -38,7 +38,7 @@ enum Ends {
     }
   }
 
-  /// Does what autovacuum, which is off, would have done meanwhile, so that all targets are alike.
+  /// Does the work of autovacuum, which is off, so that all targets are in the same state.
   static func vacuum(_ url: String) throws {
     guard !url.hasPrefix("sqlite:") else { return }
     try PostgresConnection(url, application: "cairn-bench").execute("VACUUM ANALYZE")

@@ -82,7 +82,7 @@ struct IdlePeers {
     return text
   }
 
-  /// Nobody listens on it now.
+  /// Returns a port that no process listens on at present.
   private static func freePort() throws -> UInt16 {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: Nobody())
     defer { server.stop() }

@@ -15,7 +15,7 @@ struct MeasuredRun {
 
   init() {}
 
-  /// Runs a program to its end. `watch` is called every 20 ms. Errors: it does not exit with 0.
+  /// Runs a program to its end, and calls `watch` every 20 ms. Throws if its exit status is not 0.
   init(
     _ program: String, _ arguments: [String], in folder: String, output: String? = nil, watch: () throws -> Void = {}
   ) throws {

@@ -12,7 +12,8 @@ final class NativeReplication {
   /// The table whose row arrives last, after the backlog.
   static let markSchema = "CREATE TABLE mark(id integer PRIMARY KEY)"
 
-  /// The tables are there at both ends, with equal rows; nothing flows before ``enable()``.
+  /// Prepares the replication. The tables exist at both ends, with equal rows; nothing is replicated before
+  /// ``enable()``.
   init(source: PostgresConnection, sourceURL: String, targetURL: String, tables: [String]) throws {
     self.source = source
     target = try PostgresConnection(targetURL, application: "cairn-bench")
@@ -27,7 +28,7 @@ final class NativeReplication {
       """)
   }
 
-  /// Lets it flow, and waits until the mark is at the target. Seconds.
+  /// Enables the subscription, and waits until the mark is at the target. Returns the time in seconds.
   func drain() throws -> Double {
     let begun = Stopwatch()
     try enable()
@@ -40,7 +41,7 @@ final class NativeReplication {
 
   func enable() throws { try target.execute("ALTER SUBSCRIPTION \(Self.name) ENABLE") }
 
-  /// Takes it away, with its slot.
+  /// Drops the replication with its slot.
   func drop() throws {
     try target.execute("ALTER SUBSCRIPTION \(Self.name) DISABLE")
     try target.execute("ALTER SUBSCRIPTION \(Self.name) SET (slot_name = NONE)")

@@ -3,7 +3,7 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 
-/// W2: what the engines can do at best with changes like those of pgbench, 1,000 in a durable commit.
+/// W2: the best rates of the engines with changes like those of pgbench, 1,000 per durable commit.
 struct PgbenchCeilings {
   let stage: Stage
   let load: PgbenchLoad

@@ -99,7 +99,7 @@ final class PostgresDrain {
     return position
   }
 
-  /// A wrong target is an error, and never a figure.
+  /// Throws if a target is wrong, so that it never gives a figure.
   private func judge() throws {
     for table in load.tables {
       let expected = try Digest(source, table: table.name, columns: table.columns)

@@ -1,6 +1,6 @@
 import PostgresKit
 
-/// The table of sales in a PostgreSQL database, written to in the ways that there are.
+/// The table of sales in a PostgreSQL database, written by several methods.
 final class PostgresSales {
   let connection: PostgresConnection
   private static let copy = "COPY sale FROM STDIN"

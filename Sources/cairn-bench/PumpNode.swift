@@ -21,7 +21,7 @@ final class PumpNode {
     shared = PumpShared(copies: TrailCopies(state: state), bell: try bell ?? TrailBell())
   }
 
-  /// Everybody may do everything.
+  /// Starts the listener; every peer may push and pull every trail.
   func listen(_ tls: ServerTLS?, peer: String) throws -> UInt16 {
     let grants = Grants([peer: .init(push: TrailPatterns(["*"]), pull: TrailPatterns(["*"]))])
     let desk = PumpDesk(

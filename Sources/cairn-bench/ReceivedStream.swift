@@ -7,13 +7,13 @@ struct ReceivedStream {
   let stage: Stage
   let url: String
 
-  /// Makes the slot: what is committed from here on is received.
+  /// Creates the slot, which receives everything that is committed from here on.
   init(_ stage: Stage, _ source: PostgresConnection, url: String) throws {
     (self.stage, self.url) = (stage, url)
     try source.query("SELECT pg_create_logical_replication_slot('\(Self.slot)', 'pgoutput')")
   }
 
-  /// Receives all up to a position. Seconds.
+  /// Receives everything up to a position. Returns the time in seconds.
   func drain(to end: LSN) throws -> Double {
     let server = try stage.server(.source)
     return try MeasuredRun(

@@ -19,7 +19,7 @@ struct Replication {
     ["replicate", "--from", from, "--to", to, "--state", state] + (isTwoWay ? ["--two-way"] : [])
   }
 
-  /// Applies all that is committed now.
+  /// Applies everything that is committed now.
   @discardableResult func once(watch: () throws -> Void = {}) throws -> MeasuredRun {
     try MeasuredRun(stage.options.cairn, arguments + ["--once"], in: stage.folder, watch: watch)
   }
@@ -27,7 +27,7 @@ struct Replication {
   /// Follows until it is stopped.
   func follow() throws -> Child { try MeasuredRun.start(stage.options.cairn, arguments, in: stage.folder) }
 
-  /// Ends a cairn that follows. Errors: it does not exit with 0.
+  /// Ends a running cairn. Throws if its exit status is not 0.
   func stop(_ child: Child) throws {
     child.signal(SIGINT)
     child.wait(seconds: 60)
@@ -40,6 +40,6 @@ struct Replication {
     try MeasuredRun(stage.options.cairn, ["compare", "--from", from, "--to", to, "--state", state], in: stage.folder)
   }
 
-  /// Takes away what capture added to the source.
+  /// Removes the objects that capture added to the source.
   func detach() throws { _ = try MeasuredRun(stage.options.cairn, ["detach", from], in: stage.folder) }
 }

@@ -33,7 +33,7 @@ struct Report {
     }
   }
 
-  /// Anything else that was measured of cairn.
+  /// Adds another measurement of cairn.
   mutating func add(fact name: String, _ value: Double) {
     if let index = facts.firstIndex(where: { $0.name == name }) {
       facts[index].figures.values.append(value)
@@ -65,7 +65,7 @@ struct Report {
     }
     object["ratios"] = .object(ratios)
     for fact in facts {
-      // Memory is what must not be passed once; all else is as typical as the rates.
+      // Memory must never exceed a limit, so its maximum counts; other figures are typical values, like the rates.
       let value = fact.name == "memory_mib" ? fact.figures.values.max() ?? 0 : fact.figures.median
       object[fact.name] = Figures.number(value)
     }

@@ -6,7 +6,7 @@ final class SQLiteSales {
   let database: Database
   private var time: [UInt8] = []
 
-  /// `settings` are further pragmas.
+  /// Opens the file. `settings` are further pragmas.
   init(_ path: String, settings: String = "PRAGMA synchronous = NORMAL") throws {
     database = try Database(path: path, mode: .create)
     try database.executeScript("PRAGMA journal_mode = WAL; \(settings)")

@@ -16,7 +16,7 @@ struct Sale {
     }
   }
 
-  /// Quarters, which all ways of adding up and printing keep exact.
+  /// Quarters, which sums and text conversions keep exact in both engines.
   private static let fractions = ["0", "25", "5", "75"]
   /// Texts of words, so that they compress as texts do, and none twice within many rows.
   private static let items: [[UInt8]] = {

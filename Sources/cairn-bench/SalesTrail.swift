@@ -12,7 +12,7 @@ final class SalesTrail {
   private var image = ByteWriter()
   private var id = 0
 
-  /// `state`: the folder in which the trail's folder is, or will be.
+  /// Creates a trail. `state` is the parent of the trail's folder.
   init(state: String) throws {
     folder = "\(state)/\(Self.name)"
     writer = try TrailWriter.open(folder: folder, name: Self.name, now: { Clock.system.microseconds() })
@@ -24,7 +24,7 @@ final class SalesTrail {
     try writer.sync()
   }
 
-  /// Writes until the segments' files have so many bytes, and syncs.
+  /// Writes until the segments' files have this many bytes, and syncs.
   func fill(bytes: UInt64) throws {
     while try Trail.info(folder: folder).bytes < bytes {
       for _ in 0..<500 { try append(rows: 100) }

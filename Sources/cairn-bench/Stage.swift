@@ -22,8 +22,8 @@ final class Stage {
 
   deinit { watchdog.end() }
 
-  /// The server at one end, started at its first use: durable, and with nothing going on in the background that would
-  /// disturb one competitor and not the other.
+  /// Returns the server at one end, started at its first use. It is durable, and has no background work that would
+  /// disturb one competitor but not the other.
   func server(_ role: Role) throws -> PostgresServer {
     if let server = servers[role] { return server }
     note("starting the \(role.rawValue)'s server")
@@ -44,7 +44,7 @@ final class Stage {
 
   func path(_ name: String) -> String { folder + "/" + name }
 
-  /// An empty folder of this name, in place of what was there.
+  /// Returns an empty folder of this name, in place of any earlier one.
   func freshFolder(_ name: String) throws -> String {
     let path = path(name)
     try remove(path)

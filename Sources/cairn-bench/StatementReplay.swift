@@ -90,7 +90,7 @@ struct StatementReplay {
     }
   }
 
-  /// Applies what the trail holds; seconds.
+  /// Applies the content of the trail. Returns the time in seconds.
   private func apply(_ url: String, _ trail: String, _ policy: ReplayPolicy) throws -> Double {
     var options = ApplyOptions()
     options.replay = policy

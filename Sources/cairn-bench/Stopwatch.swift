@@ -1,6 +1,6 @@
 import Glibc
 
-/// Seconds since it was made, on a clock that never jumps.
+/// The seconds since its creation, on a clock that never jumps.
 struct Stopwatch {
   private let begun = Stopwatch.now
 

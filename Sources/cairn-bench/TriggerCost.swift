@@ -23,7 +23,7 @@ struct TriggerCost {
     return report
   }
 
-  /// Rows per second.
+  /// Inserts the rows. Returns the rate in rows per second.
   private func insert(into name: String, isCaptured: Bool) throws -> Double {
     let path = folder + "/" + name
     let database = try Database(path: path, mode: .create)

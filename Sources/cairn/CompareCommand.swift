@@ -9,7 +9,7 @@ import Steering
 import SystemKit
 import Trails
 
-/// `cairn compare`: whether the target is equal to the source, row by row.
+/// `cairn compare`: checks row by row whether the target is equal to the source.
 struct CompareCommand: Command {
   static let name = "compare"
   static let summary = "compare source and target row by row, also while both are written to"
@@ -120,7 +120,7 @@ struct CompareCommand: Command {
     return (comparison, ends.to)
   }
 
-  /// A source at another node, which the daemon of this one asks over its pumps and peers.
+  /// Returns a source at another node. This node's daemon forwards the questions over its pumps and peers.
   private static func origin(of trail: TrailName, _ daemon: DaemonAddress, _ watch: CompareWatch) -> OriginSource {
     OriginSource(stop: watch.stop) { question in
       let answer = try daemon.ask(ControlRequest(.question, trail.description, data: HexText.text(question)))

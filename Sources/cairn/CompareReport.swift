@@ -25,7 +25,7 @@ final class CompareReport {
     if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.script(line) } }
   }
 
-  /// Runs `body`; a signal stops it at the next range, and the bar moves meanwhile.
+  /// Runs `body` while the bar is updated. A signal stops `body` at the next range.
   func follow(_ body: ((Comparison.Event) throws -> Void) throws -> Comparison.Summary) throws -> Comparison.Summary {
     let (watch, isInteractive) = (watch, Terminal.isErrorInteractive && !isJSON)
     var signals = sigset_t()
@@ -40,7 +40,7 @@ final class CompareReport {
       while !ended.isSet {
         var wait = timespec(tv_sec: 0, tv_nsec: 100_000_000)
         if sigtimedwait(&awaited, nil, &wait) > 0 {
-          // A second signal ends us at once.
+          // A second signal ends the program at once.
           pthread_sigmask(SIG_UNBLOCK, &awaited, nil)
           watch.stop.set()
         }

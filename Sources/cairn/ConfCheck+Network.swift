@@ -138,7 +138,7 @@ extension ConfCheck {
           .peerUntrusted, "the certificate \(file) of '\(name)' has expired on \(ends)",
           hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
       }
-      // A certificate that renews itself ends soon only if its renewal failed. A person renews an authority.
+      // A certificate that renews itself expires soon only if its renewal failed. The operator renews an authority.
       let days: Int64 = certificate.isAuthority ? 365 : 30
       guard certificate.notAfter < now + days * PeerFolder.day else { continue }
       let next =

@@ -84,7 +84,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// A name in 'tables' that no table has is a slip of the pen, unless an apply is still to make the table.
+  /// Reports a name in 'tables' that no table has, which is a typing error unless an apply is still to create the
+  /// table.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -93,7 +94,7 @@ extension ConfCheck {
     }
   }
 
-  /// Applies write to the database, and may still create tables in it.
+  /// Returns whether applies write to the database, and may still create tables in it.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }
@@ -159,7 +160,7 @@ extension ConfCheck {
     }
   }
 
-  /// Slots of captures that left the conf.
+  /// Reports slots of captures that were removed from the configuration.
   func tellLeftSlots() {
     let captures = Set(configuration.captures.map(\.name))
     for slot in LeftSlot.all(state: configuration.node.state, node: configuration.node.name, captures: captures) {
@@ -238,7 +239,7 @@ extension ConfCheck {
     let place = try end.identity().map { "\($0)" } ?? end.url.place
     func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.asciiLowercased)" }
     let ours = Set(configuration.applies.filter { $0.database == apply.database }.map(\.trail))
-    // Writers that settle their conflicts share all rows.
+    // Trails that are replicated both ways share all rows.
     let both = configuration.captureBehind(apply).map { TablePatterns($0.tables) }
     let tables = try tables.filter { table in
       guard let both, table.refusal == nil else { return true }

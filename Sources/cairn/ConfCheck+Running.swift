@@ -23,7 +23,7 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon has stopped it: \(problem.message)", hint: problem.hint))
   }
 
-  /// A peer that has been silent for so long that much is kept for it.
+  /// Reports a peer that has been silent for so long that much data is kept for it.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

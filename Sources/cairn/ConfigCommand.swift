@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import Operating
 
-/// `cairn config`: what is in force, and the documents of the option table.
+/// `cairn config`: the settings in force, and the documents of the option table.
 struct ConfigCommand: Command {
   static let name = "config"
   static let summary = "show what is in force in the conf of the daemon, and where each value came from"

@@ -5,7 +5,7 @@ import Mapping
 import Operating
 import SystemKit
 
-/// `cairn conflicts`: what two-way replication has settled, and the way back.
+/// `cairn conflicts`: the conflicts that two-way replication has resolved, and commands to overturn the result.
 struct ConflictsCommand: Command {
   static let name = "conflicts"
   static let summary = "list and show conflicts that were settled, and put a version that lost in place"
@@ -143,8 +143,8 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// The conf whose applies may write to the database; without --config the usual one, if it is there. A conf that is
-  /// there and does not load is an error: its lists hold.
+  /// Returns the configuration whose applies may write to the database; without --config the usual one, if it exists. A
+  /// configuration that does not load is an error, because its lists of tables apply.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)

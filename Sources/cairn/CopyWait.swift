@@ -46,7 +46,7 @@ struct CopyWait {
     while true {
       Clock.sleep(milliseconds: Self.lookMilliseconds)
       guard let (worker, capture, made) = try Self.look(daemon, name) else { return 1 }
-      // The first status may have been made before the order was carried out.
+      // The first status may be older than the execution of the request.
       if !isFresh {
         isFresh = stale.map { $0 != made } ?? false
         stale = made

@@ -58,7 +58,8 @@ enum DaemonConf {
     }
   }
 
-  /// A database by its name in the conf. Errors: `usage` for one that there is not.
+  /// Returns a database by its name in the configuration.
+  /// - Throws: `usage` if there is none.
   static func database(_ name: String, in configuration: Configuration) throws -> DatabaseURL {
     guard let database = configuration.database(name) else {
       let names = configuration.databases.map(\.name).joined(separator: ", ")

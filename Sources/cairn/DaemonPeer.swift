@@ -28,7 +28,7 @@ enum DaemonPeer {
   }
 }
 
-/// `cairn start`: a worker that was stopped, or gave up, is started.
+/// `cairn start`: starts a worker that was stopped or has failed.
 struct StartCommand: Command {
   static let name = "start"
   static let summary = "start a worker of the daemon"
@@ -43,7 +43,7 @@ struct StartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .start) }
 }
 
-/// `cairn stop`: a worker ends at the next border of transactions, and rests.
+/// `cairn stop`: stops a worker at the next transaction boundary, until it is started again.
 struct StopCommand: Command {
   static let name = "stop"
   static let summary = "stop a worker of the daemon at the next border of transactions"

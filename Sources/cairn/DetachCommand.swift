@@ -68,7 +68,7 @@ struct DetachCommand: Command {
     return 0
   }
 
-  /// The trails that are kept for a target are kept for it no more.
+  /// Removes a target from the lists of readers, so that no trail is kept for it any more.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)

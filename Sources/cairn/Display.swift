@@ -102,7 +102,7 @@ struct Display {
     }
   }
 
-  /// Tables that began to wait, wait for something else, or go on.
+  /// Reports tables that were suspended, wait for another reason now, or continue.
   private mutating func tellWaiting(_ waiting: [WaitingTable]) {
     for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
       closeLine()
@@ -204,7 +204,7 @@ struct Display {
       "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows) rows in all\(waysBack)\(waiting)\(lock)\(drift)"
   }
 
-  /// Rows that were written at both ends, since the start.
+  /// The number of conflicts since the start: rows that were written at both ends.
   private var conflicts: Int {
     replication.applyProgress.snapshot.conflicts + (replication.back?.applyProgress.snapshot.conflicts ?? 0)
   }

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Operating
 
-/// `cairn identity`: keys that a database draws by itself, so that two nodes do not draw the same.
+/// `cairn identity`: separates generated keys, so that two nodes do not generate the same ones.
 struct IdentityCommand: Command {
   static let name = "identity"
   static let summary = "show keys that a database draws by itself, and give each node keys of its own"

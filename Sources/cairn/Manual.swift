@@ -65,7 +65,7 @@ enum Manual {
 
   // MARK: Exit status
 
-  /// Every status that a code gives, with the codes.
+  /// Appends every exit status with its error codes.
   static func exitStatus(in page: inout ManualPage, first: [(status: Int32, meaning: String)]) {
     page.heading("EXIT STATUS")
     page.paragraph(

@@ -23,14 +23,14 @@ struct ManualPage {
     sentences(content)
   }
 
-  /// Lines as they are, indented.
+  /// Appends lines unchanged and indented.
   mutating func literal(_ lines: [String]) {
     request("Bd -literal -offset indent")
     for line in lines { text += Self.line(line) + "\n" }
     request("Ed")
   }
 
-  /// Words with what they mean. Each word is mdoc, such as `Fl -once`.
+  /// Appends a list of words with their meanings. Each word is mdoc, such as `Fl -once`.
   mutating func list(_ items: [(word: String, meaning: String)], width: String = "Ds") {
     guard !items.isEmpty else { return }
     request("Bl -tag -width \(width)")
@@ -41,7 +41,7 @@ struct ManualPage {
     request("El")
   }
 
-  /// Prose as commands keep it in their `details`: paragraphs; examples; tables whose lines are indented.
+  /// Appends the `details` of a command: paragraphs, examples, and tables whose lines are indented.
   mutating func details(_ details: String) {
     for part in Self.paragraphs(details) {
       let isExample = part[0].hasPrefix("example: ")
@@ -79,7 +79,7 @@ struct ManualPage {
     if !line.isEmpty { text += Self.line(line) + "\n" }
   }
 
-  /// A line of text: no escape, and no request.
+  /// Returns a line of text in which roff finds no escape and no request.
   private static func line(_ line: String) -> String {
     let safe = escaped(line)
     return safe.hasPrefix(".") || safe.hasPrefix("'") ? "\\&" + safe : safe

@@ -69,7 +69,7 @@ struct PeerCommand: Command {
       let conf = try PeerInvitation.conf(for: words[1], arguments)
       return try at(conf.node) { try PeerInvitation(words[1], conf, $0, arguments).run() }
     }
-    // Locking a node out must not wait for a conf that is right again.
+    // Revoking a node must be possible even if the configuration has errors.
     let (node, conf) = try DaemonConf.node(arguments.value("--config"))
     return try at(node) { peers in
       switch words[0] {

@@ -6,7 +6,7 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer invite`: a line to join by, and the stanza that grants.
+/// `cairn peer invite`: prints the line for joining, and writes the section that grants access to trails.
 struct PeerInvitation {
   private let name: String
   /// The configuration including the new section.
@@ -18,7 +18,7 @@ struct PeerInvitation {
     (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  /// The conf as it will be, in which further peers may still be missing: they are invited next.
+  /// Returns the future configuration. Further peers may still be missing there, because they are invited later.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is no name of a node", "letters, digits, '-' and '_' are allowed;")
@@ -94,7 +94,7 @@ struct PeerInvitation {
     return name.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
   }
 
-  /// µs.
+  /// Returns the lifetime of the invitation, in µs.
   private func lifetime() throws -> Int64 {
     let text = arguments.value("--ttl") ?? "1h"
     guard let duration = try? Quantity.duration(text), duration >= .seconds(10), duration <= .seconds(86400 * 366)
@@ -137,7 +137,7 @@ struct PeerInvitation {
       try Account.asSelf { () throws(FileError) in
         if !Folder.exists("\(folder)/conf.d") {
           try Folder.create("\(folder)/conf.d")
-          // The daemon reads it as another user.
+          // The daemon reads the file as another user.
           chmod("\(folder)/conf.d", 0o755)
         }
         try File.replace(path, text: stanza, permissions: 0o644)

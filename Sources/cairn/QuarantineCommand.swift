@@ -3,7 +3,7 @@ import Changes
 import Operating
 import SystemKit
 
-/// `cairn quarantine`: transactions that applies have put aside, and the way back.
+/// `cairn quarantine`: the transactions that applies have put into quarantine, and commands to retry or discard them.
 struct QuarantineCommand: Command {
   private typealias Found = (url: DatabaseURL, log: any QuarantineLog, one: QuarantinedTransaction)
 

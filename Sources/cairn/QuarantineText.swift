@@ -14,7 +14,7 @@ enum QuarantineText {
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")
   }
 
-  /// `waiting`: those that it holds.
+  /// Returns the complete text. `waiting` has the transactions that wait because of this one.
   static func whole(_ one: QuarantinedTransaction, _ url: DatabaseURL, _ waiting: [Int64]) -> String {
     var lines = [
       "quarantine \(one.id) of \(url.place)", "  since        \(UTCTime(one.at))",

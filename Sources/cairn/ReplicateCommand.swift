@@ -174,7 +174,7 @@ struct ReplicateCommand: Command {
       if number == SIGINT || number == SIGTERM || number == SIGHUP {
         display.stopping()
         replication.stop()
-        // A second signal ends us at once: nothing is lost by that either.
+        // A second signal ends the program at once, which loses nothing either.
         sigdelset(&signals, SIGUSR1)
         pthread_sigmask(SIG_UNBLOCK, &signals, nil)
         break

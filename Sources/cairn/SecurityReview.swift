@@ -8,8 +8,8 @@ import PostgresKit
 import Steering
 import SystemKit
 
-/// `cairn check --config DIR --security`: what a security review of a node would ask, each fact on a line. A fact below what
-/// the documents advise is marked, with the command or setting that mends it.
+/// `cairn check --config DIR --security`: the facts about a node that a security review asks for, one on each line. A
+/// fact below what the documents advise is marked, with the command or setting that mends it.
 ///
 /// ```
 /// database erp: role cairn, rights: none beyond its grants

@@ -4,7 +4,7 @@ import Operating
 import SQLiteKit
 import Steering
 
-/// `cairn unhook`: capture off a table for a schema change that its triggers would refuse.
+/// `cairn unhook`: removes capture from a table for a schema change that its triggers would prevent.
 struct UnhookCommand: Command {
   static let name = "unhook"
   static let summary = "take capture off for a schema change such as DROP COLUMN"
@@ -24,7 +24,7 @@ struct UnhookCommand: Command {
   }
 }
 
-/// `cairn rehook`: puts capture back, with a refresh of what was missed.
+/// `cairn rehook`: installs capture again, with a refresh of the missed rows.
 struct RehookCommand: Command {
   static let name = "rehook"
   static let summary = "put capture back after 'unhook', and copy again what was missed"

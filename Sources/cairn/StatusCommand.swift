@@ -4,7 +4,7 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn status`: every worker of a daemon, and whether all is well.
+/// `cairn status`: the state of every worker of a daemon, and whether any has a problem.
 struct StatusCommand: Command {
   static let name = "status"
   static let summary = "see the workers of the daemon: state, position, lag, rate, last error"

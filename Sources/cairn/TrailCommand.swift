@@ -3,7 +3,7 @@ import Operating
 import SystemKit
 import Trails
 
-/// Looks at trails: which there are, what is in one, whether one is whole. Needs no lock; a writer may go on meanwhile.
+/// `cairn trail`: lists, shows and verifies trails. Needs no lock; a writer may continue to append.
 struct TrailCommand: Command {
   static let name = "trail"
   static let summary = "list, show and verify trails"

@@ -15,7 +15,7 @@ struct TrailExecuted {
       var isInStatement = false
       var tables = SourceTables()
       var open: ExecutedStatement?
-      /// Printed with the first thing that the transaction holds.
+      /// The begin of the transaction; printed together with its first statement or change.
       var begin: String?
       func line(_ text: String) {
         if let text = begin { output.line(text) }

@@ -6,7 +6,7 @@ struct TrailExtract {
   let folder: String
   /// Includes transactions that begin at or after this position.
   let from: Position?
-  /// Transactions that end here or before it.
+  /// Includes transactions that end at or before this position.
   let to: Position?
 
   /// Calls `body` with every record and its reader. Memory is bounded, however large a transaction is.
@@ -61,7 +61,7 @@ final class TrailOutput {
     text.removeAll(keepingCapacity: true)
   }
 
-  /// Runs `body`; what it has printed is written also when it throws.
+  /// Runs `body`. Its output is written even if it throws.
   static func printing(_ body: (TrailOutput) throws -> Void) throws {
     let output = TrailOutput()
     defer { output.flush() }
