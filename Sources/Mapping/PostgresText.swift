@@ -73,8 +73,8 @@ package struct PostgresText: Sendable {
     guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }
   }
 
-  /// Appends a UUID as PostgreSQL prints it, from any spelling that its input takes: capitals, no hyphens or others, and
-  /// braces around it (uuid.c, `string_to_uuid`).
+  /// Appends a UUID as PostgreSQL prints it, from any spelling that its input accepts: capitals, braces around it, and
+  /// no hyphens or others (uuid.c, `string_to_uuid`).
   ///
   ///     {A0EEBC999C0B4EF8BB6D6BB9BD380A11}  ->  a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11
   private func append(uuid bytes: UnsafeRawBufferPointer, to text: inout ByteWriter) throws(Misfit) {

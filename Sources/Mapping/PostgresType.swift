@@ -193,6 +193,6 @@ package struct PostgresType: Hashable, Sendable {
 }
 
 extension TableSchema.Column {
-  /// The type in PostgreSQL without its domain: a value prints as it does, and a cast to it runs no CHECK of the domain.
+  /// The type in PostgreSQL without its domain: values print the same, and a cast to it runs no CHECK of the domain.
   package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
 }

@@ -3,10 +3,10 @@ import Changes
 extension TableMapping {
   /// The two shapes of a table around a schema change, as the target's engine has them.
   ///
-  /// Both are made in the same way, so that their difference is the difference between the two shapes of the source and
-  /// nothing else. An SQLite table that came from PostgreSQL has two forms there: its original, with CHECKs and defaults
-  /// that SQLite does not know, and what its SQLite columns say. If only one of the two shapes still has an original,
-  /// both are taken as their SQLite columns say.
+  /// Both shapes are mapped in the same way, so that their difference is exactly the difference between the source's
+  /// shapes. An SQLite table that came from PostgreSQL has two forms there. One is its original, with CHECKs and
+  /// defaults that SQLite does not know. The other one follows from its SQLite columns. If only one of the two shapes
+  /// still has an original, both are mapped from their SQLite columns.
   ///
   ///     // sale came from PostgreSQL with CHECK (pieces > 0); ALTER TABLE sale ADD COLUMN note TEXT in SQLite
   ///     let (before, after) = try TableMapping.change(was, now, origins: nil, to: .postgres)

@@ -29,8 +29,8 @@ package struct TableMapping: Sendable {
     try self.init(source, to: engine, names: names, restores: true, reach: reach)
   }
 
-  /// - Parameter restores: whether an SQLite table that is as Cairn created it becomes, in PostgreSQL, the table that it
-  ///   came from.
+  /// - Parameter restores: whether an SQLite table in the shape that Cairn created becomes its original table in
+  ///   PostgreSQL.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
   ) throws(CairnError) {

@@ -2,7 +2,8 @@ import Changes
 
 /// The tables of a target that one apply may write.
 ///
-/// The operator lists them (`tables` in `[apply.NAME]`). Tables of Cairn and of the engine are reserved: no list admits them.
+/// The operator lists them (`tables` in `[apply.NAME]`). Tables of Cairn and of the engine are reserved: no list admits
+/// them.
 ///
 /// ```
 /// let scope = TargetScope(["sales.*", "!sales.secret"])

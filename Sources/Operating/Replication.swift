@@ -357,7 +357,7 @@ package final class Replication: Sendable {
 
   private func capture() throws {
     defer {
-      // In two-way replication, the way back may still have changes to take.
+      // In two-way replication, the capture of the way back may still have changes to read.
       if back == nil || stopSignal.isSet { drainSignal.set() }
       readySignal.set()
     }

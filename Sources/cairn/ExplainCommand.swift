@@ -48,7 +48,7 @@ struct ExplainCommand: Command {
       (near.map { "did you mean \($0)? " } ?? "") + "'cairn explain' lists them all;")
   }
 
-  // MARK: For people
+  // MARK: Text
 
   private static var list: String {
     let width = ErrorCode.allCases.map(\.rawValue.count).max() ?? 0

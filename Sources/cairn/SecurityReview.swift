@@ -181,7 +181,7 @@ final class SecurityReview {
     }
   }
 
-  /// Lists the schemas whose owner can put another table under the name of one that apply writes, while apply writes it.
+  /// Lists the schemas whose owner can replace a table by another one while apply writes it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
     let rows = try server.query(
       """

@@ -14,7 +14,8 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The largest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer; after that, the asker is told to ask for less.
+  /// The longest time for one answer, in seconds. After that, the answer is refused as too large, and the asking node
+  /// asks for less.
   private static let secondsMax: Int64 = 15
   /// The longest time that a question waits for its turn.
   private static let patienceMilliseconds: Int64 = 20_000

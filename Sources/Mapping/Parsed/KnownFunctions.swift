@@ -2,8 +2,9 @@ import Changes
 
 /// The functions that expressions of a trail may call at a target. They compute a value and reach nothing else.
 ///
-/// Functions whose value can be far larger than their arguments are not here, such as `repeat` and `format`: one row
-/// would take gigabytes. The values of others are bounded by their arguments: ``enlarging``, ``counted``, ``replacing``.
+/// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`: one row
+/// would take gigabytes. The values of other functions are bounded by their arguments: ``enlarging``, ``counted``,
+/// ``replacing``.
 enum KnownFunctions {
   private static func words(_ text: String) -> Set<NameKey> {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })

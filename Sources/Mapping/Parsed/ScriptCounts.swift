@@ -1,7 +1,7 @@
 /// The numbers of objects that the script of one table of PostgreSQL makes, with an upper bound for each.
 ///
-/// One script runs in one transaction, which holds a lock of the server for each object. Without bounds, a script from a
-/// trail could use up the locks of the whole server.
+/// One script runs in one transaction, which holds a lock of the server for each object. Without bounds, a script from
+/// a trail could use up the locks of the whole server.
 ///
 /// ```
 /// var counts = ScriptCounts()

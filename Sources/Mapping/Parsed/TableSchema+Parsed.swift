@@ -4,8 +4,8 @@ extension TableSchema {
   /// The table with every text of DDL parsed by our grammar and printed again. `--ddl follow` may run these texts at a
   /// target.
   ///
-  /// A schema record of a trail, and the shape that a program's file keeps in `cairn_origin`, are input: their texts are
-  /// never run as they came. What the grammar does not know is left out and is in `notices`.
+  /// A schema record of a trail, and the shape that an application's file keeps in `cairn_origin`, are input: their
+  /// texts are never run as they came. Parts that the grammar does not know are left out and listed in `notices`.
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
