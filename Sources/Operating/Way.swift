@@ -32,7 +32,8 @@ extension TwoWay {
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, watch: LocalWatch?,
-    skewMicrosecondsMax: Int64 = 60_000_000, after before: TwoWay? = nil, rules: @escaping RuleBook
+    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20,
+    after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     let local: LocalCommits
     if let watch {
@@ -53,7 +54,8 @@ extension TwoWay {
     }
     self.init(
       own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local,
-      skewMicrosecondsMax: skewMicrosecondsMax, after: before, rules: rules)
+      skewMicrosecondsMax: skewMicrosecondsMax, deferredBytesMax: deferredBytesMax,
+      after: before, rules: rules)
   }
 }
 

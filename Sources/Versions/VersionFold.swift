@@ -88,3 +88,42 @@ package struct VersionFold {
     return row[index]
   }
 }
+
+// MARK: - Bytes
+
+extension VersionFold {
+  /// The memory that it takes, about.
+  package var byteCount: Int {
+    func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
+    return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
+  }
+
+  /// Appends all but the schema.
+  package func append(to writer: inout ByteWriter) {
+    var flags: UInt8 = 0
+    if before != nil { flags |= 1 }
+    if after != nil { flags |= 2 }
+    if let early { flags |= early.isFirst ? 12 : 4 }
+    writer.append(flags)
+    for row in [before, after, early?.row] { if let row { writer.appendImage(row) } }
+  }
+
+  /// Reads what ``append(to:)`` wrote.
+  package init(from reader: inout ByteReader, _ schema: TableSchema) throws {
+    self.schema = schema
+    let flags = try reader.readByte()
+    if flags & 1 != 0 { before = try reader.readImage().values() }
+    if flags & 2 != 0 { after = try reader.readImage().values() }
+    if flags & 4 != 0 { early = (try reader.readImage().values(), flags & 8 != 0) }
+  }
+}
+
+extension Value {
+  /// The memory that it takes, about.
+  package var byteCount: Int {
+    switch self {
+    case .text(let bytes), .exact(let bytes), .blob(let bytes): 64 + bytes.count
+    default: 16
+    }
+  }
+}

@@ -13,7 +13,9 @@ import Versions
   private let peer = TrailName(origin: "till", name: "shop")
   private let row = RowName(table: "item", key: [.text(Array("tea".utf8))])
 
-  private func desk() throws -> TwoWayDesk<Int> {
+  private final class NoTable {}
+
+  private func desk() throws -> TwoWayDesk<NoTable> {
     let folder = try TempFolder()
     let shared = TwoWay(
       own: (own, folder.path + "/own"), applied: [(peer, folder.path + "/peer")], captured: TablePatterns(),

@@ -57,6 +57,24 @@ extension MappedTable {
 
   private func mark(_ place: Int, _ index: Int) -> String { "$\(place + 1)::\(columns[index].castType)" }
 
+  /// Locks the rows with these keys until the transaction ends, with one statement.
+  func lock(_ keys: some Collection<[Value]>, _ connection: PostgresConnection) throws {
+    guard !keys.isEmpty, !key.isEmpty else { return }
+    var values: [String?] = []
+    let lines = keys.map { row in
+      let marks = row.indices.map { mark(values.count + $0, key[$0]) }
+      values += row.map(\.postgresInput)
+      return "(\(marks.joined(separator: ",")))"
+    }
+    let names = key.indices.map { "v\($0)" }.joined(separator: ",")
+    let terms = key.enumerated().map { "t.\(columns[$1].name.quotedName) \(columns[$1].equality) s.v\($0)" }
+    try connection.query(
+      """
+      SELECT FROM \(target.rowsName) AS t JOIN (VALUES \(lines.joined(separator: ","))) AS s(\(names))
+      ON \(terms.joined(separator: " AND ")) FOR UPDATE OF t
+      """, values)
+  }
+
   // MARK: Foreign keys
 
   /// Those of others that lead to it.

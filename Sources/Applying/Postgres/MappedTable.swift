@@ -76,6 +76,8 @@ final class MappedTable {
   var summed: [Int] = []
   /// Foreign keys of others that lead to it; nil: not looked up.
   var referrers: [Reference]?
+  /// The place and the form of each column in rows of the last schema that a ``PostgresForm`` was asked for.
+  var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
   /// The look at code of other roles in each transaction; nil where no such role may change any.
   var watch: OwnersWatch?
   /// With columns that only the target has, as looked up behind that transaction.

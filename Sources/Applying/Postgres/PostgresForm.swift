@@ -32,6 +32,21 @@ struct PostgresForm {
     }
   }
 
+  /// Returns the key of a row as a trail with that schema has it; nil if the row does not say it, or if a value has no place
+  /// in the table.
+  func key(_ row: [Value?], of schema: TableSchema) throws -> [Value]? {
+    let columns = try columns(of: schema)
+    var key: [Value] = []
+    for place in table.key {
+      guard let (index, text) = columns[place], index < row.count, let value = row[index], value != .null else {
+        return nil
+      }
+      guard let value = try? convert(value, text, place) else { return nil }
+      key.append(value)
+    }
+    return key
+  }
+
   /// Whether two keys are of one row.
   func isSame(_ a: [Value], _ b: [Value]) -> Bool {
     zip(a, b).allSatisfy { $0.isSameKey(as: $1) }
@@ -44,6 +59,13 @@ struct PostgresForm {
   }
 
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
+    if let form = table.lastForm, form.schema == schema { return form.columns }
+    let columns = try madeColumns(of: schema)
+    table.lastForm = (schema, columns)
+    return columns
+  }
+
+  private func madeColumns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
     let mapped = try TableMapping(schema, to: .postgres, names: names).target
     let places = FormColumns.places(table.columns.map(\.name), table.key, in: mapped, .postgres)
     return places.enumerated().map { place, index in

@@ -8,11 +8,6 @@ import Versions
 // Two-way: rows that somebody else has written to as well.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// A row of a table to which others refer, as it was before it was deleted.
-  private typealias Gone = (row: Desk.Row, key: [Value], there: [String?])
-  /// A row as it is to be. `outcome`: all of it; `stamp`: of the last write to it, if a version of it is known.
-  private typealias Put = (row: Desk.Row, key: [Value], put: RowVersion.Row?, outcome: [Value?], stamp: Stamp?)
-
   /// So many are in memory while rows are looked through.
   private static let keysMax = 1000
 
@@ -35,14 +30,51 @@ extension PostgresReplay {
     desk.shared.noteCaptured()
   }
 
-  /// Before the rows of a transaction are settled: nobody else writes to them from then on until the commit.
-  private func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
+  /// Before the first change of a transaction that programs have overtaken: locks its rows, and learns what programs
+  /// committed to them. Nobody else writes to these rows from then on until the commit, so the changes of most rows can be
+  /// sent as usual.
+  func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
-    for row in desk.rows where row.isVersion {
-      let form = PostgresForm(table: row.table, names: options.names)
-      _ = try row.table.row(form.key(row.version), connection)
+    var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
+    var tables: [(schema: TableSchema, table: MappedTable?)] = []
+    var count = 0
+    func send() throws {
+      for (table, keys) in batches.values { try table.lock(keys, connection) }
+      batches.removeAll()
     }
-    if let committed = try rowsPassed(desk, stop) { try desk.checkOthers(committed: committed) }
+    try desk.forEachChange { schema, change in
+      count += 1
+      if count % 1024 == 0, stop.isSet { throw PostgresApply.Stopped() }
+      let place = tables.lastIndex { $0.schema == schema } ?? tables.count
+      if place == tables.count { tables.append((schema, try tableToLock(like: schema, desk))) }
+      guard let table = tables[place].table else { return }
+      let form = PostgresForm(table: table, names: options.names)
+      for row in [try change.before?.values(), try change.after?.values()] {
+        guard let row, let key = try form.key(row, of: schema) else { continue }
+        batches[table.stateKey, default: (table, [])].keys.insert(key)
+      }
+      if batches[table.stateKey]?.keys.count ?? 0 >= Self.keysMax { try send() }
+    }
+    try send()
+    if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
+    desk.noteLocks()
+  }
+
+  /// The table whose rows are locked for changes of this shape; nil if there is none that goes both ways.
+  private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
+    guard let key = scope.key(schema.sourceKey), let known = tables[key],
+      options.goesBothWays(known.schema, known.name)
+    else { return nil }
+    if let table = openTable(key, given: schema) { return table.isWholeRow ? nil : table }
+    let part = desk.part(of: schema) ?? .init(schema)
+    let mapped = try TableMapping(part.schema, to: .postgres, names: options.names).target
+    guard let target = try PostgresTargetTable.read(known.schema, known.name, connection) else { return nil }
+    let kept = mapped.columns.indices.filter { target.column(mapped.columns[$0].name) != nil }
+    guard part.schema.key.allSatisfy(kept.contains) else { return nil }
+    let table = MappedTable(
+      key: key, given: schema, part: .init(part.schema.keeping(kept), kept.map { part.positions[$0] }),
+      mapped: mapped.keeping(kept), target: target, state: known, number: 0)
+    return table.isWholeRow ? nil : table
   }
 
   /// Waits until capture has passed what programs have committed, and reads it: the rows of it; nil: there was nothing to
@@ -79,9 +111,9 @@ extension PostgresReplay {
   }
 
   /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
-  /// which throws ``LocalAhead``.
+  /// which throws ``LocalAhead``. Programs that waited for locked rows have written to them by now, which says nothing.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
-    guard case .stream(let capture) = desk.shared.local else { return }
+    guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw PostgresApply.Stopped() }
     try desk.check(committed: rowsCommitted(desk))
   }
@@ -142,12 +174,15 @@ extension PostgresReplay {
   /// At the end of a transaction.
   func settleDeferred(_ stop: StopSignal) throws {
     guard let desk, desk.isToSettle else { return }
-    if desk.locksFirst { try lockRows(desk, stop) }
     var held: [ContestedRow] = []
-    var gone: [Gone] = []
-    var puts: [Put] = []
-    for narrow in desk.rows where narrow.isVersion {
-      let row = try narrow.with(wide(narrow.table))
+    var gone: SpilledList<GoneRow> = desk.list()
+    var puts: SpilledList<SettledPut> = desk.list()
+    var count = 0
+    try desk.forEachRow { index, narrow in
+      guard narrow.isVersion else { return }
+      count += 1
+      if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
+      let row = try wide(narrow)
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
@@ -166,23 +201,28 @@ extension PostgresReplay {
         // Rows that go make room for the unique values of others before those are put in place.
         try sink.settle()
         if try !desk.isAhead && !referrers(of: row.table).isEmpty, let there = try row.table.row(key, connection) {
-          gone.append((row, key, there))
+          let texts = there.map { text in text.map { Value.text(Array($0.utf8)) } ?? .null }
+          try gone.append(GoneRow(index: index, key: key, there: texts))
         }
         _ = self.held.take(key: key.map(\.postgresInput), of: row.table)
         try put(nil, key, row.table)
-        continue
+        return
       }
       // The rest of it comes with the copy.
-      if settled.isPartial, isLenient(narrow.table) { continue }
-      puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
+      if settled.isPartial, isLenient(narrow.table) { return }
+      try puts.append(
+        SettledPut(
+          index: index, key: key, put: waiting == nil ? settled.row : outcome, outcome: outcome, stamp: settled.stamp))
     }
-    for var one in puts {
+    try puts.forEach { one in
+      var one = one
+      let row = try wide(try desk.row(one.index))
       // The row may have waited for another one: what is not written to it now stays as it was meant.
-      if let waiting = self.held.take(key: one.key.map(\.postgresInput), of: one.row.table) {
+      if let waiting = self.held.take(key: one.key.map(\.postgresInput), of: row.table) {
         let meant = PostgresForm(table: waiting.table, names: options.names).row(waiting.values)
         one.put = one.put.map { $0.enumerated().map { $1 ?? ($0 < meant.count ? meant[$0] : nil) } }
       }
-      try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
+      try put((one.put, one.outcome, row.table), one.key, one.stamp ?? desk.lastStamp(row), held: &held)
     }
     try judge(&held)
     try keepReferred(gone, desk, held: &held)
@@ -190,6 +230,8 @@ extension PostgresReplay {
     try judge(&held)
     desk.endTransaction()
   }
+
+  private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(wide(row.table)) }
 
   /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it, nil: it goes; `stamp`: of the
   /// last that was written to it.
@@ -227,32 +269,35 @@ extension PostgresReplay {
   }
 
   /// Those to which nobody refers when all of them have gone: the rows of a ring refer only to each other. The rest stays.
-  private func keepReferred(_ gone: [Gone], _ desk: Desk, held: inout [ContestedRow]) throws {
-    for (row, key) in try putBackReferred(gone) {
+  private func keepReferred(_ gone: SpilledList<GoneRow>, _ desk: Desk, held: inout [ContestedRow]) throws {
+    guard !gone.isEmpty else { return }
+    try putBackReferred(gone, desk).forEach { one in
+      let (row, key) = (try wide(desk.row(one.index)), one.key)
       let form = PostgresForm(table: row.table, names: options.names)
-      guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { continue }
+      guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { return }
       try put((kept, kept, row.table), key, desk.lastStamp(row), held: &held)
       try log(SettledRow.returned(kept, desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds()))
     }
   }
 
   /// Those to which somebody refers, as they were; each of them may refer to others in its turn.
-  private func putBackReferred(_ gone: [Gone]) throws -> [(row: Desk.Row, key: [Value])] {
-    var (gone, back) = (gone, [(row: Desk.Row, key: [Value])]())
+  private func putBackReferred(_ gone: SpilledList<GoneRow>, _ desk: Desk) throws -> SpilledList<GoneRow> {
+    var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
     while isMoving {
       let open = gone
-      gone = []
-      for row in open {
-        let (table, referrers) = (row.row.table, try referrers(of: row.row.table))
-        if try sink.attempt({ try table.isReferred(row.there, referrers, row.key, connection) }) {
+      gone = desk.list()
+      try open.forEach { row in
+        let table = try wide(desk.row(row.index)).table
+        let (referrers, there) = (try referrers(of: table), row.there.map(\.postgresInput))
+        if try sink.attempt({ try table.isReferred(there, referrers, row.key, connection) }) {
           // If another row holds one of its unique values by now, the contest decides when the resolved row is written.
-          do { try put(PostgresForm(table: table, names: options.names).row(row.there), row.key, table) } catch let
-            error as PostgresError where error.isUniqueness
+          do { try put(PostgresForm(table: table, names: options.names).row(there), row.key, table) } catch let error
+            as PostgresError where error.isUniqueness
           {}
-          back.append((row.row, row.key))
+          try back.append(row)
         } else {
-          gone.append(row)
+          try gone.append(row)
         }
       }
       isMoving = gone.count < open.count

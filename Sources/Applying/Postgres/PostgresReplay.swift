@@ -263,6 +263,10 @@ final class PostgresReplay {
         if record.isOfChanges {
           if let desk, !desk.isInformed { try inform(desk) }
           if !isAside, head == nil { try begin(last, as: last.number) }
+          if let desk, !isAside, desk.isToLock {
+            try endChunk()
+            try lockRows(desk, stop)
+          }
         }
         try isAside ? pass(record) : apply(record, stop)
       }
@@ -613,8 +617,13 @@ final class PostgresReplay {
     table.watch = OwnersWatch(table.target, code, number: tableCount)
   }
 
+  /// Returns the table if it is open in that shape.
+  func openTable(_ key: String, given schema: TableSchema) -> MappedTable? {
+    byKey[key].flatMap { $0.given == schema ? $0 : nil }
+  }
+
   private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> MappedTable? {
-    if let table = byKey[key], table.given == schema { return table }
+    if let table = openTable(key, given: schema) { return table }
     try sink.settle()
     guard let part = try part(of: schema, key) else { return nil }
     let source = part.schema

@@ -38,6 +38,13 @@ struct SQLiteForm {
 
   /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
+    if let form = table.lastForm, form.schema == schema { return form.columns }
+    let columns = try madeColumns(of: schema)
+    table.lastForm = (schema, columns)
+    return columns
+  }
+
+  private func madeColumns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     let mapped = try TableMapping(schema, to: .sqlite).target
     return FormColumns.places(table.schema.columns.map(\.name), table.schema.key, in: mapped, .sqlite).map { index in
       index.map { ($0, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[$0], goesBothWays: true)) }

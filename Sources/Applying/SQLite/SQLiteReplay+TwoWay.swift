@@ -8,11 +8,6 @@ import Versions
 // Two-way: rows that somebody else has written to as well.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
-  /// A row of a table to which others refer, as it was before it was deleted.
-  private typealias Gone = (row: Desk.Row, key: [Value], there: [Value])
-  /// A row as it is to be. `outcome`: all of it; `stamp`: of the last write to it, if a version of it is known.
-  private typealias Put = (row: Desk.Row, key: [Value], put: RowVersion.Row?, outcome: [Value?], stamp: Stamp?)
-
   /// So many are in memory while rows are looked through.
   private static let keysMax = 1000
 
@@ -80,13 +75,17 @@ extension SQLiteReplay {
   }
 
   /// At the end of a transaction.
-  func settleDeferred() throws {
+  func settleDeferred(_ stop: StopSignal) throws {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
-    var gone: [Gone] = []
-    var puts: [Put] = []
-    for narrow in desk.rows where narrow.isVersion {
-      let row = try narrow.with(narrow.table.wide())
+    var gone: SpilledList<GoneRow> = desk.list()
+    var puts: SpilledList<SettledPut> = desk.list()
+    var count = 0
+    try desk.forEachRow { index, narrow in
+      guard narrow.isVersion else { return }
+      count += 1
+      if count % 256 == 0, stop.isSet { throw Stopped() }
+      let row = try wide(narrow)
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
@@ -104,22 +103,26 @@ extension SQLiteReplay {
       guard let outcome = settled.outcome else {
         // Rows that go make room for the unique values of others before those are put in place.
         if !row.table.referrers.isEmpty, !desk.isAhead, let there = try row.table.row(key) {
-          gone.append((row, key, there))
+          try gone.append(GoneRow(index: index, key: key, there: there))
         }
         _ = self.held.take(key: key, of: row.table)
         try row.table.put(nil, key)
-        continue
+        return
       }
       // The rest of it comes with the copy.
-      if settled.isPartial, isLenient(narrow.table) { continue }
-      puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
+      if settled.isPartial, isLenient(narrow.table) { return }
+      try puts.append(
+        SettledPut(
+          index: index, key: key, put: waiting == nil ? settled.row : outcome, outcome: outcome, stamp: settled.stamp))
     }
-    for var one in puts {
+    try puts.forEach { one in
+      var one = one
+      let row = try wide(desk.row(one.index))
       // The row may have waited for another one: what is not written to it now stays as it was meant.
-      if let waiting = self.held.take(key: one.key, of: one.row.table) {
+      if let waiting = self.held.take(key: one.key, of: row.table) {
         one.put = one.put.map { $0.enumerated().map { $1 ?? ($0 < waiting.values.count ? waiting.values[$0] : nil) } }
       }
-      try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
+      try put((one.put, one.outcome, row.table), one.key, one.stamp ?? desk.lastStamp(row), held: &held)
     }
     try judge(&held)
     try keepReferred(gone, desk, held: &held)
@@ -127,6 +130,8 @@ extension SQLiteReplay {
     try judge(&held)
     desk.endTransaction()
   }
+
+  private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(row.table.wide()) }
 
   /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it, nil: it goes; `stamp`: of the
   /// last that was written to it.
@@ -155,10 +160,12 @@ extension SQLiteReplay {
   // MARK: Rows that others refer to
 
   /// Those to which nobody refers when all of them have gone: the rows of a ring refer only to each other. The rest stays.
-  private func keepReferred(_ gone: [Gone], _ desk: Desk, held: inout [ContestedRow]) throws {
-    for (row, key) in try putBackReferred(gone) {
+  private func keepReferred(_ gone: SpilledList<GoneRow>, _ desk: Desk, held: inout [ContestedRow]) throws {
+    guard !gone.isEmpty else { return }
+    try putBackReferred(gone, desk).forEach { one in
+      let (row, key) = (try wide(desk.row(one.index)), one.key)
       let form = SQLiteForm(row.table)
-      guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { continue }
+      guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { return }
       try put((kept, kept, row.table), key, desk.lastStamp(row), held: &held)
       try log(
         SettledRow.returned(kept, desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds()))
@@ -166,19 +173,20 @@ extension SQLiteReplay {
   }
 
   /// Those to which somebody refers, as they were; each of them may refer to others in its turn.
-  private func putBackReferred(_ gone: [Gone]) throws -> [(row: Desk.Row, key: [Value])] {
-    var (gone, back) = (gone, [(row: Desk.Row, key: [Value])]())
+  private func putBackReferred(_ gone: SpilledList<GoneRow>, _ desk: Desk) throws -> SpilledList<GoneRow> {
+    var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
     while isMoving {
       let open = gone
-      gone = []
-      for row in open {
-        if try row.row.table.isReferred(row.there) {
+      gone = desk.list()
+      try open.forEach { row in
+        let table = try wide(desk.row(row.index)).table
+        if try table.isReferred(row.there) {
           // If another row holds one of its unique values by now, the contest decides when the resolved row is written.
-          do { try row.row.table.put(row.there, row.key) } catch let error as SQLiteError where error.isUniqueness {}
-          back.append((row.row, row.key))
+          do { try table.put(row.there, row.key) } catch let error as SQLiteError where error.isUniqueness {}
+          try back.append(row)
         } else {
-          gone.append(row)
+          try gone.append(row)
         }
       }
       isMoving = gone.count < open.count

@@ -164,7 +164,7 @@ final class SQLiteReplay {
         if isAside { skipped += Int(changes) }
         self.number = number
         try endChunk()
-        try settleDeferred()
+        try settleDeferred(stop)
         try settleEarly()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -188,7 +188,7 @@ final class SQLiteReplay {
           if let desk, !desk.isInformed { try inform(desk) }
           if !isAside { try target.beginRelay(group.last, at: reader.position) }
         }
-        try isAside ? pass(record) : apply(record)
+        try isAside ? pass(record) : apply(record, stop)
       }
       guard let following = try next() else {
         throw CairnError(
@@ -215,7 +215,7 @@ final class SQLiteReplay {
     return ahead
   }
 
-  private func apply(_ record: Record) throws {
+  private func apply(_ record: Record, _ stop: StopSignal) throws {
     try reader.checkBarred()
     // There may be millions of them.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
@@ -256,7 +256,7 @@ final class SQLiteReplay {
       if let table = try table(refresh.schemaID) { try apply(refresh, table) }
     case .ddl(let ddl):
       try statements?.checkIdle()
-      if reader.takesNameAway(ddl) { try settleDeferred() }
+      if reader.takesNameAway(ddl) { try settleDeferred(stop) }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()

@@ -56,6 +56,8 @@ final class TargetTable {
   var mayCollide = false
   /// Foreign keys of others that lead to it.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
+  /// The place and the form of each column in rows of the last schema that a ``SQLiteForm`` was asked for.
+  var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
   /// As of ``wide()``, the last time.
   var wider: TargetTable?
   private let names: [String]

@@ -105,12 +105,5 @@ extension RowVersion {
   /// In memory, about.
   fileprivate var byteCount: Int { Self.byteCount(before) + Self.byteCount(after) + 200 }
 
-  private static func byteCount(_ row: Row?) -> Int {
-    row?.reduce(0) { sum, value in
-      switch value {
-      case .text(let bytes)?, .exact(let bytes)?, .blob(let bytes)?: sum + 64 + bytes.count
-      default: sum + 16
-      }
-    } ?? 0
-  }
+  private static func byteCount(_ row: Row?) -> Int { row?.reduce(0) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
 }

@@ -36,6 +36,8 @@ package final class TwoWay: Sendable {
   let local: LocalCommits
   /// How far a peer's clock may be ahead of ours, µs.
   let skewMicrosecondsMax: Int64
+  /// Rows of a transaction that are settled when it ends take this much memory, and then a temporary file.
+  let deferredBytesMax: Int
   private let turn: ApplyTurn
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -56,7 +58,8 @@ package final class TwoWay: Sendable {
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
     copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000,
-    after before: TwoWay? = nil, rules: @escaping RuleBook
+    deferredBytesMax: Int = 16 << 20, after before: TwoWay? = nil,
+    rules: @escaping RuleBook
   ) {
     self.own = own.name
     folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
@@ -65,6 +68,7 @@ package final class TwoWay: Sendable {
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
+    self.deferredBytesMax = deferredBytesMax
     turn = before?.turn ?? ApplyTurn()
     before?.isRetired.withLock { $0 = true }
   }

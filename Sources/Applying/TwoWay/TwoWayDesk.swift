@@ -6,7 +6,7 @@ import Versions
 
 /// One apply's part in two-way replication: which rows of the transaction at hand are written as they come, and which
 /// are settled from all their versions when it ends.
-final class TwoWayDesk<Table> {
+final class TwoWayDesk<Table: AnyObject> {
   /// A row to be settled, with what the transaction at hand makes of it.
   struct Row {
     let name: RowName
@@ -28,7 +28,9 @@ final class TwoWayDesk<Table> {
   private var settlesThrough: UInt64 = 0
   /// Of which transactions rows are locked before it is asked what programs did to them.
   private var lockedFirst = LockedFirst()
-  private(set) var locksFirst = false
+  private var locksFirst = false
+  /// The rows of the transaction at hand are locked until its group ends.
+  private(set) var hasLocked = false
   /// How often a group was sent back for local commits, since the last that was committed.
   private var waits = 0
   let gate: ClockGate
@@ -44,13 +46,8 @@ final class TwoWayDesk<Table> {
   private var settlesAll = false
   /// Rows of local commits that capture has not taken.
   private var uncaptured: Set<RowName> = []
-  private var order: [Row] = []
-  /// Of each of them, what the changes made of it so far.
-  private var folds: [VersionFold] = []
-  /// The last of each name in ``order``.
-  private var indexes: [RowName: Int] = [:]
-  /// For each row in ``order`` the one of the same name before it.
-  private var namesakes: [Int?] = []
+  /// Rows that are settled when the transaction ends.
+  private let deferred: DeferredRows<Table>
   /// The rows that the transaction inserted into tables that only take rows in, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
   /// The rows of some transactions whose keys are likely to share their names, see ``made(_:at:isCopied:)``.
@@ -69,6 +66,7 @@ final class TwoWayDesk<Table> {
     gate = ClockGate(trail, clock, skewMicrosecondsMax: shared.skewMicrosecondsMax)
     columns = names.columnsNow
     reader = VersionReader(seen: shared.window.seen)
+    deferred = DeferredRows(bytesMax: shared.deferredBytesMax)
   }
 
   /// Learns which columns were renamed or dropped here, after the own trail has been read. Returns true if there are more
@@ -131,14 +129,22 @@ final class TwoWayDesk<Table> {
     return true
   }
 
+  /// Whether the rows of the transaction at hand are to be locked before its next change.
+  var isToLock: Bool { locksFirst && !hasLocked }
+
+  /// Its rows have been locked, and what programs committed to them has been read.
+  func noteLocks() { hasLocked = true }
+
+  /// Passes all changes of the transaction at hand to `body`, also those that are still to come, except for TRUNCATE.
+  func forEachChange(_ body: (TableSchema, ChangeView) throws -> Void) throws {
+    try reader.forEachRow(at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change, isCopied in
+      if !isCopied { try body(schema, change) }
+    }
+  }
+
   /// Throws ``LocalAhead`` where one of the rows that were written has been committed locally meanwhile.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
-  }
-
-  /// Of the transaction at hand, whose rows are locked and not settled yet: as ``check(committed:)``, but for these rows.
-  func checkOthers(committed rows: Set<RowName>) throws {
-    if !rows.isEmpty, written.contains(where: { rows.contains($0) && indexes[$0] == nil }) { throw LocalAhead() }
   }
 
   /// A group through that transaction was overtaken by programs.
@@ -170,44 +176,42 @@ final class TwoWayDesk<Table> {
     reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
     isAhead = shared.isAhead(header, seen: seen)
     mayDiffer = isAhead || shared.knowsHeld(seen)
-    locksFirst = lockedFirst.contains(header.number)
-    settlesAll = mayDiffer || locksFirst || header.number <= settlesThrough
+    (locksFirst, hasLocked) = (lockedFirst.contains(header.number), false)
+    settlesAll = mayDiffer || header.number <= settlesThrough
     met = shared.window.meet(header, of: trail, at: begin)
   }
 
-  /// Rows that are to be settled now, each once.
-  var rows: [Row] {
-    guard !columns.steps.isEmpty else { return order }
-    return order.map { row in
-      var now = row
-      now.version = columns.version(row.version, own: shared.own.description)
-      return now
-    }
+  /// The row with that index among those that are to be settled now.
+  func row(_ index: Int) throws -> Row { try row(deferred[index]) }
+
+  /// Passes the rows that are to be settled now to `body`, each once, with its index.
+  func forEachRow(_ body: (Int, Row) throws -> Void) throws {
+    for index in 0..<deferred.count { try body(index, row(index)) }
   }
+
+  private func row(_ row: DeferredRows<Table>.Row) -> Row {
+    var version = version(row.fold)
+    if !columns.steps.isEmpty { version = columns.version(version, own: shared.own.description) }
+    return Row(name: row.name, table: row.table, version: version)
+  }
+
+  /// A list of what the rows of a transaction come to.
+  func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
+
   /// Rows that were referred to by somebody who does not know what was done to them.
   private var needed: [RowName] = []
-  var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
+  var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
     needed.removeAll(keepingCapacity: true)
-    order.removeAll(keepingCapacity: true)
-    folds.removeAll(keepingCapacity: true)
-    indexes.removeAll(keepingCapacity: true)
-    namesakes.removeAll(keepingCapacity: true)
+    deferred.removeAll()
   }
 
-  /// The index of a row at hand among those that share its name.
-  private func index(of name: RowName, where isIt: (Int) throws -> Bool) rethrows -> Int? {
-    var index = indexes[name]
-    while let at = index {
-      if try isIt(at) { return at }
-      index = namesakes[at]
-    }
-    return nil
-  }
+  private func isDeferred(_ row: KeyedRow) throws -> Bool { try deferredRow(row) != nil }
 
-  private func index(of row: KeyedRow) -> Int? {
-    index(of: row.name) { row.isSameKey(names.key(of: order[$0].version)) }
+  /// The row at hand with that key.
+  private func deferredRow(_ row: KeyedRow) throws -> Row? {
+    try deferred.last(of: row.name) { row.isSameKey(names.key(of: version($0))) }.map { self.row($0.row) }
   }
 
   /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `isReferenced`: others refer to
@@ -227,7 +231,7 @@ final class TwoWayDesk<Table> {
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
       try settlesAll || isGone || mayWait || (takesRowsIn && !comesIn(change, schema))
-      || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
+      || (!deferred.isEmpty && rows.contains(where: deferred.holds))
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
     if change.operation == .insert, let lacking = try change.after?.values().firstIndex(of: nil) {
       let column = lacking < schema.columns.count ? schema.columns[lacking].name : ""
@@ -235,7 +239,9 @@ final class TwoWayDesk<Table> {
     }
     // Both rows of a change of the key may have one name.
     for (index, row) in rows.enumerated() where index == 0 || row != rows[0] {
-      for step in try VersionFold.Step.all(change, schema, rows, row) { fold(row, table, schema, step) }
+      for step in try VersionFold.Step.all(change, schema, rows, row) {
+        try deferred.fold(row, table, schema, step)
+      }
     }
     return true
   }
@@ -302,7 +308,7 @@ final class TwoWayDesk<Table> {
       let name = open.removeFirst()
       let versions = try others(name)
       // A reference is known by the name of its row alone, here as where the delete comes: all rows of the name are asked.
-      rows += apart(name, versions).filter { group in index(of: group.row).map { !order[$0].isVersion } ?? true }
+      rows += try apart(name, versions).filter { group in try deferredRow(group.row).map { !$0.isVersion } ?? true }
       for version in versions where version.after == nil {
         for parent in names.parents(version.schema, version.before ?? []) {
           for row in try self.rows(of: parent) where met.insert(row.name).inserted {
@@ -357,18 +363,6 @@ final class TwoWayDesk<Table> {
       hint:
         "give every row a key that is not NULL, or leave the table out: --tables \("*,!\(schema.fullName)".shellWord)",
       context: ["table": schema.fullName])
-  }
-
-  private func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) {
-    if let index = index(of: name, where: { folds[$0].isSameRow(step, schema) }) {
-      folds[index].add(step, schema)
-      order[index].version = version(folds[index])
-      return
-    }
-    let fold = VersionFold(step, schema)
-    namesakes.append(indexes.updateValue(order.count, forKey: name))
-    folds.append(fold)
-    order.append(Row(name: name, table: table, version: version(fold)))
   }
 
   private func version(_ fold: VersionFold) -> StoredVersion {
@@ -537,7 +531,7 @@ final class TwoWayDesk<Table> {
   /// Whether a row stays that is in the way of one that a copy brings, until both are judged: else it is one that the copy's
   /// author has no longer.
   func contests(_ row: ContestedRow) throws -> Bool {
-    try index(of: row.keyed) != nil || keepsUnmentioned(row.keyed, copied: row.copied)
+    try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied)
   }
 
   /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.

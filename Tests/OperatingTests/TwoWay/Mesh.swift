@@ -168,15 +168,18 @@ final class Mesh {
   private var databases: [String] = []
   private let schema: String
   private let rules: TwoWay.RuleBook
+  private var renewals = 0
+  private let hasSmallLimits: Bool
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
   /// `tables`: those of each that are captured. `rows`: SQL of each, before it is captured; what is there is copied.
-  /// `isCaptured`: from the beginning.
+  /// `isCaptured`: from the beginning. `hasSmallLimits`: some nodes settle as if every transaction were a large one.
   init(
     _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil, isCaptured: Bool = true,
-    rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
+    hasSmallLimits: Bool = true, rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
   ) throws {
     (self.schema, self.rules) = (schema, rules)
+    self.hasSmallLimits = hasSmallLimits
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     for (index, engine) in engines.enumerated() {
@@ -245,10 +248,14 @@ final class Mesh {
   ///
   /// - Parameter before: what they shared until now, as after a reload of the conf.
   func renew(_ node: Node, after before: TwoWay? = nil) {
+    renewals += 1
+    // Every second one has all that is settled in a file.
+    let bytes = renewals % 2 == 0 && hasSmallLimits ? 0 : 16 << 20
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
-      copiesRows: node.copiesRows, watch: node.watch, after: before, rules: node.rules)
+      copiesRows: node.copiesRows, watch: node.watch, deferredBytesMax: bytes, after: before,
+      rules: node.rules)
   }
 
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.

@@ -1,0 +1,108 @@
+import Changes
+import SQLiteKit
+
+/// Numbered records in a temporary file, which goes when it is closed. Each has a hash by which it is found again.
+///
+/// The file is SQLite's own kind of temporary database: it has no name, and nothing in it is made durable or rolled back.
+///
+///     let file = try SpillFile()
+///     try file.append(hash: 7, bytes)                  // record 0
+///     try file.forEach(hash: 7) { number, bytes in … }
+final class SpillFile {
+  /// The number of records; they count from 0.
+  private(set) var count = 0
+  private let insert: Statement
+  private let update: Statement
+  private let find: Statement
+  private let get: Statement
+  private let database: Database
+
+  init() throws {
+    (database, insert, update, find, get) = try Self.naming {
+      let database = try Database(path: "", mode: .create)
+      try database.executeScript(
+        """
+        PRAGMA journal_mode = OFF;
+        PRAGMA synchronous = OFF;
+        PRAGMA cache_size = -8192;
+        CREATE TABLE record(number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, bytes BLOB NOT NULL);
+        CREATE INDEX record_hash ON record(hash);
+        BEGIN
+        """)
+      return (
+        database, try database.prepare("INSERT INTO record VALUES (?, ?, ?)"),
+        try database.prepare("UPDATE record SET bytes = ? WHERE number = ?"),
+        try database.prepare("SELECT number, bytes FROM record WHERE hash = ? ORDER BY number DESC"),
+        try database.prepare("SELECT bytes FROM record WHERE number = ?")
+      )
+    }
+  }
+
+  func append(hash: UInt64, _ bytes: UnsafeRawBufferPointer) throws {
+    try Self.naming {
+      try insert.bind(Int64(count), at: 1)
+      try insert.bind(Int64(bitPattern: hash), at: 2)
+      try insert.bind(.blob(bytes), at: 3)
+      _ = try insert.step()
+      count += 1
+    }
+  }
+
+  func replace(_ number: Int, by bytes: UnsafeRawBufferPointer) throws {
+    try Self.naming {
+      try update.bind(.blob(bytes), at: 1)
+      try update.bind(Int64(number), at: 2)
+      _ = try update.step()
+    }
+  }
+
+  func holds(hash: UInt64) throws -> Bool {
+    try Self.naming {
+      try find.bind(Int64(bitPattern: hash), at: 1)
+      defer { find.reset() }
+      return try find.step()
+    }
+  }
+
+  /// Returns what `body` makes of the last record with this hash for which it is not nil.
+  func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
+    try Self.naming {
+      try find.bind(Int64(bitPattern: hash), at: 1)
+      defer { find.reset() }
+      while try find.step() {
+        let number = Int(find.integer(0))
+        if let found = try Self.read(find.value(1), { try body(number, &$0) }) { return found }
+      }
+      return nil
+    }
+  }
+
+  func read<T>(_ number: Int, _ body: (inout ByteReader) throws -> T) throws -> T {
+    try Self.naming {
+      try get.bind(Int64(number), at: 1)
+      defer { get.reset() }
+      guard try get.step() else { throw DecodingError(offset: 0, problem: "record \(number) is missing") }
+      return try Self.read(get.value(0), body)
+    }
+  }
+
+  private static func read<T>(_ value: Value, _ body: (inout ByteReader) throws -> T) throws -> T {
+    guard case .blob(let bytes) = value else { throw DecodingError(offset: 0, problem: "a record is not bytes") }
+    return try bytes.withUnsafeBytes { bytes in
+      var reader = ByteReader(bytes)
+      return try body(&reader)
+    }
+  }
+
+  /// Names the file in errors of SQLite, which says nothing of one without a name.
+  private static func naming<T>(_ body: () throws -> T) throws -> T {
+    func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
+      CairnError(
+        code, "the temporary file for rows that apply settles at the end of their transaction failed: \(problem)",
+        hint: "make room where temporary files go (SQLITE_TMPDIR, else /var/tmp)", remedy: .retry)
+    }
+    do { return try body() } catch let error as SQLiteError {
+      throw failed(error.asCairnError.code, "\(error)")
+    } catch let error as DecodingError { throw failed(.ioFailed, "\(error)") }
+  }
+}
