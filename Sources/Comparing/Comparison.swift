@@ -205,6 +205,10 @@ package final class Comparison {
         .notice(
           "table \(table.name) is not compared: more of its rows fall together than can be held, as if their node had chosen the hashes"
         ))
+    } catch let error as CairnError where error.code == .tableRefused {
+      // The owner of one table must not keep the others from being compared.
+      result.inFlight += 1
+      try tell(.notice("table \(table.name) is not compared: \(error.message); \(error.hint)"))
     } catch is OriginSource.TooLarge {
       result.inFlight += 1
       try tell(

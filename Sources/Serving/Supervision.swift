@@ -93,10 +93,10 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Notes that the worker runs well, which makes an older error history.
+  /// Notes that the worker runs well, which makes an older error history. The count of failures stays: a worker that
+  /// fails again within ``RestartPolicy/steadyMilliseconds`` is to wait longer, or to rest.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
-    failures = 0
     if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
   }
 

@@ -125,6 +125,22 @@ import Testing
     #expect(supervision.failure?.times == 1)
   }
 
+  @Test func `a worker that fails again and again after short runs waits longer and longer`() {
+    var supervision = running()
+    var now: Int64 = 0
+    var pauses: [Int64] = []
+    for _ in 0..<6 {
+      now += 20_000
+      supervision.isWell(now: now - 1_000)
+      supervision.ended(lost, now: now, jitter: 1)
+      guard case .due(let at) = supervision.state else { return Issue.record("\(supervision.state)") }
+      pauses.append(at - now)
+      now = at
+      supervision.started(now: now)
+    }
+    #expect(pauses == [500, 1_000, 2_000, 4_000, 8_000, 16_000])
+  }
+
   @Test func `an error that has passed is told apart, for a day`() {
     var supervision = running()
     supervision.ended(lost, now: 10, jitter: 0)
