@@ -70,7 +70,7 @@ extension OptionTable {
         "how far the clock of the trail's node may be ahead",
         details: """
           Transactions from further ahead are held back, and that is told, until this node's clock is there; one way, those \
-          of other nodes. A capture of the database takes over no clock that is further ahead.
+          of other nodes, if the database is captured. Its capture takes over no clock that is further ahead.
           """,
         example: "\"5 s\""),
       Option(

@@ -60,7 +60,6 @@ final class ApplyWorker: Worker {
     // Rows of another node fit into a block. Values that expressions of its tables compute must not be much larger.
     if trail.origin != context.node {
       options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
-      options.skewMicrosecondsMax = apply.maxClockSkew.milliseconds * 1000
     }
     options.rules = rules
     ruleUpkeep.rest()
@@ -83,6 +82,10 @@ final class ApplyWorker: Worker {
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let relay = context.configuration.relayPlan(apply)
     (options.relays, options.ownTrail) = (relay.relays, relay.ownTrail)
+    // Where the target is captured, what is applied moves the clock of its trail.
+    if trail.origin != context.node, relay.ownTrail != nil {
+      options.skewMicrosecondsMax = apply.maxClockSkew.milliseconds * 1000
+    }
     if let line = context.configuration.lineOnLacking(apply) { context.tell(name, line) }
     let gate = TwoWayGate(apply: apply, context: context)
     try gate.check()

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Foundation
 import SQLiteKit
+import SystemKit
 import Testing
 
 /// Capture is taken off tables and put back, and tables are left out.
@@ -46,6 +47,19 @@ import Testing
     try replica.takeAndReplay()
     #expect(try Contents(replica.target).rows["item"] == before.rows["item"])
     #expect(try Contents(replica.target).rows["note"]?.count == 2)
+    _ = try journal(replica).rehook("item", patterns: .init())
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `an idle capture reads no table that is unhooked`() throws {
+    let replica = try started(TempFolder())
+    _ = try journal(replica).unhook("item")
+    try execute(replica.source, "ALTER TABLE item DROP COLUMN a; INSERT INTO note VALUES (2)")
+    for _ in 0..<3 {
+      try replica.takeAndReplay()
+      Clock.sleep(milliseconds: 400)
+    }
     _ = try journal(replica).rehook("item", patterns: .init())
     try replica.takeAndReplay()
     #expect(try replica.differences() == [])

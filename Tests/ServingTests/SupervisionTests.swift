@@ -133,7 +133,10 @@ import Testing
       now += 20_000
       supervision.isWell(now: now - 1_000)
       supervision.ended(lost, now: now, jitter: 1)
-      guard case .due(let at) = supervision.state else { return Issue.record("\(supervision.state)") }
+      guard case .due(let at) = supervision.state else {
+        Issue.record("\(supervision.state)")
+        return
+      }
       pauses.append(at - now)
       now = at
       supervision.started(now: now)

@@ -300,7 +300,9 @@ package final class SQLiteCapture {
 
   /// The tables that were written to, although no trigger fired.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
-    let active = layouts.values.filter { $0.ended == nil }
+    // An unhooked table is copied when it is hooked again, and may have other columns until then.
+    let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
+    let active = layouts.values.filter { $0.ended == nil && !unhooked.contains($0.schema.name.sqliteKey) }
     guard position.refresh == nil, active.allSatisfy({ $0.refresh == nil }) else {
       unseenWrites.forget()
       return []
