@@ -34,7 +34,7 @@ struct Narrowing: ~Copyable {
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// Rows fall together that chance would not bring together: nobody has to hold them.
+  /// More rows share a hash than chance explains; the comparison does not hold them in memory.
   struct TooMany: Error {}
 
   /// Throws ``TooMany`` where more is held than honest hashes come to.

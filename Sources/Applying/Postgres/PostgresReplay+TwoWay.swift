@@ -30,9 +30,8 @@ extension PostgresReplay {
     desk.shared.noteCaptured()
   }
 
-  /// Before the first change of a transaction that programs have overtaken: locks its rows, and learns what programs
-  /// committed to them. Nobody else writes to these rows from then on until the commit, so the changes of most rows can be
-  /// sent as usual.
+  /// Locks the rows of a transaction that applications have overtaken, before its first change, and reads what they
+  /// committed to these rows. No session writes to the rows until the commit, so most changes can be sent as usual.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]

@@ -24,7 +24,7 @@ final class DeferredRows<Table: AnyObject> {
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// What rows in the file have in common.
+  /// The tables and schemas of the rows in the file, which refer to them by their places.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 

@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Where an SQLite file stands beside the end of its trail.
+/// The relation of an SQLite file to the end of its trail.
 enum SourceStanding {
   /// Its mark is the one of the trail's end.
   case atMark
@@ -14,8 +14,8 @@ enum SourceStanding {
   case other(String)
 
   /// - Parameters:
-  ///   - marked: the mark that stands in the file.
-  ///   - position: the one at the end of the trail.
+  ///   - marked: The mark in the file.
+  ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
       self = .atMark
@@ -50,7 +50,7 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// The mark that stands in a file; nil: none that Cairn wrote.
+  /// Reads the mark of a file; nil if there is none that Cairn wrote.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],

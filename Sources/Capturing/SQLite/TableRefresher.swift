@@ -202,7 +202,7 @@ private struct KeyRange {
   private let key: [String]
   private let sorted: [String]
 
-  /// - Parameter collation: the one that stands for BINARY.
+  /// - Parameter collation: The collation that replaces BINARY.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

@@ -110,7 +110,7 @@ package final class OriginAnswers: Sendable {
     // An SQLite source says it by itself.
     guard case .postgres = place else { return [OriginAnswer.whole] }
     let askedAt = Clock.monotonicMilliseconds
-    // Of a trail that was asked in the same millisecond, nobody knows what came first.
+    // The order of two events in the same millisecond is unknown, so only a later one counts.
     func isDone(_ turn: Turn) -> Bool { turn.progressAt.map { $0 > askedAt } ?? false }
     try begin(asker, isOver) { turn in
       isDone(turn) || Clock.monotonicMilliseconds - (turn.progressTriedAt ?? .min / 2) >= Self.progressMilliseconds

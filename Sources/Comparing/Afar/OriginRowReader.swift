@@ -7,7 +7,7 @@ import Mapping
 /// The other node may answer anything, so each number and value is checked here: behind this border counts can be added,
 /// and memory reserved for them.
 final class OriginRowReader: RowReader {
-  /// What a node reads in the time that it has for an answer, at the very most.
+  /// The most bytes that a node can read in the time for an answer.
   private static let bytesMax: UInt64 = 1 << 34
   /// The fewest bytes of a row in an answer: two hashes, its bytes and its key.
   private static let markBytes = 18

@@ -11,7 +11,7 @@ package struct OriginSource: Sendable {
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The most tables of a source, and the memory that what is told of them may take.
+  /// The most tables of a source, and the most bytes in memory of their descriptions.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 
@@ -121,7 +121,7 @@ struct OriginTable {
   var isPartitioned = false
   var sortsBackwards = false
 
-  /// What it takes in memory, about.
+  /// The approximate size in memory, in bytes.
   fileprivate var bytesInMemory: Int { 512 + name.utf8.count + (refusal?.utf8.count ?? 0) + schema.bytesInMemory }
 }
 
