@@ -73,15 +73,16 @@ extension ErrorCode {
         "two different histories exist under one trail's name",
         why: """
           The trail and its copy differ before the place where both should be equal: the origin was restored from an \
-          older backup, its state folder was made anew, or two nodes have the same name. Nobody's bytes are touched. \
-          An apply that goes both ways says so too, where a peer's transaction follows one of the own trail that the own \
-          trail does not have: the own state folder is older than what the peer has seen, or the peer lies.
+          older backup, its state folder was made anew, or two nodes have the same name. Cairn \
+          changes neither of the two. A two-way apply reports the same if a transaction of a peer follows one of this \
+          node's trail that the trail does not have: the state folder of this node is older than what the peer has seen, \
+          or the peer does not tell the truth.
           """,
         what: [
           "Find out which history is the true one: `cairn trail list` at both ends tells ids and ends.",
           "If it is the origin's: stop the pump, remove the folder of the copy, and let its applies copy all rows again.",
           "If two nodes share a name, give one of them another.",
-          "If the own state folder was restored: run `cairn detach` on its database, remove the folder, and start again.",
+          "If the state folder of this node was restored: run `cairn detach` on its database, remove the folder, and start again.",
         ])
     case .trailOwn:
       Explanation(

@@ -57,19 +57,8 @@ extension PostgresApply {
 
   /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
-    while !stop.isSet {
-      // Apply waits after its turn, because other applies wait for the turn.
-      var wait: (() throws -> Void)?
-      guard let desk else {
-        if try attempt(one, connection, stop, &wait) { return }
-        try wait?()
-        continue
-      }
-      guard let isDone = try desk.shared.inTurn(stop, { try attempt(one, connection, stop, &wait) }) else { break }
-      if isDone { return }
-      try wait?()
-    }
-    throw Stopped()
+    let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, connection, stop, &$0) }
+    if !isDone { throw Stopped() }
   }
 
   /// Returns false if the transaction is to be tried again, after `wait`.

@@ -195,6 +195,22 @@ package final class TwoWay: Sendable {
     return try body()
   }
 
+  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Each attempt of a two-way apply is a
+  /// turn of its own. An attempt can set what to wait for: apply waits after its turn, because other applies wait for it.
+  static func retryInTurns(
+    _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
+  ) throws -> Bool {
+    while !stop.isSet {
+      var wait: (() throws -> Void)?
+      let isDone: Bool?
+      if let shared { isDone = try shared.inTurn(stop) { try attempt(&wait) } } else { isDone = try attempt(&wait) }
+      guard let isDone else { return false }
+      if isDone { return true }
+      try wait?()
+    }
+    return false
+  }
+
   /// Gives capture the time to take what was committed locally, while nothing is locked. `count`: how often in a row.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {

@@ -65,6 +65,7 @@ extension SQLiteCapture {
   ///
   /// Reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {
+    let before = try SourcePosition.Mark(of: source)
     let reader = try TrailReader.open(
       folder: folder, at: Trail.segmentStart(folder: folder, of: Trail.info(folder: folder).lastTransaction))
     var (open, last): ([UInt8], [UInt8]) = ([], [])
@@ -77,6 +78,8 @@ extension SQLiteCapture {
     }
     guard !last.isEmpty else { return nil }
     guard let marked = try SourcePosition.Mark(of: source) else { return "its table cairn_control is empty" }
+    // A capture whose daemon does not answer may be at work: it moves the mark.
+    guard marked == before else { return nil }
     guard case .other(let how) = try SourceStanding(source, marked: marked, SourcePosition(decoding: last)) else {
       return nil
     }
