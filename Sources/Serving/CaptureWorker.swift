@@ -50,6 +50,7 @@ final class CaptureWorker: Worker {
       try SQLiteApply.makeFile(path)
     }
     run.watch = context.twoWays.watch(of: capture, at: run.source)
+    if !Trail.exists(folder: folder), applies.isEmpty { try refuseSlips(at: run.source) }
     if run.relays, try RelayedRows.areMissing(in: folder, of: trail, at: run.source, run.tables) {
       try CopyRequest.askCapture(folder)
       context.tell(name, RelayedRows.notice(trail, at: run.source))
@@ -86,11 +87,20 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' when the schema is changed"))
   }
 
+  /// Refuses an excluded name in `tables` that nearly is the name of a table: the first copy would send that table.
+  private func refuseSlips(at source: DatabaseURL) throws {
+    let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
+    guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
+    throw slip.error(listName, at: source.place)
+  }
+
+  private var listName: String { "'tables' of [capture.\(capture.name)]" }
+
   /// Logs a warning for each name in `tables` that matches no table. A table may come later, but a misspelled name
   /// never matches.
   private func tellUnmatched(_ source: DatabaseURL) {
     for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
-      let error = name.error("'tables' of [capture.\(capture.name)]", at: source.place)
+      let error = name.error(listName, at: source.place)
       context.log.write(
         LogEntry(.warning, error.message, worker: self.name.description, code: error.code, hint: error.hint))
     }

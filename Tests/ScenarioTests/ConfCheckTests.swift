@@ -118,6 +118,30 @@ extension DaemonScenarios {
       #expect(once.status != 0 && once.errors.contains("did you mean !secret?"), "\(once)")
     }
 
+    @Test func `the daemon begins no capture that would send such a table, and begins when the name is right`() throws {
+      let node = try DaemonBench()
+      _ = try node.bench.sqlite(
+        "source.db",
+        "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE secret(v INTEGER PRIMARY KEY); INSERT INTO secret VALUES (1)"
+      )
+      let list = { (name: String) in
+        node.pair().replacingOccurrences(of: "[capture.pos]\n", with: "[capture.pos]\ntables = [\"*\", \"\(name)\"]\n")
+      }
+      try node.write(list("!secrt"))
+      try node.start()
+      #expect(node.wait(for: "capture.pos", "failed", code: "table-missing"), "\(node.log)")
+      #expect(node.log.contains("did you mean !secret?"), "\(node.log)")
+      let own = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cairn%'"
+      #expect(try node.bench.sqlite("source.db", own) == "0\n")
+      try node.write(list("!secret"))
+      node.daemon?.signal(SIGHUP)
+      #expect(try node.bench.waitForTarget("SELECT count(*) FROM item", "0"), "\(node.log)")
+      #expect(
+        try node.bench.run("/usr/bin/sqlite3", [node.bench.path("target.db"), ".tables"]).output.contains("secret")
+          == false)
+      #expect(node.end() == 0)
+    }
+
     @Test func `a mesh of databases that have the table is ready`() throws {
       let bench = try Bench()
       var mesh = "[node]\nname = \"hq\"\nstate = \"\(bench.path("state"))\"\n"

@@ -4,8 +4,8 @@ import Changes
 enum FormColumns {
   /// Returns for each column of the target its place in the trail's table; nil if the trail's table lacks the column.
   ///
-  /// Columns are found by name. If both tables have a key of one column and its name differs, one end has renamed that
-  /// column while rows of the other end were on their way: the key of the one is the key of the other.
+  /// Columns are found by name. If names of key columns differ, one end has renamed them while rows of the other end
+  /// were on their way: the columns that are left over in both keys belong together, in the order of the keys.
   ///
   ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     [0, 1]
   ///
@@ -15,8 +15,10 @@ enum FormColumns {
   static func places(_ columns: [String], _ key: [Int], in table: TableSchema, _ engine: Engine) -> [Int?] {
     let names = table.columns.map { $0.name.key(in: engine) }
     var places = columns.map { names.firstIndex(of: $0.key(in: engine)) }
-    if key.count == 1, table.key.count == 1, places[key[0]] == nil, !places.contains(table.key[0]) {
-      places[key[0]] = table.key[0]
+    let missing = key.filter { places[$0] == nil }
+    let leftOver = table.key.filter { !places.contains($0) }
+    if key.count == table.key.count, missing.count == leftOver.count {
+      for (own, theirs) in zip(missing, leftOver) { places[own] = theirs }
     }
     return places
   }

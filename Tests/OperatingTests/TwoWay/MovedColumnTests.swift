@@ -86,6 +86,35 @@ struct MovedColumnTests {
     try mesh.close()
   }
 
+  @Test(
+    "columns of a composite key that are renamed while both ends write the row",
+    arguments: ["ss", "sp", "ps", "pp", "sps"], [["shop"], ["shop", "nr"]])
+  func movedCompositeKey(engines: String, renamed: [String]) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: "CREATE TABLE item(shop INTEGER NOT NULL, nr INTEGER NOT NULL, stock INTEGER, PRIMARY KEY (nr, shop))")
+    mesh.ddl = .follow
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 1, 10), (1, 2, 5), (2, 1, 2), (2, 2, 3)")
+    for _ in 0..<2 { try mesh.settle() }
+    for column in renamed { try a.execute("ALTER TABLE item RENAME COLUMN \(column) TO the_\(column)") }
+    let nr = renamed.count == 2 ? "the_nr" : "nr"
+    try a.execute("UPDATE item SET stock = 7 WHERE the_shop = 1")
+    try a.capturePending()
+    try b.execute("UPDATE item SET stock = 50 WHERE shop = 1 AND nr = 2")
+    try b.execute("DELETE FROM item WHERE shop = 2 AND nr = 1")
+    try b.execute("UPDATE item SET nr = 9 WHERE shop = 2 AND nr = 2")
+    try b.execute("INSERT INTO item VALUES (3, 1, 1)")
+    try b.capturePending()
+    for _ in 0..<3 { try mesh.settle() }
+    for node in mesh.nodes {
+      let rows = try node.rows("SELECT the_shop, \(nr), stock FROM item ORDER BY 1, 2")
+      #expect(rows == ["1|1|7", "1|2|50", "2|9|3", "3|1|1"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
   @Test("a table waits for a renamed column until capture has seen the change", arguments: ["ss", "ps"])
   func uncaptured(engines: String) throws {
     let mesh = try Self.mesh(engines)
