@@ -47,6 +47,13 @@ extension String {
     return String(decoding: out, as: UTF8.self) + "'"
   }
 
+  /// The text as a field in the text of a row of PostgreSQL, in double quotes.
+  ///
+  ///     #"a"\b"#.quotedField  // "a""\\b"
+  ///
+  /// Source: https://www.postgresql.org/docs/15/rowtypes.html, section 8.16.6.
+  package var quotedField: String { quoted(UInt8(ascii: "\""), escape: true) }
+
   /// The text between dollar quotes of PostgreSQL, with a tag that it does not contain.
   ///
   ///     "BEGIN END".dollarQuoted  // $cairn$BEGIN END$cairn$

@@ -49,7 +49,7 @@ extension TablePatterns {
   /// A setting with the exact name precedes those with patterns.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
-      let joined = String(text.map { $0 == "." ? "_" : $0 })
+      let joined = String(decoding: text.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
       return TablePatterns([text]).includes(name) || TablePatterns([joined]).includes(name)
     }
     return all.first { !isPattern(meant($0)) && isMeant(meant($0)) }

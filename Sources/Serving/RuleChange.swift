@@ -96,7 +96,9 @@ enum RuleChange: Equatable {
       ? String(decoding: name.utf8.dropFirst("public.".utf8.count), as: UTF8.self) : name
   }
 
-  private static func flat(_ name: String) -> String { String(plain(name).map { $0 == "." ? "_" : $0 }) }
+  private static func flat(_ name: String) -> String {
+    String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
+  }
 
   /// Returns the pending changes with `changes` added.
   static func merged(

@@ -53,7 +53,7 @@ struct SettlingFunction {
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
       let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }
-      return value.map { "\"" + $0.flatMap { $0 == "\"" || $0 == "\\" ? [$0, $0] : [$0] } + "\"" } ?? ""
+      return value?.quotedField ?? ""
     }
     return "(" + values.joined(separator: ",") + ")"
   }
