@@ -23,6 +23,10 @@ package struct CondensedVersions: Sendable {
   /// included.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
+    guard all.areCausal else {
+      runs = all.filter { $0.stamp != incoming.stamp }.map { Run(first: $0, version: $0) }
+      return
+    }
     let borders = Borders(all)
     var isBorder = false
     for version in all {

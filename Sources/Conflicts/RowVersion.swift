@@ -24,9 +24,12 @@ package struct RowVersion: Sendable {
   }
 
   /// Returns whether the author knew the other version. If so, this version replaces the other one without a conflict.
+  ///
+  /// An author's clock is later than all that it knew. So nobody knew a version whose clock is not earlier, whatever a
+  /// node claims.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
-    return seen[other.stamp.origin, default: 0] >= other.stamp.number
+    return seen[other.stamp.origin, default: 0] >= other.stamp.number && other.stamp.clock < stamp.clock
   }
 
   /// Returns whether neither author knew the other version.

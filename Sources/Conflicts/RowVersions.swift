@@ -1,9 +1,36 @@
 /// Queries over many versions of one row. An author who knew a transaction of an origin knew all earlier ones of that
 /// origin. So the queries look at each version once instead of at each pair, as often-written rows have thousands of
 /// versions.
+///
+/// That does not hold for a node that claims to know what is still to be written. Then pairs are looked at.
 extension [RowVersion] {
+  /// Whether no author claims to know a version whose clock is not earlier than its own.
+  var areCausal: Bool {
+    // By origin: the least number among the versions with later or equal clocks.
+    var later: [String: UInt64] = [:]
+    var equal: [RowVersion] = []
+    for version in sorted(by: { $0.stamp.clock > $1.stamp.clock }) {
+      if let first = equal.first, first.stamp.clock != version.stamp.clock { equal.removeAll() }
+      func claims(_ number: UInt64, of origin: String) -> Bool {
+        origin != version.stamp.origin && number <= version.seen[origin] ?? 0
+      }
+      if version.seen.keys.contains(where: { claims(later[$0] ?? .max, of: $0) }) { return false }
+      for other in equal {
+        if claims(other.stamp.number, of: other.stamp.origin) { return false }
+        if other.stamp.origin != version.stamp.origin, version.stamp.number <= other.seen[version.stamp.origin] ?? 0 {
+          return false
+        }
+      }
+      equal.append(version)
+      let origin = version.stamp.origin
+      later[origin] = Swift.min(later[origin] ?? .max, version.stamp.number)
+    }
+    return true
+  }
+
   /// The versions that no other version follows.
   var heads: [RowVersion] {
+    guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // A version is followed if an origin has a greater number, or has seen that number or a later one.
     var bounds: [String: UInt64] = [:]
     for version in self {
@@ -17,13 +44,14 @@ extension [RowVersion] {
 
   /// The versions that follow no other version.
   var roots: [RowVersion] {
+    guard areCausal else { return filter { one in !contains(where: one.follows) } }
     let first = byOrigin { $0 < $1 }
     return filter { one in first.allSatisfy { one.stamp == $0.stamp || !one.follows($0) } }
   }
 
   /// The version that follows all others; nil if there is none.
   var whole: RowVersion? {
-    let last = byOrigin { $0 > $1 }
+    let last = areCausal ? byOrigin { $0 > $1 } : self
     return last.filter { one in last.allSatisfy { one.stamp == $0.stamp || one.follows($0) } }
       .max { $0.stamp < $1.stamp }
   }
@@ -31,6 +59,12 @@ extension [RowVersion] {
   /// The versions except for the leading ones that all later versions follow.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
+    guard areCausal else {
+      let border = indices.reversed().dropLast().first { index in
+        self[index...].allSatisfy { late in self[..<index].allSatisfy(late.follows) }
+      }
+      return Array(self[(border ?? 0)...])
+    }
     let origins = byOrigin { $0 > $1 }.map(\.stamp.origin)
     // For each index, the last number of each origin among the versions before it; 0 if there is none.
     var early = [[UInt64](repeating: 0, count: origins.count)]

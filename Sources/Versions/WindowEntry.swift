@@ -8,6 +8,14 @@ struct WindowEntry: Equatable, Sendable {
   var begin: Position
 }
 
+extension WindowEntry {
+  /// Whether the author of a later version knew this one, of another origin.
+  ///
+  /// - Parameter known: The last transaction of this version's origin that the author claims to know.
+  /// - Parameter clock: The clock of the author's transaction: it is later than those of all that the author knew.
+  func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
+}
+
 /// A hash that identifies a set of versions of one row, independent of their order.
 package struct VersionFingerprint: Equatable, Sendable {
   private var count = 0
@@ -34,4 +42,10 @@ package struct MetTransaction: Sendable {
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
+
+  /// Whether its author knew a version.
+  func knows(_ other: WindowEntry) -> Bool {
+    other.origin == entry.origin
+      ? other.number <= entry.number : other.isKnown(through: known(of: other.origin), at: entry.clock)
+  }
 }

