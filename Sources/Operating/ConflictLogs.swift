@@ -8,13 +8,13 @@ import SystemKit
 
 /// The conflict logs of databases that are named by a configuration, a state folder or a URL.
 package enum ConflictLogs {
-  package typealias Entry = (url: DatabaseURL, log: any ConflictLog)
+  package typealias Entry = (url: DatabaseURL, log: ConflictLog)
 
   /// Opens the log of a database for reading and writing, since overturning a decision writes to it.
-  package static func open(_ url: DatabaseURL) throws -> any ConflictLog {
+  package static func open(_ url: DatabaseURL) throws -> ConflictLog {
     switch url {
-    case .sqlite(let path): SQLiteConflictLog(try Ends.open(path, mode: .readWrite))
-    case .postgres(let uri): PostgresConflictLog(try PostgresConnection(uri))
+    case .sqlite(let path): ConflictLog(try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri): ConflictLog(try PostgresConnection(uri))
     }
   }
 

@@ -122,9 +122,8 @@ struct ConflictsCommand: Command {
   }
 
   /// Returns the conflict with a number, if only one database has one.
-  private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, any ConflictLog, ConflictRecord)
-  {
-    var found: [(DatabaseURL, any ConflictLog, ConflictRecord)] = []
+  private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, ConflictLog, ConflictRecord) {
+    var found: [(DatabaseURL, ConflictLog, ConflictRecord)] = []
     let urls = try databases(arguments)
     for url in urls {
       let log = try ConflictLogs.open(url)

@@ -5,7 +5,7 @@ import SystemKit
 
 /// `cairn quarantine`: the transactions that applies have put into quarantine, and commands to retry or discard them.
 struct QuarantineCommand: Command {
-  private typealias Found = (url: DatabaseURL, log: any QuarantineLog, one: QuarantinedTransaction)
+  private typealias Found = (url: DatabaseURL, log: QuarantineLog, one: QuarantinedTransaction)
 
   static let name = "quarantine"
   static let summary = "list and show transactions that were put aside, try them again or discard them"

@@ -42,7 +42,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
 }
 
 @Suite struct SQLiteConflictLogTests {
-  private func log(_ folder: TempFolder) throws -> (SQLiteConflictLog, Database) {
+  private func log(_ folder: TempFolder) throws -> (ConflictLog, Database) {
     let database = try Database(path: folder("a.db"), mode: .create)
     try database.executeScript(
       """
@@ -50,7 +50,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
       INSERT INTO item(id, name, stock) VALUES (1, 'tea', 2), (2, 'other', 5);
       CREATE TABLE fired(what); CREATE TRIGGER t AFTER UPDATE ON item BEGIN INSERT INTO fired VALUES (new.name); END;
       """)
-    return (SQLiteConflictLog(database), database)
+    return (ConflictLog(database), database)
   }
 
   @Test func `conflicts are kept, listed from the latest on, and forgotten in time`() throws {
@@ -172,7 +172,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
 }
 
 @Suite struct PostgresConflictLogTests {
-  private func log(_ target: PostgresTarget) throws -> PostgresConflictLog {
+  private func log(_ target: PostgresTarget) throws -> ConflictLog {
     try target.psql(
       """
       CREATE SCHEMA cairn; CREATE SCHEMA sales;
@@ -180,7 +180,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
         doc json, at timestamptz, bits bytea);
       INSERT INTO sales.item(name, price, doc, at) VALUES ('tea', 2.5, '{"a": 1}', '2026-01-01 12:00+02');
       """)
-    return PostgresConflictLog(try PostgresConnection(target.url))
+    return ConflictLog(try PostgresConnection(target.url))
   }
 
   @Test func `conflicts are kept, and the loser is put back exactly`() throws {

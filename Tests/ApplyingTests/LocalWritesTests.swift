@@ -17,7 +17,7 @@ import Trails
   }
 
   private func log(_ made: Handmade) throws -> [ConflictRecord] {
-    try SQLiteConflictLog(Database(path: made.target)).list(before: nil, limit: 100).reversed()
+    try ConflictLog(Database(path: made.target)).list(before: nil, limit: 100).reversed()
   }
 
   private func rows(_ made: Handmade) throws -> [[Value]] { try made.rows("SELECT * FROM t ORDER BY id") }

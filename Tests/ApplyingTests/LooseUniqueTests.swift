@@ -60,7 +60,7 @@ import Testing
     try made.transaction { try made.insert("t", [4, .text(Array(value.utf8)), 4]) }
     try made.transaction { try made.update("t", [2, "B", 2], [nil, nil, 3]) }
     try made.replay()
-    let kept = try SQLiteQuarantineLog(Database(path: made.target)).list()
+    let kept = try QuarantineLog(Database(path: made.target)).list()
     #expect(kept.map(\.number) == [2, 3] && kept.map(\.heldBy) == [nil, 1])
     #expect(kept.map(\.code) == ["constraint-failed", "quarantine-held"])
     #expect(try made.rows("SELECT id, a FROM t") == [[1, 1], [2, 3]])

@@ -20,7 +20,7 @@ struct PostgresLocalWritesTests {
   }
 
   private func log(_ target: PostgresTarget) throws -> [ConflictRecord] {
-    try PostgresConflictLog(PostgresConnection(target.url)).list(before: nil, limit: 100).reversed()
+    try ConflictLog(PostgresConnection(target.url)).list(before: nil, limit: 100).reversed()
   }
 
   private static func id(_ row: ConflictRow?) -> String { row?["id"]?.postgresInput ?? "" }

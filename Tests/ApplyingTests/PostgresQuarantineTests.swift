@@ -20,11 +20,11 @@ struct PostgresQuarantineTests {
   }
 
   private func log(_ target: PostgresTarget) throws -> [QuarantinedTransaction] {
-    try PostgresQuarantineLog(PostgresConnection(target.url)).list()
+    try QuarantineLog(PostgresConnection(target.url)).list()
   }
 
   private func ask(_ target: PostgresTarget, _ id: Int64, _ wish: QuarantinedTransaction.Wish) throws {
-    #expect(try PostgresQuarantineLog(PostgresConnection(target.url)).ask(id, for: wish))
+    #expect(try QuarantineLog(PostgresConnection(target.url)).ask(id, for: wish))
   }
 
   private func write(_ trail: Handmade) throws {

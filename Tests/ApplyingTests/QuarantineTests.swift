@@ -34,11 +34,11 @@ import Trails
   }
 
   private func log(_ made: Handmade) throws -> [QuarantinedTransaction] {
-    try SQLiteQuarantineLog(Database(path: made.target)).list()
+    try QuarantineLog(Database(path: made.target)).list()
   }
 
   private func ask(_ made: Handmade, _ id: Int64, _ wish: QuarantinedTransaction.Wish) throws {
-    #expect(try SQLiteQuarantineLog(Database(path: made.target, mode: .readWrite)).ask(id, for: wish))
+    #expect(try QuarantineLog(Database(path: made.target, mode: .readWrite)).ask(id, for: wish))
   }
 
   /// The target takes negative amounts from here on.

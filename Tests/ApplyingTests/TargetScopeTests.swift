@@ -267,7 +267,7 @@ import Testing
     try made.transaction { try made.insert("item", [2, "y"]) }
     try made.replay()
     #expect(try made.rows("SELECT id FROM item ORDER BY id") == [[1], [2]])
-    let kept = try SQLiteQuarantineLog(Database(path: made.target)).list()
+    let kept = try QuarantineLog(Database(path: made.target)).list()
     #expect(kept.map(\.code) == [ErrorCode.tableForbidden.rawValue])
 
     let target = try PostgresTarget()

@@ -49,7 +49,7 @@ import Testing
   /// Sets of other names, or of names that are meant to count as one, by the files.
   static let gathered: [String: [String]] = [
     "columns of Cairn's own tables": [
-      "Applying/SQLite/TargetState.swift", "Applying/Conflicts/SQLiteConflictLog.swift",
+      "Applying/SQLite/TargetState.swift", "Applying/Conflicts/ConflictLog.swift",
     ],
     "names that look alike, which are refused": ["PostgresKit/PostgresTable.swift", "SQLiteKit/SQLiteTable.swift"],
     "names of nodes": ["Serving/RefreshDesk.swift"],

@@ -102,6 +102,10 @@ struct Candidate {
 /// The waiting rows of a target, and the tables to which they belong.
 protocol CandidateStore {
   func all() throws -> [Candidate]
+  /// Returns the waiting row with a key.
+  ///
+  /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
+  func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
   /// The number of rows that wait, by table.
   func counts() throws -> [String: Int]
   /// Returns the time since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.

@@ -9,6 +9,11 @@ struct OwnStatements {
     name: "cairn_message",
     sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")
   let move = PostgresStatement(name: "cairn_move", sql: PostgresTargetState.moveText)
-  let noteConflict = PostgresStatement(name: "cairn_conflict", sql: PostgresConflictLog.appendText)
+  let noteConflict: PostgresStatement
   let commit = PostgresStatement(name: "cairn_commit", sql: "COMMIT")
+
+  init(_ state: PostgresStateDatabase) {
+    noteConflict = PostgresStatement(
+      name: "cairn_conflict", sql: PostgresStateDatabase.numbered(ConflictLog.appendText(state)))
+  }
 }

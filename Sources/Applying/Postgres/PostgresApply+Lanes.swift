@@ -112,7 +112,7 @@ extension PostgresApply {
     _ tables: [PostgresTargetState.Waiting], _ desk: PostgresReplay.Desk?, isCareful: Bool = false,
     _ refusals: [Position: CairnError] = [:], _ overtaken: [Position: LaterCopy] = [:]
   ) throws -> PostgresReplay {
-    guard let connection else { throw Stopped() }
+    guard let connection else { throw ApplyStopped() }
     let own = Set(tables.map(\.source.nameKey))
     let others = (replay?.waiting ?? []).filter { !own.contains($0.source) }
     do {
@@ -139,7 +139,7 @@ extension PostgresApply {
         throw error
       }
     }
-    guard let isMoved else { throw Stopped() }
+    guard let isMoved else { throw ApplyStopped() }
     // Apply waits after its turn, because other applies wait for the turn.
     if lane.isOvertaken {
       self.lane?.isOvertaken = false

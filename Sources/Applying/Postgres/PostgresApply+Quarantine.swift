@@ -13,7 +13,7 @@ extension PostgresReplay {
     if head == nil { try begin(header, as: header.number - 1) }
     try endChunk()
     try sink.settle()
-    one.id = try PostgresQuarantineLog(connection).append(one)
+    one.id = try QuarantineLog(connection).append(one)
     shelf.add(one)
     progress.note(one.notice)
     return true
@@ -23,7 +23,7 @@ extension PostgresReplay {
 extension PostgresApply {
   /// Takes over the transactions in quarantine from the target's log.
   func loadQuarantine(_ replay: PostgresReplay) throws {
-    shelf.load(try PostgresQuarantineLog(replay.connection).list(), of: replay.reader.id)
+    shelf.load(try QuarantineLog(replay.connection).list(), of: replay.reader.id)
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
@@ -43,7 +43,7 @@ extension PostgresApply {
     }
     // Another replay needs the connection. The main one has to read the state again afterwards.
     let connection = replay.connection
-    let log = PostgresQuarantineLog(connection)
+    let log = QuarantineLog(connection)
     forget()
     switch step {
     case .forget(let one): try log.remove(one.id)
@@ -58,7 +58,7 @@ extension PostgresApply {
   /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, connection, stop, &$0) }
-    if !isDone { throw Stopped() }
+    if !isDone { throw ApplyStopped() }
   }
 
   /// Returns false if the transaction is to be tried again, after `wait`.
@@ -104,6 +104,6 @@ extension PostgresApply {
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ connection: PostgresConnection) throws {
     var one = one
     one.explain(error)
-    try PostgresQuarantineLog(connection).save(one)
+    try QuarantineLog(connection).save(one)
   }
 }

@@ -13,9 +13,6 @@ import Trails
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
-  /// `stop` was set in the middle of a group, which was rolled back.
-  struct Stopped: Error {}
-
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
   /// The time for which a server may be away while `drain` is set.
@@ -136,7 +133,7 @@ package final class PostgresApply {
         if try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor) {
           progress.update { $0.isCaughtUp = false }
         }
-      } catch is Stopped {
+      } catch is ApplyStopped {
         return
       } catch let error as PostgresError {
         forget()
@@ -215,7 +212,7 @@ package final class PostgresApply {
     case .overtaken?:
       try waitForCapture(desk, stop)
       return true
-    case nil: throw Stopped()
+    case nil: throw ApplyStopped()
     }
   }
 
@@ -269,11 +266,11 @@ package final class PostgresApply {
   /// Writes open decisions in another session, like an application's: capture does not take what ours writes.
   private func decide(_ desk: PostgresReplay.Desk, _ ours: PostgresConnection) throws {
     guard desk.shared.mayHaveDecisions else { return }
-    if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
+    if try Decisions(ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
     try session.allowViews()
     try session.execute("SET lock_timeout = \(lockMilliseconds)")
-    let outcome = try PostgresDecisions(connection: session).make(within: options.scope)
+    let outcome = try Decisions(session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
@@ -392,16 +389,16 @@ package final class PostgresApply {
       shelf: shelf, statements: statements, pruning: pruning)
     try loadQuarantine(made)
     if desk == nil, !hasTables, options.localWrites.has(\.areSettled) {
-      try connection.transaction { try PostgresConflictLog(connection).install() }
+      try connection.transaction { try ConflictLog(connection).install() }
       hasTables = true
     }
     if let desk {
       let state = made.state
       if !hasTables {
         try connection.transaction {
-          try PostgresConflictLog(connection).install()
+          try ConflictLog(connection).install()
           try PostgresCandidates(connection).install()
-          try PostgresDecisions(connection: connection).install()
+          try Decisions(connection).install()
         }
         hasTables = true
       }

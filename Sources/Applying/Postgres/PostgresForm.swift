@@ -5,7 +5,7 @@ import Versions
 
 /// Brings rows, as any trail has them, into the form of a table in PostgreSQL: its columns in their order, with values as
 /// texts that its input reads; those of numbers as exact ones.
-struct PostgresForm {
+struct PostgresForm: RowForm {
   let table: MappedTable
   let names: NamePolicy
 
@@ -45,11 +45,6 @@ struct PostgresForm {
       key.append(value)
     }
     return key
-  }
-
-  /// Whether two keys are of one row.
-  func isSame(_ a: [Value], _ b: [Value]) -> Bool {
-    zip(a, b).allSatisfy { $0.isSameKey(as: $1) }
   }
 
   /// A row as the server prints it.

@@ -110,7 +110,7 @@ extension PostgresReplay {
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
-    if let desk, table.goesBothWays, !table.isWholeRow { return try removeKnown(rows, table, desk) }
+    if let resolver, table.goesBothWays, !table.isWholeRow { return try removeKnown(rows, table, resolver) }
     switch table.removal {
     case .applied: try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
     case .kept: break
@@ -213,7 +213,7 @@ extension PostgresReplay {
     if table.isContested, isInPlace || isAlone { return try takeCopied(table, isInPlace: isInPlace) }
     if isInPlace { return try insertInPlace(table) }
     guard !isAlone else {
-      return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: isLenient(table)) }
+      return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
     }
     if pieceTable == nil {
       try sink.settle()

@@ -4,18 +4,6 @@ import PostgresKit
 
 // Changes of rows, as statements.
 extension PostgresReplay {
-  /// Returns whether an insert may replace an existing row.
-  ///
-  /// The trail does not report `TRUNCATE` of one partition, so its rows may still be there.
-  func isLenient(_ table: MappedTable) -> Bool {
-    mayLack(table) || table.source.flags.contains(.partitioned)
-  }
-
-  /// Returns whether an update or delete may miss its row.
-  private func mayLack(_ table: MappedTable) -> Bool {
-    table.state.refreshing != nil || table.existing != .overwrite
-  }
-
   private func leavesOut(_ change: ChangeView, _ table: MappedTable) -> Bool {
     options.leavesOut(change, in: number, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
   }
@@ -38,8 +26,8 @@ extension PostgresReplay {
 
   private func apply(_ change: ChangeView, _ table: MappedTable) throws {
     let isTolerant = change.treatment.contains(.tolerant)
-    let isLenient = isTolerant || isLenient(table)
-    let mayLack = isTolerant || mayLack(table)
+    let isLenient = isTolerant || table.mayHoldRows
+    let mayLack = isTolerant || table.mayLackRows
     switch change.operation {
     case .insert:
       if !early.isEmpty, !table.localWrites.areSettled, let image = change.after,
@@ -213,7 +201,7 @@ extension PostgresReplay {
       }
     } catch let error as PostgresError where error.isUniqueness && !isTwin(table) {
       // The row in the way may have been removed with its partition.
-      if isLenient(table) { return try updateLeniently(table) }
+      if table.mayHoldRows { return try updateLeniently(table) }
       return try hold(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
     if held.update(table, before.count > 0 ? key(of: before, table) : key(of: after, table), after.given) { return }

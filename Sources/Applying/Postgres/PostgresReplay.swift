@@ -29,6 +29,8 @@ final class PostgresReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
+  /// What resolves conflicts then.
+  private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
   /// Transactions that are put aside.
   let shelf: QuarantineShelf?
   /// The one of them that this replay brings back; nil: it goes on from the checkpoint.
@@ -72,7 +74,7 @@ final class PostgresReplay {
   var scripts: [NameKey: String] = [:]
   /// What definitions of the trail may use here.
   var reach: ServerReach
-  let own = OwnStatements()
+  let own: OwnStatements
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?
   /// Counts the groups of this replay.
@@ -108,9 +110,6 @@ final class PostgresReplay {
   var conflicts = 0
   /// Since the last commit: tables are to be guarded, or no longer.
   private var guardsAreDue = false
-  var settledBefore = SettledBefore<MappedTable>()
-  /// Rows of copies that wait until those of the group are judged.
-  var heldCopies: [ContestedRow] = []
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
@@ -136,6 +135,7 @@ final class PostgresReplay {
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
     state = PostgresTargetState(connection, of: name)
     sink = PostgresSink(connection)
+    own = OwnStatements(PostgresStateDatabase(connection: connection))
     let stored = lane == nil ? try state.checkpoint(of: name) : nil
     if let first = lane?.first {
       checkpoint = first.table.checkpoint
@@ -250,11 +250,7 @@ final class PostgresReplay {
         }
         if let desk, rows > 0 {
           try endChunk()
-          if hasCandidates, head != nil {
-            try sink.settle()
-            _ = try judgeCandidates(fresh: heldCopies)
-            heldCopies = []
-          }
+          if head != nil { try resolver?.judge() }
           try checkDesk(desk, stop)
         }
         try commit(last, rows: rows, skipped: skipped, isLaneDone: isLaneDone && number >= limit)
@@ -271,7 +267,7 @@ final class PostgresReplay {
         try isAside ? pass(record) : apply(record, stop)
       }
       count += 1
-      if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
+      if count % 256 == 0, stop.isSet { throw ApplyStopped() }
       guard let following = try next() else {
         throw CairnError(
           .trailDamaged, "trail \(name) ends inside of transaction \(last.number)",
@@ -325,7 +321,7 @@ final class PostgresReplay {
     if let desk, desk.isToSettle {
       try endChunk()
       try sink.settle()
-      try settleDeferred(stop)
+      try resolver?.resolve(stop)
     }
     try settleEarly()
     try putBackHeldRows()
@@ -350,7 +346,7 @@ final class PostgresReplay {
     holdWindow()
     if let retried {
       try sink.settle()
-      try PostgresQuarantineLog(connection).remove(retried.id)
+      try QuarantineLog(connection).remove(retried.id)
       try connection.execute("COMMIT")
     } else if let checkpoint, !scope.isLane {
       try moveAndCommit(from: checkpoint, to: reached)
@@ -470,7 +466,7 @@ final class PostgresReplay {
       try endChunk()
       try proveWatched()
       try sink.settle()
-      if reader.takesNameAway(ddl) { try settleDeferred(stop) }
+      if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()
@@ -666,7 +662,7 @@ final class PostgresReplay {
   }
 
   /// The table into which rows of this shape go, whichever trail has them; nil: there is none.
-  func table(like schema: TableSchema) throws -> MappedTable? {
+  func openTable(like schema: TableSchema) throws -> MappedTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
     tableCount += 1

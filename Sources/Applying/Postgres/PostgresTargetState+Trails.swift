@@ -30,7 +30,7 @@ extension PostgresTargetState {
       for table in ["checkpoint", "table_state", "waiting"] {
         count += try connection.run("DELETE FROM cairn.\(table) WHERE trail = $1", [trail.description])
       }
-      try PostgresQuarantineLog(connection).forget(trail)
+      try QuarantineLog(connection).forget(trail)
       try PostgresGuards(connection).reconcile()
       let origin = try originPrefix() + trail.description
       guard try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil else {

@@ -56,7 +56,7 @@ extension PostgresTargetState {
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
-    let aside = Quarantine(try PostgresQuarantineLog(connection).list(), of: trail, stored.checkpoint.trail)
+    let aside = Quarantine(try QuarantineLog(connection).list(), of: trail, stored.checkpoint.trail)
     return .init(
       id: stored.checkpoint.trail, number: stored.number,
       held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())

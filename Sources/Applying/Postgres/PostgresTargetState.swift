@@ -226,14 +226,14 @@ package struct PostgresTargetState {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
     if try hasWaiting() { try connection.run("DELETE FROM cairn.waiting WHERE trail = $1", [trail.description]) }
-    try PostgresQuarantineLog(connection).forget(trail)
+    try QuarantineLog(connection).forget(trail)
   }
 
   /// Makes every table await its next copy.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     // Transactions in quarantine come with the copies.
-    try PostgresQuarantineLog(connection).forget(trail)
+    try QuarantineLog(connection).forget(trail)
     try connection.run(
       """
       UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'

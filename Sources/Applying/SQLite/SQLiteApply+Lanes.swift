@@ -116,7 +116,7 @@ extension SQLiteApply {
     // Apply waits for this after its turn, because other applies wait for the turn.
     var wait: (() throws -> Void)?
     let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &lane, desk, stop, &wait) }
-    guard let progress else { throw SQLiteReplay.Stopped() }
+    guard let progress else { throw ApplyStopped() }
     try wait?()
     return progress
   }
@@ -233,7 +233,7 @@ extension SQLiteApply {
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
-    guard try target.begin(stop) else { throw SQLiteReplay.Stopped() }
+    guard try target.begin(stop) else { throw ApplyStopped() }
     do {
       try end(key, waiting, isKept: isKept)
       try target.commit()

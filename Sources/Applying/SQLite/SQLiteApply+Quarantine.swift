@@ -11,7 +11,7 @@ extension SQLiteReplay {
     let look = try shelf.look(
       header, at: reader.position, behind: reader.checkpoint, now: target.clock.microseconds())
     guard var one = look else { return false }
-    one.id = try SQLiteQuarantineLog(database).append(one)
+    one.id = try QuarantineLog(database).append(one)
     shelf.add(one)
     target.progress.note(one.notice)
     return true
@@ -19,7 +19,7 @@ extension SQLiteReplay {
 }
 
 extension SQLiteApply {
-  private var log: SQLiteQuarantineLog { SQLiteQuarantineLog(target.database) }
+  private var log: QuarantineLog { QuarantineLog(target.database) }
 
   /// Takes over the transactions in quarantine from the target's log.
   func loadQuarantine() throws {
@@ -57,7 +57,7 @@ extension SQLiteApply {
   }
 
   private func inTransaction(_ stop: StopSignal, _ body: () throws -> Void) throws {
-    guard try target.begin(stop) else { throw SQLiteReplay.Stopped() }
+    guard try target.begin(stop) else { throw ApplyStopped() }
     do {
       try body()
       try target.commit()
@@ -70,7 +70,7 @@ extension SQLiteApply {
   /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, stop, &$0) }
-    if !isDone { throw SQLiteReplay.Stopped() }
+    if !isDone { throw ApplyStopped() }
   }
 
   /// Returns false if the transaction is to be tried again, after `wait`.

@@ -104,7 +104,7 @@ package final class SQLiteApply {
           progress.update { $0.isCaughtUp = false }
         }
       }
-    } catch is SQLiteReplay.Stopped {}
+    } catch is ApplyStopped {}
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
@@ -172,13 +172,13 @@ package final class SQLiteApply {
   /// Writes open decisions on another connection, like an application's: capture does not take what ours writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
-    if try SQLiteDecisions(database: target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
+    if try Decisions(target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try Database(path: target.database.path, mode: .readWrite)
     // The application's own triggers fire here, and write to its full-text tables.
     session.trustSchema()
     session.setBusyTimeout(milliseconds: 200)
     try session.execute("PRAGMA foreign_keys = ON")
-    let outcome = try SQLiteDecisions(database: session).make(within: options.scope)
+    let outcome = try Decisions(session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
@@ -191,7 +191,7 @@ package final class SQLiteApply {
       desk.beginGroup()
       try replay.inform(desk)
     }
-    if try replay.judgeCandidates() { try target.commit() }
+    if try replay.resolver?.judge() ?? false { try target.commit() }
     desk?.noteCandidates()
   }
 

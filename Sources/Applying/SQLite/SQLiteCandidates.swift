@@ -51,7 +51,7 @@ struct SQLiteCandidates: CandidateStore {
 
   func all() throws -> [Candidate] { try candidates("", []) }
 
-  func find(_ table: String, _ key: ConflictRow) throws -> Candidate? {
+  func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate? {
     try candidates(" WHERE table_name = ? AND key = ?", [.text(table), .text(key.json)]).first
   }
 

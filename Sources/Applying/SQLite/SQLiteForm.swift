@@ -5,7 +5,7 @@ import SQLiteKit
 import Versions
 
 /// Brings rows, as any trail has them, into the form of a table in SQLite: its columns, in their order.
-struct SQLiteForm {
+struct SQLiteForm: RowForm {
   let table: TargetTable
   init(_ table: TargetTable) { self.table = table }
 
@@ -29,11 +29,6 @@ struct SQLiteForm {
       }
       return convert(value, form)
     }
-  }
-
-  /// Whether two keys are of one row.
-  func isSame(_ a: [Value], _ b: [Value]) -> Bool {
-    zip(a, b).allSatisfy { $0.isSameKey(as: $1) }
   }
 
   /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.

@@ -11,7 +11,7 @@ extension SQLiteReplay {
     if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
     let isTolerant = change.treatment.contains(.tolerant)
     if change.operation == .insert { try checkWhole(table) }
-    let isLenient = isTolerant || mayLack(table)
+    let isLenient = isTolerant || table.mayLackRows
     if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
     case .insert:
@@ -53,7 +53,7 @@ extension SQLiteReplay {
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
       // Rows that the author does not know stay.
-      if let desk, table.goesBothWays { return try removeKnown(nil, table, desk) }
+      if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
       try table.remove(nil, at: reader.commitTime)
     }
   }
@@ -72,20 +72,8 @@ extension SQLiteReplay {
     switch table.existing {
     case .keep: return .keeping
     case .merge: return .merging
-    case .overwrite: return isCopy || isLenient(table) ? replacing : .strict
+    case .overwrite: return isCopy || table.mayHoldRows ? replacing : .strict
     }
-  }
-
-  /// Returns whether an insert may replace an existing row.
-  ///
-  /// The trail does not report `TRUNCATE` of one partition, so its rows may still be there.
-  func isLenient(_ table: TargetTable) -> Bool {
-    mayLack(table) || table.schema.flags.contains(.partitioned)
-  }
-
-  /// Returns whether an update or delete may miss its row.
-  private func mayLack(_ table: TargetTable) -> Bool {
-    table.state.refreshing != nil || table.existing != .overwrite
   }
 
   /// Returns whether a row of the table may be missing or differ because a copy of the table follows.

@@ -40,7 +40,7 @@ extension SQLiteReplay {
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
       held.forget(table)
-      if let desk, table.goesBothWays { return try removeKnown(nil, table, desk) }
+      if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
       try table.remove(nil, at: reader.commitTime)
     }
   }

@@ -87,7 +87,7 @@ extension SQLiteReplay {
   }
 
   private func remove(_ range: Refresh.Range?, _ table: TargetTable) throws {
-    if let desk, table.goesBothWays, !table.schema.key.isEmpty { return try removeKnown(range, table, desk) }
+    if let resolver, table.goesBothWays, !table.schema.key.isEmpty { return try removeKnown(range, table, resolver) }
     try table.remove(range, at: reader.commitTime)
   }
 

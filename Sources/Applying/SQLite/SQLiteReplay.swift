@@ -28,9 +28,6 @@ final class SQLiteReplay {
     var isOfChanges = false
   }
 
-  /// `stop` was set before the target's lock was ours.
-  struct Stopped: Error {}
-
   let target: SQLiteTarget
   let scope: Scope
   let reader: ApplyReader
@@ -48,6 +45,8 @@ final class SQLiteReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
+  /// What resolves conflicts then.
+  private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// Transactions that are put aside; nil: this replay brings one of them back.
   let shelf: QuarantineShelf?
   /// Statements that may be executed once more; nil: none.
@@ -87,9 +86,6 @@ final class SQLiteReplay {
   var tablesCopied = 0
   /// Of rows, that were settled in the group.
   var conflicts = 0
-  var settledBefore = SettledBefore<TargetTable>()
-  /// Rows of copies that wait until those of the group are judged.
-  var heldCopies: [ContestedRow] = []
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
@@ -134,7 +130,7 @@ final class SQLiteReplay {
     self.limit = limit
     groupStart = reader.checkpoint
     guard var record = try next() else { return nil }
-    guard try target.begin(stop) else { throw Stopped() }
+    guard try target.begin(stop) else { throw ApplyStopped() }
     if let desk {
       desk.beginGroup()
       if try desk.informsEarly { try inform(desk) }
@@ -149,7 +145,7 @@ final class SQLiteReplay {
     while true {
       // A large transaction commits only at its end, so the next run does it again.
       count += 1
-      if count % 1024 == 0, stop.isSet { throw Stopped() }
+      if count % 1024 == 0, stop.isSet { throw ApplyStopped() }
       switch record {
       case .begin(let header):
         try checkClock(header)
@@ -164,7 +160,7 @@ final class SQLiteReplay {
         if isAside { skipped += Int(changes) }
         self.number = number
         try endChunk()
-        try settleDeferred(stop)
+        try resolver?.resolve(stop)
         try settleEarly()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -179,8 +175,7 @@ final class SQLiteReplay {
           }
         }
         group.rows = max(0, group.rows - skipped)
-        _ = try judgeCandidates(fresh: heldCopies)
-        heldCopies = []
+        try resolver?.judge()
         return group
       default:
         if record.isOfChanges {
@@ -256,7 +251,7 @@ final class SQLiteReplay {
       if let table = try table(refresh.schemaID) { try apply(refresh, table) }
     case .ddl(let ddl):
       try statements?.checkIdle()
-      if reader.takesNameAway(ddl) { try settleDeferred(stop) }
+      if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()

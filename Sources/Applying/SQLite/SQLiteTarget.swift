@@ -66,10 +66,10 @@ final class SQLiteTarget {
       let version = try database.integer("PRAGMA schema_version") ?? 0
       try database.checkOwnTables()
       try state.isInstalled() ? state.upgrade() : state.install()
-      if options.twoWay != nil || options.localWrites.has(\.areSettled) { try SQLiteConflictLog(database).install() }
+      if options.twoWay != nil || options.localWrites.has(\.areSettled) { try ConflictLog(database).install() }
       if options.twoWay != nil {
         try SQLiteCandidates(database: database).install()
-        try SQLiteDecisions(database: database).install()
+        try Decisions(database).install()
       }
       try state.guardTables { options.isGuarded("", $0) }
       try SQLiteGuards(database).reconcile()

@@ -13,7 +13,7 @@ extension TargetState {
         try database.run("DELETE FROM \(table) WHERE trail = ?", [.text(trail.description)])
         count += Int64(database.changes)
       }
-      try SQLiteQuarantineLog(database).forget(trail)
+      try QuarantineLog(database).forget(trail)
       try SQLiteGuards(database).reconcile()
       return count > 0
     }

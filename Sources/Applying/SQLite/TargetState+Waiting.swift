@@ -85,7 +85,7 @@ extension TargetState {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
       .filter { $0.checkpoint.trail == stored.checkpoint.trail }
-    let aside = Quarantine(try SQLiteQuarantineLog(database).list(), of: trail, stored.checkpoint.trail)
+    let aside = Quarantine(try QuarantineLog(database).list(), of: trail, stored.checkpoint.trail)
     return .init(
       id: stored.checkpoint.trail, number: stored.number,
       held: (waiting.map(\.number) + [aside.heldThrough].compactMap { $0 }).min())

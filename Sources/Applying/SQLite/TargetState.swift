@@ -237,7 +237,7 @@ package struct TargetState {
     try upgrade()
     let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
     // Transactions in quarantine come with the copies.
-    try SQLiteQuarantineLog(database).forget(trail)
+    try QuarantineLog(database).forget(trail)
     if trail == nil { return try database.run(sql) }
     try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
@@ -245,7 +245,7 @@ package struct TargetState {
   /// Forgets the checkpoint of a trail that is gone; the state of tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
-    try SQLiteQuarantineLog(database).forget(trail)
+    try QuarantineLog(database).forget(trail)
     try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
   }
 }

@@ -277,7 +277,7 @@ struct TwoWayTests {
     #expect(try mesh.apply(1, to: 0) > 0)
     #expect(try a.rows(Self.all) == ["1|tea|9", "2|milk|6"])
     try b.execute("ALTER TABLE item DROP CONSTRAINT positive")
-    let log = try PostgresQuarantineLog(#require(b.server))
+    let log = try QuarantineLog(#require(b.server))
     for one in try log.list() where one.heldBy == nil { #expect(try log.ask(one.id, for: .retry)) }
     try mesh.settle()
     #expect(try log.list().isEmpty)

@@ -7,13 +7,71 @@ import SystemKit
 /// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
 ///
 /// Apply writes an entry in the transaction that settles the row, so the log is true after any crash. For one thread.
-package protocol ConflictLog {
-  func isInstalled() throws -> Bool
+package struct ConflictLog {
+  private static let name = "conflict"
+  private static let numbers = ["at", "number", "clock", "other_number", "other_clock", "overturned_at"]
+  private let state: any StateDatabase
+
+  init(_ state: some StateDatabase) { self.state = state }
+
+  private var table: String { state.table(Self.name) }
+
+  package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
+
+  /// Creates the table, or adds the columns that an older version's table lacks. In the caller's transaction, if one is
+  /// open.
+  package func install() throws {
+    try state.lockForInstall()
+    guard try isInstalled() else {
+      return try state.create(Self.name, isNeverUsedAgain: false, ConflictColumns.names, numbers: Self.numbers)
+    }
+    try state.add(ConflictColumns.names, to: Self.name, numbers: Self.numbers)
+  }
+
+  /// The statement that logs a conflict, with the parameters of ``ConflictColumns/texts(_:)``.
+  static func appendText(_ state: any StateDatabase) -> String {
+    """
+    INSERT INTO \(state.table(name))(\(ConflictColumns.list)) VALUES (\(state.marks(ConflictColumns.names.count)))
+    RETURNING id
+    """
+  }
+
+  /// Logs a conflict in the open transaction, and from time to time deletes those older than 30 days. Returns its
+  /// number.
+  @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
+    let id = try state.first(Self.appendText(state), ConflictColumns.texts(record)).flatMap { Int64($0) }
+    if let id, ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
+    return id ?? 0
+  }
+
   /// Returns conflicts from the latest to the earliest. With `before`, only those with smaller numbers.
-  func list(before: Int64?, limit: Int) throws -> [ConflictRecord]
-  func find(_ id: Int64) throws -> ConflictRecord?
+  package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {
+    guard try isInstalled() else { return [] }
+    return try records("WHERE id < ? ORDER BY id DESC LIMIT ?", [String(before ?? .max), String(limit)])
+  }
+
+  package func find(_ id: Int64) throws -> ConflictRecord? {
+    guard try isInstalled() else { return nil }
+    return try records("WHERE id = ?", [String(id)]).first
+  }
+
+  private func records(_ condition: String, _ values: [String]) throws -> [ConflictRecord] {
+    try state.rows("SELECT id, \(ConflictColumns.list) FROM \(table) \(condition)", values).map { row in
+      guard let id = row[0].flatMap({ Int64($0) }), let record = ConflictColumns.record(id: id, { row[$0 + 1] }) else {
+        throw CairnError(
+          .databaseDamaged, "table \(table) of \(state.place) holds a row that this cairn did not write",
+          hint: "use the cairn that wrote it")
+      }
+      return record
+    }
+  }
+
   /// Deletes the conflicts before a moment (µs). Returns their number.
-  func prune(before moment: Int64) throws -> Int64
+  package func prune(before moment: Int64) throws -> Int64 {
+    guard try isInstalled() else { return 0 }
+    return try state.run("DELETE FROM \(table) WHERE at < ?", [String(moment)])
+  }
+
   /// Writes a version of a conflict as the row, as a change of this database that replicates. One transaction writes
   /// the row and the mark in the log.
   ///
@@ -22,17 +80,17 @@ package protocol ConflictLog {
   ///   which other roles and programs may write too.
   /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row is no longer what the conflict left,
   ///   unless `force`.
-  @discardableResult func overturn(
-    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope
-  ) throws -> ConflictRecord
-}
-
-extension ConflictLog {
-  /// Overturns a conflict without a list of tables.
   @discardableResult package func overturn(
-    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope = TargetScope()
   ) throws -> ConflictRecord {
-    try overturn(id, to: winner, force: force, now: now, within: TargetScope())
+    try state.actAsApplication()
+    return try state.transaction {
+      guard var record = try find(id) else { throw ConflictRecord.missing(id, state.place) }
+      try state.turn(record.turned(force: force, within: scope), to: record.row(of: winner))
+      try state.run("UPDATE \(table) SET overturned_at = ? WHERE id = ?", [String(now), String(id)])
+      record.overturnedAt = now
+      return record
+    }
   }
 }
 

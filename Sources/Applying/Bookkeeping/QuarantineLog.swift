@@ -1,0 +1,109 @@
+import Changes
+
+/// The transactions that a target has put aside, kept in the target: `cairn_quarantine` in SQLite, `cairn.quarantine`
+/// in PostgreSQL.
+///
+/// Apply writes it in the commit that skips a transaction, so it is true after any crash. For one thread.
+package struct QuarantineLog {
+  private static let name = "quarantine"
+  private let state: any StateDatabase
+
+  init(_ state: some StateDatabase) { self.state = state }
+
+  private var table: String { state.table(Self.name) }
+
+  package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
+
+  /// Returns the transactions of all trails, from the first to the last.
+  package func list() throws -> [QuarantinedTransaction] {
+    guard try isInstalled() else { return [] }
+    return try state.rows("SELECT id, \(QuarantineColumns.list) FROM \(table) ORDER BY trail, number").map { row in
+      guard let id = row[0].flatMap({ Int64($0) }),
+        let one = QuarantineColumns.transaction(id: id, { row[$0 + 1] })
+      else { throw QuarantineColumns.damaged(table, state.place) }
+      return one
+    }
+  }
+
+  package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
+
+  /// Requests something of apply, which does it at its next look. Returns false if the number is no longer there.
+  package func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool {
+    guard try isInstalled() else { return false }
+    return try state.run("UPDATE \(table) SET wanted = ? WHERE id = ?", [wish.rawValue, String(id)]) == 1
+  }
+
+  // MARK: In apply's transaction
+
+  /// Creates the table, in the caller's transaction, which several applies may run at once. Numbers are not used again:
+  /// an operator may still have one at hand.
+  private func install() throws {
+    try state.lockForInstall()
+    if try isInstalled() { return }
+    try state.create(
+      Self.name, isNeverUsedAgain: true, QuarantineColumns.names, numbers: QuarantineColumns.numbers)
+  }
+
+  /// Adds a transaction and returns its number.
+  func append(_ one: QuarantinedTransaction) throws -> Int64 {
+    if try !isInstalled() { try install() }
+    let marks = state.marks(QuarantineColumns.names.count)
+    return try state.first(
+      "INSERT INTO \(table)(\(QuarantineColumns.list)) VALUES (\(marks)) RETURNING id", QuarantineColumns.texts(one)
+    ).flatMap { Int64($0) } ?? 0
+  }
+
+  /// Writes all columns again, as the reason may have changed.
+  func save(_ one: QuarantinedTransaction) throws {
+    let list = QuarantineColumns.names.map { "\($0) = ?" }.joined(separator: ", ")
+    try state.run("UPDATE \(table) SET \(list) WHERE id = ?", QuarantineColumns.texts(one) + [String(one.id)])
+  }
+
+  func remove(_ id: Int64) throws { try state.run("DELETE FROM \(table) WHERE id = ?", [String(id)]) }
+
+  /// Deletes the transactions of a trail; nil: of all trails.
+  func forget(_ trail: TrailName?) throws {
+    guard try isInstalled() else { return }
+    guard let trail else { return _ = try state.run("DELETE FROM \(table)") }
+    try state.run("DELETE FROM \(table) WHERE trail = ?", [trail.description])
+  }
+}
+
+/// The columns of the log, which are the same in both engines.
+enum QuarantineColumns {
+  static let names = [
+    "trail", "trail_id", "number", "position", "border", "chain", "at", "code", "message", "hint", "held_by", "wanted",
+    "rows", "keys",
+  ]
+  static let numbers = ["number", "at", "held_by", "rows"]
+  static var list: String { names.joined(separator: ", ") }
+
+  /// Returns the transaction of a row; nil if another version wrote it.
+  static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
+    guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
+      let number = text(2).flatMap({ Int64($0) }), let position = text(3).flatMap({ Position($0) }),
+      let border = text(4).flatMap({ Position($0) }), let chain = text(5).flatMap({ ChainHash(hex: $0) }),
+      let at = text(6).flatMap({ Int64($0) }), let footprint = text(13).flatMap({ Footprint($0) })
+    else { return nil }
+    return QuarantinedTransaction(
+      id: id, trail: trail, number: UInt64(bitPattern: number), position: position,
+      border: Checkpoint(trail: trailID, position: border, chain: chain), at: at, code: text(7) ?? "",
+      message: text(8) ?? "", hint: text(9) ?? "", heldBy: text(10).flatMap { Int64($0) },
+      wish: text(11).flatMap { QuarantinedTransaction.Wish(rawValue: $0) }, footprint: footprint)
+  }
+
+  static func texts(_ one: QuarantinedTransaction) -> [String?] {
+    [
+      one.trail.description, one.border.trail.description, String(Int64(bitPattern: one.number)),
+      one.position.description, one.border.position.description, one.border.chain.description, String(one.at), one.code,
+      one.message, one.hint, one.heldBy.map { String($0) }, one.wish?.rawValue,
+      String(one.footprint.changeCount), one.footprint.text,
+    ]
+  }
+
+  static func damaged(_ table: String, _ place: String) -> CairnError {
+    CairnError(
+      .databaseDamaged, "table \(table) of \(place) holds a row that this cairn did not write",
+      hint: "use the cairn that wrote it")
+  }
+}

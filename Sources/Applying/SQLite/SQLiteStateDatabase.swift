@@ -1,0 +1,79 @@
+import Changes
+import SQLiteKit
+
+/// The books of apply in an SQLite file, in tables whose names begin with `cairn_`.
+struct SQLiteStateDatabase: StateDatabase {
+  let database: Database
+
+  var place: String { database.path }
+  var hasSchemas: Bool { false }
+  var textType: String { "TEXT" }
+  var numberType: String { "INTEGER" }
+  var keyedTableOptions: String { " WITHOUT ROWID" }
+
+  func table(_ name: String) -> String { "cairn_\(name)" }
+
+  func identity(isNeverUsedAgain: Bool) -> String {
+    isNeverUsedAgain ? "INTEGER PRIMARY KEY AUTOINCREMENT" : "INTEGER PRIMARY KEY"
+  }
+
+  func hasTable(_ name: String) throws -> Bool {
+    try database.integer(
+      "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [.text(table(name))]) != nil
+  }
+
+  func columns(of name: String) throws -> [String] {
+    try database.query("SELECT name FROM pragma_table_info(?)", [.text(table(name))]).map { $0[0].string }
+  }
+
+  /// A transaction that writes excludes all others.
+  func lockForInstall() {}
+
+  func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
+    try database.query(sql, values.map { $0.map { .text($0) } ?? .null }).map { row in
+      row.map { value in
+        switch value {
+        case .text(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .integer(let number): String(number)
+        default: nil
+        }
+      }
+    }
+  }
+
+  /// Columns of numbers store texts that are numbers as numbers.
+  @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
+    try database.run(sql, values.map { $0.map { .text($0) } ?? .null })
+    return database.changes
+  }
+
+  func transaction<Result>(_ body: () throws -> Result) throws -> Result { try database.transaction { try body() } }
+
+  func actAsApplication() throws { try database.execute("PRAGMA foreign_keys = ON") }
+
+  func turn(_ row: TurnedRow, to version: ConflictRow?) throws { try SQLiteTurnedRow(database, row).put(version) }
+
+  func refusal(_ error: any Error) -> DecisionOutcome.Refusal? {
+    switch error {
+    case let error as SQLiteError where error.isBusy: .locked
+    case let error as SQLiteError where error.isConstraint: .refused(error.message)
+    case let error as CairnError where error.code == .tableForbidden: .refused(error.message)
+    default: nil
+    }
+  }
+}
+
+extension ConflictLog {
+  /// The conflicts of an SQLite target.
+  package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
+}
+
+extension QuarantineLog {
+  /// The transactions in quarantine of an SQLite target.
+  package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
+}
+
+extension Decisions {
+  /// The open decisions of an SQLite target.
+  init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
+}

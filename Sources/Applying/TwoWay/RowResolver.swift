@@ -1,0 +1,352 @@
+import Changes
+import Conflicts
+import SystemKit
+import Versions
+
+/// The resolution of conflicts in two-way replication: it brings rows that both ends have written to the state that all
+/// nodes reach, whatever the order in which they learn of the writes.
+///
+/// It works within the open transaction of a target, on rows that ``TwoWayDesk`` has deferred to the end of the trail's
+/// transaction. It knows no engine.
+final class RowResolver<Target: ApplyTarget> {
+  typealias Table = Target.Table
+  typealias Desk = TwoWayDesk<Target.Table>
+
+  private unowned let target: Target
+  private let desk: Desk
+  private let trail: TrailName
+  private let clock: Clock
+  private var resolvedBefore = SettledBefore<Target.Table>()
+  /// Rows of copies that wait until those of the group are judged.
+  private var displacedCopies: [ContestedRow] = []
+  /// Rows of the transaction that wait for a unique value since its last judgement.
+  private var displaced: [ContestedRow] = []
+
+  init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
+    (self.target, self.desk, self.trail, self.clock) = (target, desk, trail, clock)
+  }
+
+  // MARK: Classification
+
+  /// Whether a change is resolved when its transaction ends, instead of written as it comes.
+  ///
+  /// - Parameter schema: The table as the trail has it.
+  /// - Throws: `table-refused` if the change does not give what a summed column was before.
+  func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
+    guard table.goesBothWays, change.operation != .truncate else { return false }
+    let (name, columns) = (table.shape.plainName, table.columnNames)
+    if table.takesRowsIn == nil { table.summed = try desk.summed(name, columns, in: schema) }
+    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(name, columns)
+    table.takesRowsIn = takesRowsIn
+    try Desk.checkSums(change, schema, table.summed)
+    return try desk.defers(
+      change, schema, table, isReferenced: target.hasReferrers(table), takesRowsIn: takesRowsIn,
+      mayWait: hasCandidates && table.isContested && table.mayHoldRows)
+  }
+
+  /// Whether a row that a copy brings gives way to a row that was written here.
+  ///
+  /// - Parameter schema: The table as the trail has it.
+  func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
+    guard table.goesBothWays else { return false }
+    guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
+      throw Desk.keyless(schema)
+    }
+    return try desk.keeps(row, copied: copied)
+  }
+
+  /// Whether a copy may delete a row that it does not bring: its author knows what was done to the row here.
+  ///
+  /// - Parameter row: The row's key at its places; the other values count for nothing.
+  func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
+    guard let keyed = desk.names.keyed(table.shape, row), let copied = desk.names.copied(table.shape, row) else {
+      return false
+    }
+    return try !desk.keepsUnmentioned(keyed, copied: copied)
+  }
+
+  // MARK: The end of a transaction
+
+  /// Resolves the rows that were deferred.
+  func resolve(_ stop: StopSignal) throws {
+    guard desk.isToSettle else { return }
+    let (gone, puts) = try resolveRows(stop)
+    try puts.forEach(write)
+    try judgeDisplaced()
+    try keepReferred(gone)
+    try bringBackNeeded()
+    try judgeDisplaced()
+    desk.endTransaction()
+  }
+
+  /// Resolves each row, and deletes those that go: they make room for the unique values of others.
+  private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
+    var gone: SpilledList<GoneRow> = desk.list()
+    var puts: SpilledList<SettledPut> = desk.list()
+    var count = 0
+    try desk.forEachRow { index, narrow in
+      guard narrow.isVersion else { return }
+      count += 1
+      if count % 256 == 0, stop.isSet { throw ApplyStopped() }
+      let row = try wide(narrow)
+      let form = target.form(of: row.table)
+      let key = try form.key(row.version)
+      let waiting = try takeCandidate(row.table, key)
+      var resolved = try resolved(row, key, waiting: waiting)
+      if row.version.after == nil, resolved.row != nil {
+        resolved = try self.resolved(whole(row, key), key, waiting: waiting)
+      }
+      try desk.checkStops(resolved, row.table.shape, key)
+      let isAhead = desk.mayDiffer || narrow.table.refreshing != nil
+      for record in resolved.records(
+        desk.place, of: trail, row.table.shape, key: key, now: clock.microseconds(), isAhead: isAhead)
+      { try target.log(record) }
+      try desk.note(row)
+      try noteDecision(resolved, row.table, key)
+      guard let outcome = resolved.outcome else {
+        if !desk.isAhead, try target.hasReferrers(row.table), let there = try target.row(key, of: row.table) {
+          try gone.append(GoneRow(index: index, key: key, there: there))
+        }
+        _ = try target.takeHeld(key, of: row.table)
+        _ = try target.put(nil, key, in: row.table)
+        return
+      }
+      // The rest of the row comes with the copy.
+      if resolved.isPartial, narrow.table.mayHoldRows { return }
+      try puts.append(
+        SettledPut(
+          index: index, key: key, put: waiting == nil ? resolved.row : outcome, outcome: outcome,
+          stamp: resolved.stamp))
+    }
+    return (gone, puts)
+  }
+
+  private func write(_ one: SettledPut) throws {
+    let row = try wide(desk.row(one.index))
+    var put = one.put
+    // The row may have waited for the end of the transaction: columns that are not written now stay as they were meant.
+    if let held = try target.takeHeld(one.key, of: row.table) {
+      put = put.map { $0.enumerated().map { $1 ?? ($0 < held.count ? held[$0] : nil) } }
+    }
+    try write(put, one.key, in: row.table, outcome: one.outcome) { try one.stamp ?? desk.lastStamp(row) }
+  }
+
+  /// Writes a row, or lets it wait if another row has one of its unique values.
+  ///
+  /// - Parameter outcome: The whole row.
+  /// - Parameter stamp: The stamp of the last write to the row.
+  private func write(
+    _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
+  ) throws {
+    if try target.put(put, key, in: table) { return }
+    _ = try target.put(nil, key, in: table)
+    let waiting = try desk.ranked(Candidate(table.shape, key: key, row: outcome, stamp: try stamp()))
+    try target.attempt { try target.candidates.add(waiting) }
+    displaced.append(waiting.row)
+  }
+
+  private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(target.wide(row.table)) }
+
+  /// The row with all that the transaction made of it.
+  private func whole(_ row: Desk.Row, _ key: [Value]) throws -> Desk.Row {
+    let form = target.form(of: row.table)
+    return try desk.whole(row) { try form.isSame(key, form.key($0)) }
+  }
+
+  /// Resolves a row from all its known versions.
+  ///
+  /// - Parameter waiting: The row as it waits for a unique value; nil if it does not wait.
+  private func resolved(_ row: Desk.Row, _ key: [Value], waiting: [Value]?) throws -> SettledRow {
+    let table = row.table
+    let form = target.form(of: table)
+    let incoming = try form.version(row.version)
+    let others = try resolvedBefore.others(row.name, key, in: table, beside: incoming, desk, isSame: form.isSame) {
+      try desk.read(row.name, $0).map { (try form.key($0), try form.version($0)) }
+    }
+    let (name, columns) = (table.shape.plainName, table.columnNames)
+    return try SettledRow(
+      others + [incoming], local: try target.row(key, of: table) ?? waiting, try desk.rules(name, columns),
+      deciding: try desk.decidingRules(name, columns), columns: columns,
+      function: { [target] function, rows in try target.settle(rows, by: function, in: table) }
+    ) { try desk.counts($0, of: row.name, in: table.shape) }
+  }
+
+  /// Notes what this node decides of a row. It writes the decision after the commit, so that the decision follows what
+  /// was applied.
+  private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
+    let decisions = target.decisions
+    if let decision = row.openDecision(table.shape, key: key) {
+      try target.attempt { try decisions.note(decision, keepsEarlier: row.isKept) }
+      desk.shared.mayHaveDecisions = true
+    } else if desk.shared.mayHaveDecisions, !row.isKept {
+      try target.attempt { try decisions.forget(table.shape.namespace, table.shape.name, table.key(key)) }
+    }
+  }
+
+  // MARK: Referenced rows
+
+  /// Puts deleted rows back that others reference. The rest stays deleted: rows that reference only each other go
+  /// together.
+  private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
+    guard !gone.isEmpty else { return }
+    try putBackReferred(gone).forEach { one in
+      let row = try wide(desk.row(one.index))
+      guard let kept = try resolved(whole(row, one.key), one.key, waiting: nil).living() else { return }
+      try write(kept, one.key, in: row.table, outcome: kept) { try desk.lastStamp(row) }
+      try target.log(
+        SettledRow.returned(
+          kept, desk.place, of: trail, row.table.shape, key: one.key, now: clock.microseconds()))
+    }
+  }
+
+  /// Returns the rows that others reference, and puts them back as they were: each may itself reference others.
+  private func putBackReferred(_ gone: SpilledList<GoneRow>) throws -> SpilledList<GoneRow> {
+    var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
+    var isMoving = true
+    while isMoving {
+      let open = gone
+      gone = desk.list()
+      try open.forEach { row in
+        let table = try wide(desk.row(row.index)).table
+        if try target.isReferred(row.there, key: row.key, of: table) {
+          // If another row has one of its unique values by now, it is judged when the resolved row is written.
+          _ = try target.put(row.there, row.key, in: table)
+          try back.append(row)
+        } else {
+          try gone.append(row)
+        }
+      }
+      isMoving = gone.count < open.count
+    }
+    return back
+  }
+
+  /// Brings referenced rows back whose deletes do not count, and the rows that they reference themselves. Rows that are
+  /// there stay as they are.
+  private func bringBackNeeded() throws {
+    // A row that waits for a unique value is not there afterwards, and may be one of a ring.
+    var met: Set<KeyedRow> = []
+    for needed in try desk.neededRows() {
+      var open = try bringBack(needed.row, needed.versions, isReferred: true)
+      while let row = open.popLast() {
+        guard met.insert(row).inserted else { continue }
+        open += try bringBack(row, desk.others(row), isReferred: false)
+      }
+    }
+  }
+
+  /// Returns the rows that the row references, if it came back.
+  ///
+  /// - Parameter isReferred: Whether the row is the first of them. It may have been brought to its present state while
+  ///   less was known of its references.
+  private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
+    guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
+    let form = target.form(of: table)
+    let key = try form.key(last)
+    let local = try target.row(key, of: table)
+    let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
+    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return [] }
+    let columns = table.columnNames
+    let rules = try desk.rules(table.shape.plainName, columns)
+    let resolved = try SettledRow.row(history, rules, columns: columns) { version in
+      try isReferred ? desk.counts(version, of: keyed.name, in: table.shape) : !version.isDelete
+    }
+    guard let row = resolved, !row.isAll(of: local) else { return [] }
+    try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.shape, key)
+    try write(row, key, in: table, outcome: row) { try desk.lastStamp(keyed) }
+    try target.log(
+      SettledRow.returned(
+        row, local: local, desk.place, of: trail, table.shape, key: key, now: clock.microseconds()))
+    return try desk.names.parents(last.schema, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
+  }
+
+  // MARK: Two rows that want one unique value
+
+  private var hasCandidates: Bool {
+    get { desk.shared.mayHaveCandidates }
+    set { desk.shared.mayHaveCandidates = newValue }
+  }
+
+  /// Removes the waiting row with a key and returns it; nil if none waits.
+  private func takeCandidate(_ table: Table, _ key: [Value]) throws -> [Value]? {
+    guard hasCandidates else { return nil }
+    try target.flush()
+    let candidates = target.candidates
+    guard let found = try candidates.find(table.shape.namespace, table.shape.name, table.key(key)) else { return nil }
+    try candidates.remove(found.row)
+    return found.values(table.columnNames)
+  }
+
+  private func judgeDisplaced() throws {
+    guard !displaced.isEmpty else { return }
+    hasCandidates = true
+    try judge()
+  }
+
+  /// Decides which of the rows that want one unique value have it, before the commit.
+  ///
+  /// - Returns: Whether a row was written.
+  @discardableResult func judge() throws -> Bool {
+    guard hasCandidates else { return false }
+    try target.flush()
+    let fresh = displaced + displacedCopies
+    (displaced, displacedCopies) = ([], [])
+    let contest = CandidateContest(
+      target.candidates, fresh: fresh,
+      .init(
+        renew: renewed, ranked: desk.ranked,
+        lastWrite: { [desk, target] row, isNew in
+          try desk.rank(of: row, isNew: isNew, isMerged: target.mergesCopies(at: row))
+        },
+        noteReturn: desk.noteReturn(of:), log: log))
+    let isChanged = try contest.judge()
+    desk.candidatesLeft = try target.candidates.counts()
+    return isChanged
+  }
+
+  private func log(_ row: ContestedRow, _ other: ContestedRow, _ stamp: Stamp?, isOurs: Bool) throws {
+    try target.log(
+      row.record(against: other, stamp, isOurs: isOurs, desk.place, of: trail, now: clock.microseconds()))
+    try target.flush()
+  }
+
+  /// An application may have written a waiting row again meanwhile.
+  private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
+    guard let stored = try desk.versions(of: candidate) else { return .open }
+    guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }
+    let form = target.form(of: table)
+    let key = candidate.row.key.columns.map(\.value)
+    let columns = table.columnNames
+    let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
+    guard !versions.isEmpty else { return .asItWas }
+    let resolved = try SettledRow(
+      versions, local: candidate.values(columns), try desk.rules(table.shape.plainName, columns), columns: columns
+    ) { try desk.counts($0, of: candidate.row.name, in: table.shape) }
+    guard let row = resolved.outcome else { return .gone }
+    let renewed = Candidate(
+      table.shape, key: key, row: row, stamp: try resolved.stamp ?? desk.lastStamp(candidate.row.keyed))
+    return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
+  }
+
+  /// Takes a row of a copy that another row keeps from its place by a unique value. Rows in the way are deleted if the
+  /// copy's author no longer has them; else the commit decides which row has the value.
+  ///
+  /// - Parameter isInPlace: Whether the row replaces any row that is there, so that it is as the source has it.
+  func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
+    let key = table.shape.key.map { row[$0] }
+    let replaces = isInPlace || table.existing == .overwrite
+    if table.existing == .keep, !replaces, try target.row(key, of: table) != nil { return }
+    _ = try target.put(nil, key, in: table)
+    let candidate = try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: desk.place.stamp))
+    if replaces {
+      try target.flush()
+      for other in try target.candidates.rows(inTheWayOf: candidate.row) where try !desk.contests(other) {
+        _ = try target.put(nil, other.key.columns.map(\.value), in: table)
+      }
+      if try target.candidates.rows(inTheWayOf: candidate.row).isEmpty, try target.put(row, key, in: table) { return }
+    }
+    try target.attempt { try target.candidates.add(candidate) }
+    displacedCopies.append(candidate.row)
+    hasCandidates = true
+  }
+}
