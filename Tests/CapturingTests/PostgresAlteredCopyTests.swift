@@ -103,9 +103,10 @@ extension PostgresCapturing {
       let origin = try PostgresOrigin(Self.tables)
       try origin.take()
       let known = try origin.lastNumber
-      var requests = try PostgresRequests(folder: origin.folder("state"))
+      let file = RequestsFile(folder: origin.folder("state"))
+      var requests = try file.load()
       for key in ["1", "2"] { requests.add([key], of: .init(namespace: "public", table: "t")) }
-      try requests.save()
+      try file.save(requests)
       try take(origin, during: "ALTER TABLE t ALTER a TYPE bigint", copiesAgain: false)
       let lines = try origin.lines(from: known)
       #expect(lines.filter { $0.hasPrefix("row t") }.sorted() == ["row t id=1 a=2 v=t1", "row t id=2 a=4 v=t2"])

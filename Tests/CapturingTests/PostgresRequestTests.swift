@@ -168,12 +168,13 @@ extension PostgresCapturing {
       let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
       try origin.take()
       let copied = try origin.lastNumber
-      var requests = try PostgresRequests(folder: origin.folder("state"))
+      let file = RequestsFile(folder: origin.folder("state"))
+      var requests = try file.load()
       requests.add(["2"], of: .init(namespace: "public", table: "t"))
-      try requests.save()
+      try file.save(requests)
       try origin.take()
       #expect(try origin.lines(from: copied) == ["start t repair", "chunk t", "row t a=2 v=2", "end t"])
-      #expect(try PostgresRequests(folder: origin.folder("state")).isEmpty)
+      #expect(try file.load().isEmpty)
     }
 
     @Test func `rows are mended under a writer's load, whenever capture ends`() throws {
@@ -236,9 +237,8 @@ extension PostgresCapturing {
       #expect(here == there.trimmingCharacters(in: .whitespacesAndNewlines))
     }
 
-    @Test func `too many keys become a copy`() throws {
-      let folder = try TempFolder()
-      var requests = try PostgresRequests(folder: folder.path)
+    @Test func `too many keys become a copy`() {
+      var requests = PostgresRequests()
       let name = PostgresRequests.Name(namespace: "public", table: "t")
       for number in 0...PostgresRequests.keysMax { requests.add([String(number)], of: name) }
       #expect(requests.keys.isEmpty && requests.copies == [name])

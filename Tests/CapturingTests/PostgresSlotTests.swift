@@ -103,7 +103,7 @@ extension PostgresCapturing {
 
     private func lastPosition(_ origin: PostgresOrigin) throws -> PostgresPosition {
       var position: PostgresPosition?
-      try origin.with { position = $0.position }
+      try origin.with { position = $0.session.slot.position }
       return try #require(position)
     }
 
@@ -222,7 +222,7 @@ extension PostgresCapturing {
       )
       let stop = StopSignal()
       try origin.with { capture in
-        let progress = capture.progress
+        let progress = capture.session.progress
         let worker = WorkerThread<Void>({
           while progress.snapshot.rowsCopied == 0 { Clock.sleep(milliseconds: 1) }
           stop.set()

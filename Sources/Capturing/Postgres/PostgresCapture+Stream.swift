@@ -7,154 +7,154 @@ import Trails
 extension PostgresCapture {
   func take(_ message: PgOutput) throws {
     switch message {
-    case .begin(let commit, let time, let xid):
-      if let chunk, !chunk.isPlaced, !chunk.snapshot.shows(xid) { try placeChunk() }
-      if let chunk, chunk.isPlaced, chunk.snapshot.shows(xid) { self.chunk?.isRaced = true }
-      let transaction = PostgresPosition.Transaction(commit: commit, xid: xid, time: time)
-      streamTime = max(streamTime, time)
-      try checkExpected(transaction)
-      let isSkipped = commit < position.reached
-      incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
-      settleRegistry()
-    case .origin(let name):
-      // Rows that Cairn's apply writes here began elsewhere. The name is `cairn_OID_TRAIL`.
-      guard name.hasPrefix("cairn_") else { break }
-      let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
-      if leavesOut(trail.map(String.init) ?? "") { incoming?.isSkipped = true }
+    case .begin(let commit, let time, let xid): try begin(.init(commit: commit, xid: xid, time: time))
+    // Rows that Cairn's apply writes here began elsewhere.
+    case .origin(let name): session.incoming.origin(name)
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional, prefix.hasPrefix("cairn") else { return }
       try take(prefix, content)
-    case .relation(let relation):
-      relations[relation.id] = relation
-      captured[relation.id] = nil
+    case .relation(let relation): session.tables.describe(relation)
     case .type: break
     case .insert(let id, let new):
       guard let table = try table(id) else { return }
       image.removeAll()
-      try new.appendImage(to: &image, scratch: &record)
-      try append(.insert, [.after], table)
+      try new.appendImage(to: &image, scratch: &scratch)
+      try session.append(.insert, [.after], table, image)
     case .update(let id, let old, let new):
-      guard let table = try table(id), try logsEnough(old, of: table) else { return }
+      guard let table = try table(id), try tracker.logsEnough(old, of: table) else { return }
       image.removeAll()
       if let old { try appendOld(old, table) }
-      try new.appendImage(to: &image, scratch: &record)
-      try append(.update, old == nil ? [.after] : [.before, .after], table)
-      if case .key? = old, try new.hasUnchanged() { try wantRow(of: table, new) }
+      try new.appendImage(to: &image, scratch: &scratch)
+      try session.append(.update, old == nil ? [.after] : [.before, .after], table, image)
+      if case .key? = old, try new.hasUnchanged() { try refresher.move(table, new) }
     case .delete(let id, let old):
-      guard let table = try table(id), try logsEnough(old, of: table) else { return }
+      guard let table = try table(id), try tracker.logsEnough(old, of: table) else { return }
       image.removeAll()
       try appendOld(old, table)
-      try append(.delete, [.before], table)
+      try session.append(.delete, [.before], table, image)
     case .truncate(let ids):
       for id in ids {
         guard let table = try table(id) else { continue }
         image.removeAll()
-        try append(.truncate, [], table)
+        try session.append(.truncate, [], table, image)
       }
     case .commit(_, let end, _): try endIncoming(end)
     }
   }
 
-  /// Throws if the server does not send the expected transaction again: a server that was restored from a backup no
-  /// longer has it.
-  private func checkExpected(_ transaction: PostgresPosition.Transaction) throws {
-    guard let expected, transaction.commit >= expected.commit else { return }
-    guard transaction == expected else {
-      throw Self.wentBack(
-        source.connection.place, "its transaction at \(expected.commit) is not the one that the trail has")
+  private func begin(_ transaction: PostgresPosition.Transaction) throws {
+    try refresher.begin(transaction.xid)
+    switch session.slot.begin(transaction) {
+    case .isForeign(let expected):
+      throw session.wentBack("its transaction at \(expected) is not the one that the trail has")
+    case .isNew: session.incoming.begin(transaction, isRecorded: false)
+    case .isRecorded: session.incoming.begin(transaction, isRecorded: true)
     }
-    self.expected = nil
-  }
-
-  /// Returns false if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL instead
-  /// of values, which would name no row, or another one. The table is copied again, once its partitions log enough.
-  private func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
-    guard let givenAlways = table.givenAlways else { return true }
-    if !unsure.contains(table.relation) {
-      guard let old else { if !table.isFull { return true } else { return try copyUnsure(table) } }
-      if try !old.tuple.hasNull(among: givenAlways) { return true }
-    }
-    return try copyUnsure(table)
-  }
-
-  private func copyUnsure(_ table: Captured) throws -> Bool {
-    look.isWanted = true
-    guard var known = registry.tables[table.relation] else { return false }
-    progress.tell(
-      "a partition of table \(known.schema.fullName) logged too little of an old row: copying the table again")
-    known.refresh = .lostChanges
-    registry.set(known)
-    relationChanged(table.relation)
-    return false
+    session.settle()
   }
 
   private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {
     switch old {
-    case .key(let tuple): try tuple.appendImage(to: &image, scratch: &record, given: table.isKey)
-    case .full(let tuple): try tuple.appendImage(to: &image, scratch: &record)
+    case .key(let tuple): try tuple.appendImage(to: &image, scratch: &scratch, given: table.isKey)
+    case .full(let tuple): try tuple.appendImage(to: &image, scratch: &scratch)
     }
   }
 
   /// Returns the table of a change that belongs in the trail; nil for a change that does not.
   private func table(_ id: UInt32) throws -> Captured? {
-    guard let incoming, !incoming.isSkipped else { return nil }
-    self.incoming?.isFresh = false
-    if let known = captured[id] { return known.isWanted ? known : nil }
-    guard let relation = relations[id] else {
+    guard session.incoming.change() else { return nil }
+    switch session.tables.lookup(id) {
+    case .captured(let table): return table
+    case .leftOut: return nil
+    case .new(let relation):
+      let made = try tracker.capture(relation)
+      session.tables.keep(made)
+      return made.isWanted ? made : nil
+    case .undescribed:
       throw DecodingError(offset: 0, problem: "a change of relation \(id), which was not described")
     }
-    let made = try capture(relation)
-    captured[id] = made
-    return made.isWanted ? made : nil
-  }
-
-  private func append(_ operation: Operation, _ flags: ChangeFlags, _ table: Captured) throws {
-    try openTransaction()
-    let id = try trail.schemaID(table.schema, token: table.epoch)
-    record.removeAll()
-    record.append(operation.rawValue)
-    record.append(flags.rawValue)
-    record.appendVarint(id)
-    record.append(image.bytes)
-    try trail.append(kind: RecordKind.change, record.bytes)
-    changeCount += 1
   }
 
   private func endIncoming(_ end: LSN) throws {
-    guard let transaction = incoming?.transaction, let committedAt = incoming?.commitTime else { return }
-    let barrier = incoming?.barrier
-    let wantsProgress = incoming?.wantsProgress == true
-    let notes = incoming?.notes ?? []
-    incoming = nil
-    position.witness = transaction
-    passed = end
-    if isTrailOpen {
-      position.last = transaction
-      position.reached = end
-      hasChangedSinceSequences = true
-      self.committedAt = committedAt
-      try endTransaction()
+    guard let ended = session.incoming.commit() else { return }
+    let isInTrail = session.isTrailOpen
+    session.slot.commit(ended.transaction, end: end, isInTrail: isInTrail, at: ended.commitTime)
+    if isInTrail {
+      session.sequences.noteChanges()
+      try session.endTransaction()
     }
-    for note in notes { position.knowledge.note(note) }
-    if let barrier, barrier == goal { goal = nil }
-    if let barrier { look.reached(barrier) }
+    session.slot.note(ended.notes)
+    if let barrier = ended.barrier {
+      if barrier == goal { goal = nil }
+      session.catalog.reached(barrier)
+    }
     try reach(end)
-    if let barrier { try tellWatch(barrier) }
-    if wantsProgress || !notes.isEmpty { try appendProgressInTime(isDue: wantsProgress) }
-    if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
+    if let barrier = ended.barrier { try reportToWatch(barrier) }
+    if ended.wantsRecord || !ended.notes.isEmpty { try session.recordProgressInTime(isWanted: ended.wantsRecord) }
+    if session.slot.isSyncDue(now: Clock.monotonicMilliseconds) { try session.sync() }
   }
 
-  private func tellWatch(_ barrier: String) throws {
-    guard let watch = options.watch, let mark = LocalWatch.Mark(barrier), watch.isAwaited(mark) else { return }
-    if hasUnsynced { try sync() }
-    watch.reached(mark, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
+  private func reportToWatch(_ barrier: String) throws {
+    guard let watch = session.options.watch, let mark = LocalWatch.Mark(barrier), watch.isAwaited(mark) else { return }
+    if session.slot.hasUnsynced { try session.sync() }
+    watch.reached(
+      mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
   /// Notes that every transaction that committed before `end` has been processed.
   func reach(_ end: LSN) throws {
-    if end > received { received = end }
-    guard let chunk, received >= chunk.end else { return }
-    if !chunk.isPlaced { try placeChunk() }
-    try endChunk()
+    session.slot.reach(end)
+    try refresher.reach(session.slot.received)
+  }
+
+  // MARK: Logical messages
+
+  /// Takes a transactional message. A message that Cairn did not write changes nothing: its transaction is captured
+  /// like any other.
+  private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
+    guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
+    var known = content
+    if let place = session.incoming.key(of: message, since: keys.since) {
+      guard let signed = try authentic(content, prefix, place) else { return }
+      known = signed
+    }
+    switch session.incoming.take(message, known, now: session.clock.microseconds()) {
+    case .nothing: break
+    case .takeRequest: try refresher.takeRequest(known)
+    case .changeSchema: try tracker.take(SchemaMessage(known))
+    case .readCatalog: session.catalog.want()
+    }
+  }
+
+  /// Returns the content of a message that Cairn wrote in this same transaction; nil for any other message, which is
+  /// counted and logged.
+  private func authentic(
+    _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
+  ) throws -> UnsafeRawBufferPointer? {
+    guard let transaction = session.incoming.transaction else { return nil }
+    if let known = keys.content(of: message, prefix: prefix, transaction: transaction.xid, place) { return known }
+    if session.incoming.wantsKeys() {
+      try readKeys()
+      if let known = keys.content(of: message, prefix: prefix, transaction: transaction.xid, place) { return known }
+    }
+    if place == .triggers { session.catalog.want() }
+    session.progress.update { $0.refusedMessages += 1 }
+    guard keys.refuse(now: Clock.monotonicMilliseconds) else { return nil }
+    session.progress.tell(
+      """
+      transaction \(transaction.xid) at \(transaction.commit) has a message with prefix '\(prefix)' that Cairn did not \
+      write: the message is ignored, the transaction is captured (\(session.progress.snapshot.refusedMessages) such \
+      messages so far); look for roles that call pg_logical_emit_message, and for a cairn of an earlier version
+      """)
+    return nil
+  }
+
+  /// Reads the keys. A schema with an object of an untrusted role has no valid key.
+  func readKeys() throws {
+    let connection = session.source.connection
+    for place in [MessageKey.Place.own, .triggers] {
+      let isOurs = try OwnSchema.foreign(place.rawValue, connection) == nil
+      keys.set(isOurs ? try MessageKey.read(place, connection) : nil, of: place)
+    }
   }
 }

@@ -7,6 +7,10 @@ import Trails
 ///
 /// One blocking worker on one thread. A transaction of the source is one transaction of the trail. The slot is
 /// confirmed only to positions that are durable in the trail.
+///
+/// This type is the loop: it opens connections, hands each message to the values that decide (``SlotProgress``,
+/// ``IncomingTransaction``, ``KnownTables``, ``RefreshQueue``, ``CatalogWatch``), and does what they return.
+/// ``TableTracker`` and ``PostgresRefresher`` do so for tables and for their rows.
 package final class PostgresCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
@@ -31,126 +35,29 @@ package final class PostgresCapture {
     package init() {}
   }
 
-  /// The transaction whose messages are arriving.
-  struct Incoming {
-    var transaction: PostgresPosition.Transaction
-    /// Whether it is left out, because it is already in the trail or is an apply's.
-    var isSkipped: Bool
-    /// Whether only its begin and messages have been seen.
-    var isFresh = true
-    /// The text of a barrier in it; nil if there is none.
-    var barrier: String?
-    /// Whether an apply made it, as its first message states.
-    var isApplied = false
-    /// The trail of that apply.
-    var applier = ""
-    /// The first note of the apply, if the rows go on into the trail.
-    var relay: AppliedNote?
-    /// The time of the commit, µs since 1970. For a transaction with a replication origin the server reports the
-    /// origin's time, which apply does not set. Then it is the clock that apply noted.
-    var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
-    /// Whether it is left out but not yet in the trail: the trail then gets its changes of tables, not of rows.
-    var isNews = false
-    /// The notes of the apply in it.
-    var notes: [AppliedNote] = []
-    /// Whether a message asks the trail to record its position after it.
-    var wantsProgress = false
-    /// Whether the keys of messages were read again for it.
-    var hasReadKeys = false
-    /// The tables whose rows were rewritten, each with the server's bits for the reason.
-    var rewrites: [UInt32: Int] = [:]
-  }
+  static let barrierPrefix = "cairn.barrier"
+  /// The prefix of a message after which the trail records its position at once.
+  package static let progressPrefix = "cairn.progress"
+  /// The time between two connections that end for their memory.
+  private static let giveBackMilliseconds: Int64 = 60_000
+  /// The longest wait for an unreachable server if the run ends once it has caught up.
+  private static let patienceMilliseconds: Int64 = 60_000
 
-  let uri: String
-  let options: Options
-  let trail: TrailWriter
-  let clock: Clock
-  let progress: CaptureProgress
-  let slotName: String
-  var source: PostgresSource
-  var replication: PostgresConnection
-  var stream: ReplicationStream?
-  var registry: PostgresRegistry { didSet { isRegistrySaved = false } }
-  /// The registry at the start of the current transaction.
-  var committedRegistry: PostgresRegistry
-  let registryFile: RegistryFile
-  var isRegistrySaved = true
-  var position: PostgresPosition
-  /// The knowledge in the last transaction of the trail.
-  var toldKnowledge = Knowledge()
-
-  // The state of one connection
-  var relations: [UInt32: PgOutput.Relation] = [:]
-  var captured: [UInt32: Captured] = [:]
-  /// The number of changes in the current transaction.
-  var changeCount: UInt64 = 0
-  var incoming: Incoming?
-  var isTrailOpen = false
-  /// The number of the transaction that is open in the trail.
-  var openNumber: UInt64 = 0
-  var hasUnsynced = false
-  /// The time at which the source committed the last unsynced transaction; 0: none.
-  var committedAt: Int64 = 0
-  /// The number of transactions since the last sync.
-  var unsyncedCount = 0
-  /// The place before which every committed transaction has been processed.
-  var received = LSN(0)
-  /// The end of the last transaction received.
-  var passed = LSN(0)
-  var confirmed = LSN(0)
-  /// A time before which nothing new in the stream was committed, by the server's clock, µs. Transactions of the trail
-  /// that are not the source's have it as their clock. So changes that wait in the stream do not seem later than they
-  /// are.
-  var streamTime: Int64 = 0
-  /// The transaction that the server must send again before any newer one.
-  var expected: PostgresPosition.Transaction?
-  var reportedAt: Int64 = 0
-  var syncedAt: Int64 = 0
-  /// The time of the last message of the stream. Every five seconds the server is asked for an answer.
-  var heardAt: Int64 = 0
-  var isSilent = false
-  static let silentMilliseconds: Int64 = 9000
-  var progressAt: Int64 = 0
-
-  // The state of copies
-  var copier: PostgresCopier?
-  var chunk: PostgresChunk?
-  var wantedRows: [(relation: UInt32, key: [String])] = []
-  var copyNotBefore: Int64 = 0
-  /// The locked table, the time since which its copy waits, and whether that was reported.
-  var lockWait: (relation: UInt32, since: Int64, isTold: Bool)?
-  var requests: PostgresRequests
-  /// The tables of which rows were requested: the trail has the start of their refresh, not the end.
-  var repairing: Set<UInt32> = []
-  var committedRepairing: Set<UInt32> = []
-  var barrierNumber = 0
-  /// Whether nothing was left to do in the last quiet moment.
-  var isCaughtUp = false
-  /// The text of a barrier: everything committed before the run comes before it.
-  var goal: String?
-  var look = SchemaLook()
+  let session: CaptureSession
+  let tracker: TableTracker
+  let refresher: PostgresRefresher
   /// The keys by which Cairn's messages are recognized.
   var keys: MessageKeys
-  /// The next time that capture logs ignored messages of other roles, in monotonic milliseconds.
-  var refusalTellAt: Int64 = 0
-  /// The next time at which a connection may be ended for its memory, in monotonic milliseconds.
-  var giveBackAt: Int64 = 0
-  static let giveBackMilliseconds: Int64 = 60_000
-  /// Whether the database reports schema changes in the stream.
-  var isTold = false
-  /// The views and other objects that have been reported.
-  var toldOf: Set<NameKey> = []
-  /// The partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
-  var unsure: Set<UInt32> = []
-  var isConnected = true
-  var sequences: [NameKey: Int64] = [:]
-  var sequencesAt: Int64 = 0
-  var hasChangedSinceSequences = true
-
+  private var silence = ServerSilence(now: 0)
+  private var isConnected = true
+  /// The text of a barrier: everything committed before the run comes before it.
+  var goal: String?
+  /// Whether nothing was left to do in the last quiet moment.
+  private var isCaughtUp = false
+  /// The next time at which a connection may be ended for its memory, in monotonic ms.
+  private var giveBackAt: Int64 = 0
   var image = ByteWriter()
-  var record = ByteWriter()
-
-  // MARK: Opening
+  var scratch = ByteWriter()
 
   /// Connects, creates a missing publication and slot, and checks that the server is where the trail ends.
   ///
@@ -159,179 +66,221 @@ package final class PostgresCapture {
   package init(
     uri: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
   ) throws {
-    (self.uri, self.trail, self.options, self.clock, self.progress) = (uri, trail, options, clock, progress)
-    slotName = PostgresSource.name(of: trail.id)
-    let application = PostgresSource.application(slotName)
-    let connection = try PostgresConnection(uri, application: application)
-    source = PostgresSource(connection, uri: uri, trail: trail.id)
-    let stored = try trail.lastHeader.map { try PostgresPosition(decoding: $0.sourcePosition) }
-    try PostgresSource.check(connection, newSlots: stored == nil ? 1 : 0)
-    if stored != nil, let notice = try PostgresSource.encodingNotice(connection) { progress.tell(notice) }
-    replication = try PostgresConnection(uri, purpose: .replication, application: application)
-    registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
-    registry = registryFile.registry
-    requests = try PostgresRequests(folder: options.place)
+    session = try CaptureSession(uri: uri, trail: trail, options: options, clock: clock, progress: progress)
+    (tracker, refresher) = (TableTracker(session), PostgresRefresher(session))
     keys = try MessageKeys()
-    committedRegistry = registry
-    let identity = try PostgresSource.identity(replication)
-    position = stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0))
     // First of all, as other roles could have put objects there that are read next.
-    try installTriggers()
-    try OwnSchema.check(MessageKey.Place.own.rawValue, source.connection)
+    try tracker.installTriggers()
+    try OwnSchema.check(MessageKey.Place.own.rawValue, session.source.connection)
     try readKeys()
-    if stored == nil {
-      try beginAnew(.firstCopy)
-    } else {
-      if position.knowledge.hasUnnamed {
-        try position.knowledge.name(by: source.applied(clock: UInt64(clamping: clock.microseconds())))
+    try start()
+    try tracker.reportRefusals()
+  }
+
+  // MARK: The run
+
+  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
+  /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
+  /// `untilCaughtUp`, for one minute.
+  package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
+    let progress = session.progress
+    progress.noteDurable(session.trail.end.position)
+    var failures = 0
+    var goneSince: Int64 = 0
+    while !stop.isSet {
+      do {
+        if !isConnected {
+          try reconnect(stop)
+          isConnected = true
+        }
+        if failures > 0 { progress.tell("connected to \(session.place) again") }
+        failures = 0
+        progress.update { $0.isReconnecting = false }
+        if try follow(stop, untilCaughtUp: untilCaughtUp) == .isOver { return }
+      } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
+        throw session.lost(.withoutPublication)
+      } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
+        try disconnect()
+        if stop.isSet { return }
+        let now = Clock.monotonicMilliseconds
+        if failures == 0 {
+          goneSince = now
+          progress.tell("lost \(error.place) (\(error.message)): connecting again")
+        }
+        failures += 1
+        progress.update { $0.isReconnecting = true }
+        if untilCaughtUp, now - goneSince > Self.patienceMilliseconds { throw error }
+        let most = min(100 << min(failures, 6), 5000)
+        _ = stop.wait(milliseconds: Int32(most / 2 + Int(session.clock.microseconds() % Int64(most / 2 + 1))))
       }
-      toldKnowledge = position.knowledge
-      try resume(identity, copiesAgain: options.copiesAgain)
-      forgetUnfinishedCopy()
-      try beginAwaitedCopies()
     }
-    try tellOfRefusals()
   }
 
-  /// Begins a new slot. The publication is created first: a slot does not know publications that were created after it.
-  private func beginAnew(_ reason: Refresh.Reason) throws {
-    let identity = try PostgresSource.identity(replication)
-    let tables = try wantedTables()
-    guard !tables.isEmpty || !options.needsTables else {
-      throw CairnError(
-        .noTables, "\(source.connection.place) has no table that could be captured",
-        hint: "create a table first, or look at --tables", remedy: .badInput)
-    }
-    _ = try source.publish(tables)
-    try source.dropSlot()
-    streamTime = try source.time()
-    let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)
-    var begun = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
-    begun.knowledge = position.knowledge
-    for note in try source.applied(asOf: snapshot, clock: UInt64(clamping: clock.microseconds()))
-    where note.trail != trail.name.description && leavesOut(note.trail) {
-      begun.knowledge.note(note)
-    }
-    position = begun
-    (received, passed) = (start, start)
-    try openTransaction()
-    // From here on the slot has every change.
-    try announce(tables, reason == .firstCopy && !options.copiesRows ? nil : reason)
-    try endTransaction()
-    try sync()
+  /// Drops the unfinished transaction; the trail keeps whole transactions only.
+  private func disconnect() throws {
+    session.stream = nil
+    // A server that shuts down would wait for a stream that is not read.
+    session.replication.cut()
+    session.source.connection.cut()
+    try session.abandon()
+    if session.slot.hasUnsynced { try session.sync() }
+    refresher.disconnect()
+    session.incoming.drop()
+    // The server sends everything after it again.
+    session.slot.disconnect()
+    session.refreshes.disconnect(session.tables)
+    isConnected = false
   }
 
-  /// Returns whether transactions of the apply of a trail are left out.
-  func leavesOut(_ trail: String) -> Bool { options.applies.map { $0.contains(trail) } ?? true }
-
-  /// Ends the transaction that ``announce(_:_:copiesAll:)`` began, if it had something to write.
-  func endAnnouncement() throws {
-    guard isTrailOpen else { return }
-    try endTransaction()
-    try sync()
+  private enum FollowEnd {
+    case isOver
+    /// The run continues on another connection.
+    case isToGoOn
   }
 
-  /// Checks that the server continues where the trail ends: the cluster, its timeline, slot, publication and place in
-  /// the log. Then the transaction `witness` must come again, unless the slot has been confirmed beyond it.
-  func resume(_ identity: (system: UInt64, timeline: UInt32), copiesAgain: Bool) throws {
-    let place = source.connection.place
-    guard identity.system == position.system else {
-      throw Self.wentBack(place, "it is another cluster, \(identity.system)")
+  /// Follows the stream of one connection.
+  private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
+    session.source.connection.interrupt = stop.descriptor
+    session.replication.interrupt = stop.descriptor
+    try session.source.connection.executeScript(
+      "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
+    try session.source.endOwnStream()
+    let stream = try openStream()
+    session.catalog.reconnect()
+    goal = try session.emitBarrier()
+    while !stop.isSet {
+      let message = try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor)
+      noteHeard(message)
+      switch message {
+      case .data(let bytes): try take(PgOutput(bytes))
+      case .keepalive(let end, let wantsReply):
+        if !session.incoming.isOpen {
+          try reach(end)
+          // A server that shuts down asks until everything that it sent has been confirmed.
+          try session.recordProgressInTime(isWanted: wantsReply)
+        }
+        if wantsReply { try session.report() }
+      case .nothing:
+        if canSync { try session.sync() }
+        if !session.incoming.isOpen, try rest() {
+          if untilCaughtUp, isFinished { break }
+          if stream.hasGrown, try giveMemoryBack() { return .isToGoOn }
+        }
+      }
+      if untilCaughtUp, isFinished { break }
+      try session.reportInTime()
     }
-    try follow(timeline: identity.timeline)
-    guard let slot = try source.slot(), !slot.isLost else {
-      if copiesAgain { return try beginAnew(.asked) }
-      throw CairnError(
-        .slotLost,
-        "\(place): slot \(slotName) \(try source.slot() == nil ? "is gone" : "was invalidated by the server")",
-        hint:
-          "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: a new slot is made and every table is copied again"
-      )
-    }
-    guard try source.published() != nil else {
-      if copiesAgain { return try beginAnew(.asked) }
-      throw publicationLost()
-    }
-    let here = try source.connection.first("SELECT current_database()") ?? ""
-    guard slot.database == here, slot.plugin == "pgoutput" else {
-      throw CairnError(
-        .slotLost, "\(place): slot \(slotName) is one of database \(slot.database) with plugin \(slot.plugin)",
-        hint: "look who made it; run again with --existing overwrite once it is gone")
-    }
-    guard slot.confirmed <= position.quiet else {
-      if copiesAgain { return try beginAnew(.asked) }
-      throw CairnError(
-        .slotLost,
-        "\(place): slot \(slotName) was moved on to \(slot.confirmed), the trail ends at \(position.quiet)",
-        hint:
-          "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: a new slot is made and every table is copied again"
-      )
-    }
-    let current = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
-    guard current >= position.reached else {
-      throw Self.wentBack(place, "its WAL ends at \(current), the trail at \(position.reached)")
-    }
-    expected = position.witness.flatMap { slot.confirmed <= $0.commit ? $0 : nil }
-    (received, passed) = (position.quiet, position.reached)
-    confirmed = slot.confirmed
-    if copiesAgain { try askForCopies() }
+    try finish()
+    return .isOver
   }
 
-  /// Checks that the server's timeline has everything that the trail has, if the timeline has changed: a standby was
-  /// promoted, or a backup restored. The timeline's history gives the place at which each earlier one was left.
-  private func follow(timeline: UInt32) throws {
-    guard timeline != position.timeline else { return }
-    let place = source.connection.place
-    let history = timeline > 1 ? try PostgresSource.history(of: timeline, replication) : [:]
-    guard let left = history[position.timeline] else {
-      throw Self.wentBack(
-        place, "it is on timeline \(timeline), which does not follow timeline \(position.timeline) of the trail")
+  private func openStream() throws -> ReplicationStream {
+    silence = ServerSilence(now: Clock.monotonicMilliseconds)
+    session.tables.beginStream()
+    let stream = try ReplicationStream(session.replication, slot: session.slotName, publication: session.slotName)
+    session.stream = stream
+    return stream
+  }
+
+  /// Ends the connection, whose memory has the size of the largest message so far: any role can send one of 1 GB.
+  ///
+  /// Everything received is confirmed first, so that the server does not send it again. Returns false if it is too
+  /// early.
+  private func giveMemoryBack() throws -> Bool {
+    let now = Clock.monotonicMilliseconds
+    guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }
+    giveBackAt = now + Self.giveBackMilliseconds
+    if session.slot.isBeyondTrail { try session.recordProgress() }
+    try session.sync()
+    try session.report()
+    try disconnect()
+    return true
+  }
+
+  /// Notes that the server sent something, or that it was silent.
+  private func noteHeard(_ message: ReplicationStream.Event) {
+    let now = Clock.monotonicMilliseconds
+    if case .nothing = message {
+      guard !session.incoming.isOpen, silence.heardNothing(now: now) else { return }
+      session.progress.update { $0.isReconnecting = true }
+    } else if silence.heard(now: now) {
+      session.progress.update { $0.isReconnecting = false }
     }
-    guard left >= position.reached else {
-      throw Self.wentBack(
-        place,
-        "its timeline \(timeline) left timeline \(position.timeline) at \(left), and the trail ends at \(position.reached)"
-      )
+  }
+
+  /// The wait for the next message. With nothing to read, commits are made durable at once; in a stream of
+  /// transactions, a moment later.
+  private var waitMilliseconds: Int32 {
+    if canSync { return session.slot.syncDelayMilliseconds }
+    if !refresher.isReading && session.hasRefreshes || session.catalog.isPending { return 5 }
+    // A caller may wait for the report that capture has caught up.
+    return min(
+      session.slot.untilNotesAreRecorded(now: Clock.monotonicMilliseconds) ?? 1000, isCaughtUp ? 1000 : 20)
+  }
+
+  private var canSync: Bool { session.slot.hasUnsynced && !session.isTrailOpen }
+
+  private var isFinished: Bool {
+    goal == nil && !refresher.isReading && !session.incoming.isOpen && !session.slot.hasUnsynced
+      && !session.hasRefreshes
+      && session.catalog.isDone
+  }
+
+  /// Uses a quiet moment: begins a chunk, looks at the catalog, advances the slot. Returns true if there was nothing to
+  /// do.
+  private func rest() throws -> Bool {
+    if !refresher.isReading, session.hasRefreshes {
+      try refresher.beginChunk()
+      if refresher.isReading { return false }
     }
-    position.timeline = timeline
+    if try tracker.readCatalog() { return false }
+    if !refresher.isReading {
+      try appendSequences(isLast: false)
+      try session.recordProgressInTime(isWanted: false)
+    }
+    isCaughtUp = isFinished
+    session.progress.update { $0.isCaughtUp = self.isCaughtUp }
+    return true
   }
 
-  /// Returns the error for a missing publication. Creating it again does not help: a stream looks it up as it was at
-  /// each moment of the log.
-  func publicationLost() -> CairnError {
-    CairnError(
-      .slotLost, "\(source.connection.place): publication \(slotName) is gone",
-      hint:
-        "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: publication and slot are made anew and every table is copied again"
-    )
+  private func finish() throws {
+    try session.abandon()
+    session.incoming.drop()
+    refresher.dropChunk()
+    try appendSequences(isLast: true)
+    if session.slot.hasUnrecorded { try session.recordProgress() }
+    try session.sync()
+    try session.saveTables()
+    try session.report()
+    session.stream = nil
+    isConnected = false
   }
 
-  static func wentBack(_ place: String, _ how: String) -> CairnError {
-    CairnError(
-      .sourceWentBack, "the source \(place) is not where the trail ends: \(how)",
-      hint:
-        "it was restored or replaced, and the target may hold newer rows: run 'cairn detach' on both, and replicate into a new --state from the end that is to be kept, with --existing overwrite"
-    )
-  }
-
-  /// Forgets a copy that cannot continue at its cursor: that of a table without key, or one with unknown requested
-  /// rows. A completed copy that was requested again also begins again.
-  private func forgetUnfinishedCopy() {
-    guard let refresh = position.refresh else { return }
-    let table = registry.tables[refresh.relation]
-    if refresh.isDone || table?.epoch != refresh.epoch || table?.isKeyed != true || refresh.wantsRows
-      || table?.refresh == nil
+  /// Writes the present values of the captured tables' sequences to the trail.
+  private func appendSequences(isLast: Bool) throws {
+    let source = session.source
+    guard source.connection.isUsable, session.sequences.isDue(isLast: isLast, now: Clock.monotonicMilliseconds)
+    else { return }
+    let wanted = session.tables.sequenceNames
+    guard !wanted.isEmpty else { return }
+    let found: [SequenceState]
+    do { found = try source.catalog.sequences() } catch let error as PostgresError
+      where error.sqlState == "XX000" || error.isTransient
     {
-      position.refresh = nil
+      // A sequence was dropped while the view was read ("could not open relation with OID"). Or this query deadlocked
+      // with a session that alters several tables.
+      return session.sequences.noteChanges()
     }
+    let moved = session.sequences.news(found, of: wanted)
+    guard !moved.isEmpty else { return }
+    try session.openTransaction()
+    try session.append(moved)
+    try session.endTransaction()
+    try session.sync()
   }
+}
 
-  private func askForCopies() throws {
-    for var table in registry.tables.values {
-      table.refresh = .asked
-      registry.set(table)
-    }
-    position.refresh = nil
-    try saveRegistry()
-  }
+extension PostgresCapture.Options {
+  /// Returns whether transactions of the apply of a trail are left out.
+  func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

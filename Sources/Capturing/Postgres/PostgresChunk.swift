@@ -8,7 +8,7 @@ import Trails
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
 /// transaction of the stream that it does not show; there it is exact. Transactions become visible in nearly, but not
 /// quite, the order of their commit records. If one that the snapshot shows comes after the chunk's place and before
-/// `end`, the chunk is `raced`, and the same range is read again.
+/// `end`, the chunk is raced, and the same range is read again (``ChunkPlace``).
 struct PostgresChunk {
   enum Part {
     /// The rows after the cursor.
@@ -36,8 +36,6 @@ struct PostgresChunk {
   let stored: StoredTable?
   /// The place in the log before which everything that the snapshot shows was committed.
   let end: LSN
-  var isPlaced = false
-  var isRaced = false
   /// The key of the last row; nil if there are no more rows.
   var through: [String]?
   var rows: UInt64 = 0

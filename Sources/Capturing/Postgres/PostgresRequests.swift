@@ -4,12 +4,8 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The unanswered requests to a capture of a PostgreSQL source. They are kept in a file of the state folder, because
-/// the slot forgets a request as soon as the trail has passed it.
-///
-/// The file is written before the trail can pass a request, and again once a table has no requests left. After a crash
-/// some rows are sent twice, but none is forgotten.
-struct PostgresRequests {
+/// The unanswered requests to a capture of a PostgreSQL source.
+struct PostgresRequests: Equatable {
   /// The prefix of the message that requests rows.
   static let prefix = "cairn.request"
   /// The most keys of a table; with more, the table is copied instead.
@@ -29,24 +25,8 @@ struct PostgresRequests {
   private(set) var keys: [Name: Set<[NameKey]>] = [:]
   private(set) var copies: Set<Name> = []
   private var keyBytes: [Name: Int] = [:]
-  private let path: String
 
   var isEmpty: Bool { keys.isEmpty && copies.isEmpty }
-
-  init(folder: String) throws {
-    path = folder + "/requests"
-    guard Folder.exists(path) else { return }
-    let file = try File(path, .read)
-    var bytes = [UInt8](repeating: 0, count: Int(try file.size))
-    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-    guard bytes.count > 4 else { return }
-    let (content, sum) = (Array(bytes.dropLast(4)), Array(bytes.suffix(4)))
-    guard CRC32C.of(content) == sum.withUnsafeBytes({ $0.loadUnaligned(as: UInt32.self) }) else { return }
-    try content.withUnsafeBytes {
-      var reader = ByteReader($0)
-      while !reader.isAtEnd { add(try RequestMessage(&reader)) }
-    }
-  }
 
   /// Adds the requests in a message.
   mutating func add(_ message: RequestMessage) {
@@ -81,20 +61,47 @@ struct PostgresRequests {
 
   mutating func forgetCopy(_ name: Name) { copies.remove(name) }
 
+  /// All requests, as messages.
+  fileprivate var messages: [RequestMessage] {
+    copies.map { .init(slot: "", namespace: $0.namespace, table: $0.table, isWhole: true, keys: []) }
+      + keys.map { name, keys in
+        .init(
+          slot: "", namespace: name.namespace, table: name.table, isWhole: false, keys: keys.map { $0.map(\.text) })
+      }
+  }
+}
+
+/// The file of the state folder that keeps unanswered requests, because the slot forgets a request as soon as the trail
+/// has passed it.
+///
+/// It is written before the trail can pass a request, and again once a table has no requests left. After a crash some
+/// rows are sent twice, but none is forgotten.
+struct RequestsFile {
+  private let path: String
+
+  init(folder: String) { path = folder + "/requests" }
+
+  /// Reads the file. There are no requests if it is missing or damaged.
+  func load() throws -> PostgresRequests {
+    var requests = PostgresRequests()
+    guard Folder.exists(path) else { return requests }
+    let file = try File(path, .read)
+    var bytes = [UInt8](repeating: 0, count: Int(try file.size))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    guard bytes.count > 4 else { return requests }
+    let (content, sum) = (Array(bytes.dropLast(4)), Array(bytes.suffix(4)))
+    guard CRC32C.of(content) == sum.withUnsafeBytes({ $0.loadUnaligned(as: UInt32.self) }) else { return requests }
+    try content.withUnsafeBytes {
+      var reader = ByteReader($0)
+      while !reader.isAtEnd { requests.add(try RequestMessage(&reader)) }
+    }
+    return requests
+  }
+
   /// Replaces the file: after a crash it has all of the old or all of the new content.
-  func save() throws {
+  func save(_ requests: PostgresRequests) throws {
     var writer = ByteWriter()
-    for name in copies {
-      RequestMessage(slot: "", namespace: name.namespace, table: name.table, isWhole: true, keys: []).encode(
-        to: &writer)
-    }
-    for (name, keys) in keys {
-      RequestMessage(
-        slot: "", namespace: name.namespace, table: name.table, isWhole: false,
-        keys: keys.map { $0.map(\.text) }
-      )
-      .encode(to: &writer)
-    }
+    for message in requests.messages { message.encode(to: &writer) }
     writer.appendFixed(CRC32C.of(Array(writer.bytes)))
     try File.replace(path, with: writer.bytes)
   }

@@ -1,11 +1,12 @@
+import Changes
 import PostgresKit
 
 /// The schedule of looks at the catalog, which find tables that were created, dropped or changed without a report in
-/// the stream.
+/// the stream. Pure; `now` is monotonic time in ms.
 ///
 /// The catalog shows the present, while the stream reports the past. So a reading counts only once the stream has
 /// reached a barrier after it. If the stream reported a change of a schema in between, the catalog is read again.
-struct SchemaLook {
+struct CatalogWatch {
   /// A reading of the catalog; everything in it is of one moment.
   struct Catalog {
     var fingerprint: String
@@ -13,7 +14,7 @@ struct SchemaLook {
   }
 
   private static let intervalMilliseconds: Int64 = 2000
-  var isWanted = true
+  private(set) var isWanted = true
   /// Whether the catalog was read on this connection and found as the trail knows it.
   private(set) var isDone = false
   private var fingerprint: String?
@@ -24,6 +25,10 @@ struct SchemaLook {
   /// Grows as long as another session's lock is in the way.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
+  /// Whether event triggers report schema changes in the stream.
+  private(set) var hasTriggers = false
+  /// The objects that have been reported to the operator.
+  private var reported: Set<NameKey> = []
 
   /// Whether a step is due as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
@@ -32,6 +37,21 @@ struct SchemaLook {
     case nothing, compare, read
     case adopt(Catalog)
   }
+
+  /// Begins again on another connection. What was reported to the operator stays known.
+  mutating func reconnect() {
+    let known = self
+    self = CatalogWatch()
+    (hasTriggers, reported) = (known.hasTriggers, known.reported)
+  }
+
+  /// Asks for a reading: something changed that the stream does not describe.
+  mutating func want() { isWanted = true }
+
+  mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
+
+  /// Notes a report about an object, such as `view v`. Returns false if it has been reported before.
+  mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
   mutating func next(now: Int64) -> Step {
     if barrier != nil {
@@ -65,7 +85,7 @@ struct SchemaLook {
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
   /// Notes that the stream reported a schema: the reading may be older, or newer, than that report.
-  mutating func told() {
+  mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)
   }

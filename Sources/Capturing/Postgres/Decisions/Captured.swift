@@ -1,0 +1,35 @@
+import Changes
+
+/// A table in the form in which the stream now sends it.
+final class Captured {
+  let relation: UInt32
+  let epoch: UInt64
+  let schema: TableSchema
+  /// For each column, whether an old row that has only its key gives it.
+  let isKey: [Bool]
+  let isKeyed: Bool
+  /// Whether its changes go into the trail. They do not if the table is not captured, or if its coming copy has their
+  /// result.
+  let isWanted: Bool
+  /// The columns that an old row must give, because they are NOT NULL; nil for a table without partitions.
+  let givenAlways: [Bool]?
+  /// Whether each UPDATE must come with the old row.
+  let isFull: Bool
+
+  init(
+    relation: UInt32, epoch: UInt64, schema: TableSchema, isKey: [Bool], isKeyed: Bool, isWanted: Bool, isFull: Bool
+  ) {
+    (self.relation, self.epoch, self.schema, self.isFull) = (relation, epoch, schema, isFull)
+    (self.isKey, self.isKeyed, self.isWanted) = (isKey, isKeyed, isWanted)
+    givenAlways =
+      schema.flags.contains(.partitioned)
+      ? schema.columns.indices.map { schema.columns[$0].isNotNull && (isFull || isKey[$0]) } : nil
+  }
+
+  /// A table that is not captured.
+  convenience init(ignored relation: UInt32) {
+    self.init(
+      relation: relation, epoch: 0, schema: TableSchema(epoch: 0, engine: .postgres, name: "", columns: []),
+      isKey: [], isKeyed: false, isWanted: false, isFull: false)
+  }
+}

@@ -1,0 +1,291 @@
+import Changes
+import PostgresKit
+
+/// The tables that a capture knows: as the trail records them, and in the form in which the stream now sends them.
+/// Pure.
+///
+/// A change of a table returns the records that the trail needs. Changes count once the transaction of the trail is
+/// complete (``settle()``); if it is dropped, they are undone (``abandon()``).
+struct KnownTables {
+  /// What a change of a table brings.
+  struct Change: Equatable {
+    var records: [ShapeChange] = []
+    /// The tables whose refresh begins again.
+    var restarted: [UInt32] = []
+  }
+
+  /// The relation of a row in the stream.
+  enum Lookup {
+    case captured(Captured)
+    case leftOut
+    /// The stream has described it, but its form is not known yet.
+    case new(PgOutput.Relation)
+    case undescribed
+  }
+
+  private(set) var registry: PostgresRegistry
+  /// The registry at the start of the current transaction.
+  private var committed: PostgresRegistry
+  /// Whether the file has this registry.
+  private(set) var isSaved = true
+  private var relations: [UInt32: PgOutput.Relation] = [:]
+  private var forms: [UInt32: Captured] = [:]
+  /// The partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
+  private var unsure: Set<UInt32> = []
+
+  init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
+
+  subscript(relation: UInt32) -> PostgresRegistry.Table? { registry.tables[relation] }
+
+  var all: some Collection<PostgresRegistry.Table> { registry.tables.values }
+
+  func table(named name: PostgresRequests.Name) -> PostgresRegistry.Table? {
+    all.first {
+      $0.schema.namespace.hasSameBytes(as: name.namespace) && $0.schema.name.hasSameBytes(as: name.table)
+    }
+  }
+
+  /// Whether a table is to be copied.
+  var hasWaiting: Bool { all.contains { $0.refresh != nil } }
+
+  /// The number of tables that are to be copied.
+  var waitingCount: Int { all.count { $0.refresh != nil } }
+
+  /// The names, `SCHEMA.NAME`, of the tables' sequences.
+  var sequenceNames: Set<NameKey> {
+    Set(all.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)".nameKey } })
+  }
+
+  // MARK: Transactions
+
+  mutating func noteSaved() { isSaved = true }
+
+  /// Keeps the present state even if a transaction of the trail is dropped.
+  mutating func settle() { committed = registry }
+
+  /// Undoes the changes of the transaction that is dropped.
+  mutating func abandon() {
+    registry = committed
+    isSaved = false
+    forms = [:]
+  }
+
+  /// Replaces what is known about a table.
+  mutating func set(_ table: PostgresRegistry.Table) {
+    registry.set(table)
+    isSaved = false
+    forms[table.relation] = nil
+  }
+
+  // MARK: The stream
+
+  /// Begins a stream, which describes each table before its first row.
+  mutating func beginStream() { (relations, forms) = ([:], [:]) }
+
+  /// Takes the description of a table.
+  mutating func describe(_ relation: PgOutput.Relation) {
+    relations[relation.id] = relation
+    forms[relation.id] = nil
+  }
+
+  func lookup(_ id: UInt32) -> Lookup {
+    if let known = forms[id] { return known.isWanted ? .captured(known) : .leftOut }
+    return relations[id].map { .new($0) } ?? .undescribed
+  }
+
+  /// Keeps the form of a table until its description, its shape or its refresh changes.
+  mutating func keep(_ form: Captured) { forms[form.relation] = form }
+
+  /// Forgets the form of a table, because its refresh has begun or ended.
+  mutating func forgetForm(of relation: UInt32) { forms[relation] = nil }
+
+  /// Returns the form of a table that the trail knows in the shape that the stream describes.
+  ///
+  /// - Parameter isBeingCopied: Whether chunks of the table are in the trail.
+  func form(of relation: PgOutput.Relation, isBeingCopied: Bool) -> Captured? {
+    guard let table = self[relation.id] else { return nil }
+    let key = Set(table.schema.key)
+    return Captured(
+      relation: relation.id, epoch: table.epoch, schema: table.schema,
+      isKey: table.schema.columns.indices.map { key.isEmpty || key.contains($0) }, isKeyed: table.isKeyed,
+      isWanted: table.refresh == nil || table.passesChanges || isBeingCopied,
+      isFull: relation.identity == UInt8(ascii: "f"))
+  }
+
+  /// Notes whether partitions of a table log too little of their old rows.
+  mutating func note(_ relation: UInt32, isUnsure: Bool) {
+    if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
+  }
+
+  /// Returns false if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL instead
+  /// of values, which would name no row, or another one.
+  func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
+    guard let givenAlways = table.givenAlways else { return true }
+    guard !unsure.contains(table.relation) else { return false }
+    guard let old else { return !table.isFull }
+    return try !old.tuple.hasNull(among: givenAlways)
+  }
+
+  // MARK: Changes of shape
+
+  /// Removes a table.
+  mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
+    let record = ShapeChange(action: .drop, before: table.shape, text: text)
+    registry.remove(table.relation)
+    isSaved = false
+    forms[table.relation] = nil
+    return Change(records: [record], restarted: [table.relation])
+  }
+
+  /// Adds a table.
+  ///
+  /// - Parameter refresh: The reason for which its rows are to be copied; nil if they are not.
+  /// - Parameter isPublished: Whether the publication has the table.
+  mutating func introduce(
+    _ table: PostgresRegistry.Table, _ refresh: Refresh.Reason?, _ text: String, isPublished: Bool
+  ) -> Change {
+    var change = free(table.schema, for: table.relation)
+    var entry = table
+    entry.refresh = refresh
+    if !isPublished { entry.copyNotBefore = PostgresRegistry.Table.unpublished }
+    renumber(&entry)
+    set(entry)
+    change.records.append(
+      ShapeChange(action: .create, after: entry.shape, text: text, isRefreshed: refresh != nil))
+    change.restarted.append(entry.relation)
+    return change
+  }
+
+  /// Records a table in another shape: renamed, altered, or both.
+  mutating func alter(_ alteration: Alteration) -> Change {
+    let known = alteration.known
+    var fresh = alteration.fresh
+    var change = free(fresh.schema, for: fresh.relation)
+    renumber(&fresh)
+    set(fresh)
+    let origins = RowFate.origins(known, fresh)
+    var before = known.shape
+    if !fresh.schema.fullName.hasSameBytes(as: known.schema.fullName) {
+      guard !alteration.isOnlyRenamed else {
+        change.records.append(
+          ShapeChange(action: .rename, before: before, after: fresh.shape, text: alteration.text, origins: origins))
+        return change
+      }
+      var renamed = known.schema
+      (renamed.name, renamed.namespace, renamed.epoch) = (fresh.schema.name, fresh.schema.namespace, fresh.epoch)
+      // The statement still has the old name.
+      renamed.createText = ""
+      let middle = TableShape(schema: renamed, token: fresh.epoch | 1 << 62)
+      change.records.append(
+        ShapeChange(
+          action: .rename, before: before, after: middle, text: alteration.text,
+          origins: renamed.columns.indices.map { $0 }))
+      before = middle
+    }
+    change.records.append(
+      ShapeChange(
+        action: .reshape, before: before, after: fresh.shape, text: alteration.text,
+        isRefreshed: alteration.isRefreshed, origins: origins))
+    return change
+  }
+
+  /// Renames another table that has this name in the trail: its own rename has not been reported yet.
+  private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
+    let holder = all.first {
+      $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
+        && $0.schema.name.hasSameBytes(as: name.name)
+    }
+    guard var holder else { return Change() }
+    let before = holder.shape
+    renumber(&holder)
+    holder.schema.name = "moving_\(holder.relation)_cairn"
+    holder.schema.createText = ""
+    set(holder)
+    let record = ShapeChange(
+      action: .rename, before: before, after: holder.shape, origins: holder.schema.columns.indices.map { $0 })
+    return Change(records: [record], restarted: [holder.relation])
+  }
+
+  private mutating func renumber(_ table: inout PostgresRegistry.Table) {
+    table.epoch = registry.nextEpoch()
+    table.schema.epoch = table.epoch
+  }
+}
+
+extension KnownTables {
+  /// The difference between the known shape of a table and another one, and what it means for the rows.
+  struct Alteration {
+    let known: PostgresRegistry.Table
+    let fresh: PostgresRegistry.Table
+    let text: String
+    /// Whether the trail needs a record of it.
+    let hasOtherShape: Bool
+    /// Whether the reader cannot derive the new rows from the rows that it has: the table is copied again.
+    let isRefreshed: Bool
+    /// Whether chunks that are in the trail no longer count.
+    let restartsRefresh: Bool
+
+    /// Returns nil if nothing changed.
+    init?(
+      _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
+      _ word: RowFate.Word
+    ) {
+      var fresh = given
+      fresh.epoch = known.epoch
+      fresh.schema.epoch = known.epoch
+      fresh.refresh = known.refresh
+      fresh.copyNotBefore = known.copyNotBefore
+      guard fresh != known || word.rewrites != 0 else { return nil }
+      let fate = RowFate(before: known, after: fresh, details: details, word: word)
+      // A column may be new although it has the name and the type of a dropped one.
+      let hasOtherColumns = !known.numbers.isEmpty && fresh.numbers != known.numbers
+      hasOtherShape = fresh.schema != known.schema || fresh.types != known.types || hasOtherColumns
+      isRefreshed = !fate.keepsRows && !word.isApplied
+      if fresh.refresh == nil {
+        // The stream does not report rows that came or went with a partition, or with the TRUNCATE of a partition.
+        if !fate.keepsPartitions, !word.isApplied { fresh.refresh = .lostChanges }
+        if isRefreshed { fresh.refresh = .schemaChange }
+      }
+      restartsRefresh = fresh.refresh != known.refresh || !fate.keepsCopy || !fate.keepsPartitions
+      (self.known, self.fresh, text) = (known, fresh, word.text)
+    }
+
+    /// Whether only the name changed, with everything that depends on it.
+    var isOnlyRenamed: Bool {
+      let (was, now) = (known.schema, fresh.schema)
+      return was.columns == now.columns && known.types == fresh.types && known.numbers == fresh.numbers
+        && was.uniques == now.uniques && was.flags == now.flags
+        && was.objects.map(\.name).hasSameBytes(as: now.objects.map(\.name))
+        && was.foreignKeys.count == now.foreignKeys.count
+    }
+  }
+}
+
+extension PostgresRegistry.Table {
+  var shape: TableShape { .init(schema: schema, token: epoch) }
+
+  /// The table as the catalog describes it.
+  init(_ table: PostgresTable) {
+    self.init(
+      relation: table.oid, epoch: 0, schema: table.schema,
+      types: table.details.map { .init(oid: $0.type, modifier: $0.modifier) }, numbers: table.details.map(\.number),
+      forms: table.forms, isPartitioned: table.isPartitioned, partitions: table.partitions,
+      sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
+  }
+
+  /// Returns whether a relation message describes this shape.
+  func isDescribed(by relation: PgOutput.Relation) -> Bool {
+    guard relation.namespace.hasSameBytes(as: schema.namespace),
+      relation.name.hasSameBytes(as: schema.name), relation.columns.count == schema.columns.count
+    else { return false }
+    for (index, column) in relation.columns.enumerated() {
+      guard column.name.hasSameBytes(as: schema.columns[index].name), column.type == types[index].oid,
+        column.modifier == types[index].modifier
+      else { return false }
+    }
+    // With FULL, every column is marked as part of the key.
+    if relation.identity == UInt8(ascii: "f") { return true }
+    let marked = relation.columns.indices.filter { relation.columns[$0].isKey }
+    return Set(marked) == Set(schema.key)
+  }
+}

@@ -1,0 +1,304 @@
+import Changes
+import PostgresKit
+
+/// Which rows are read next, and which refreshes are open in the trail: initial loads, refreshes of tables, rows that an
+/// update moved, and requested rows. Pure; `now` is monotonic time in ms.
+///
+/// The reason for which a table is to be copied is part of the known tables, which are an input.
+struct RefreshQueue {
+  /// A part of a table that is read in one snapshot.
+  enum Part {
+    case chunk(PostgresRegistry.Table)
+    /// A row that an update moved.
+    case row(PostgresRegistry.Table, [String])
+  }
+
+  /// What the end of a chunk brings.
+  enum ChunkEnd: Equatable {
+    /// More of the table is to be read.
+    case goesOn
+    /// The table is read from its beginning.
+    case beginsAgain
+    /// All rows of the table are in the trail.
+    case isComplete(PostgresPosition.RefreshState)
+  }
+
+  /// What a moved row brings.
+  enum MovedRow: Equatable {
+    case ignored
+    case queued
+    /// It is read as a requested row: the requests must be saved.
+    case requested
+  }
+
+  /// One step of answering requests.
+  struct Answer {
+    enum Step {
+      /// There is nothing to read.
+      case nothing
+      case read(PostgresRegistry.Table, [[String]])
+      /// The refresh of a table's rows ends, then follows the next step.
+      case endRows(UInt32)
+    }
+    var step = Step.nothing
+    var notices: [String] = []
+    /// Whether requests were dropped: known tables and requests must be saved.
+    var hasDropped = false
+  }
+
+  private static let keysPerSnapshot = 500
+  private static let lockReportMilliseconds: Int64 = 3000
+  private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
+
+  /// The table of which chunks are in the trail.
+  private(set) var current: PostgresPosition.RefreshState?
+  private(set) var requests: PostgresRequests
+  private var movedRows: [(relation: UInt32, key: [String])] = []
+  private var notBefore: Int64 = 0
+  /// The locked table, the time since which its refresh waits, and whether that was reported.
+  private var lockWait: (relation: UInt32, since: Int64, isReported: Bool)?
+  /// The tables of which rows were requested: the trail has the start of their refresh, not the end.
+  private var openRows: Set<UInt32> = []
+  private var committedOpenRows: Set<UInt32> = []
+
+  init(_ current: PostgresPosition.RefreshState?, _ requests: PostgresRequests) {
+    (self.current, self.requests) = (current, requests)
+  }
+
+  func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
+
+  /// Whether no single rows are to be read; tables may be.
+  var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
+
+  // MARK: Transactions
+
+  /// Keeps the present state even if a transaction of the trail is dropped.
+  mutating func settle() { committedOpenRows = openRows }
+
+  /// Undoes the changes of the transaction that is dropped.
+  mutating func abandon() { openRows = committedOpenRows }
+
+  /// Returns the state for the position of the trail.
+  mutating func record() -> PostgresPosition.RefreshState? {
+    if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
+    return current
+  }
+
+  // MARK: Connections
+
+  /// Forgets what cannot continue after a start: a refresh of a table without key, one with unknown moved rows, and a
+  /// complete one that was requested again.
+  mutating func restart(_ tables: KnownTables) {
+    guard let refresh = current else { return }
+    let table = tables[refresh.relation]
+    if refresh.isDone || table?.epoch != refresh.epoch || table?.isKeyed != true || refresh.wantsRows
+      || table?.refresh == nil
+    {
+      current = nil
+    }
+  }
+
+  /// Forgets what cannot continue on another connection.
+  mutating func disconnect(_ tables: KnownTables) {
+    movedRows = []
+    if current?.wantsRows == true { current = nil }
+    if let refresh = current, tables[refresh.relation]?.isKeyed != true { current = nil }
+  }
+
+  /// Begins a table again, if chunks of it are in the trail.
+  mutating func restart(_ relation: UInt32) { if isCurrent(relation) { current = nil } }
+
+  mutating func restartAll() { current = nil }
+
+  /// Continues a table in another shape.
+  mutating func follow(_ relation: UInt32, epoch: UInt64) { if isCurrent(relation) { current?.epoch = epoch } }
+
+  // MARK: Chunks
+
+  func isPaused(now: Int64) -> Bool { now < notBefore }
+
+  mutating func pause(milliseconds: Int64, now: Int64) { notBefore = now + milliseconds }
+
+  /// Returns the part to read next; nil if there is none. Moved rows come first, because without them a chunk may be
+  /// complete and wrong.
+  mutating func next(_ tables: KnownTables) -> Part? {
+    movedRows.removeAll { $0.relation != current?.relation }
+    if let moved = movedRows.first, let table = tables[moved.relation], table.refresh != nil {
+      return .row(table, moved.key)
+    }
+    if let current, let table = tables[current.relation], table.refresh != nil { return .chunk(table) }
+    return tables.all.filter { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished }
+      .min { $0.epoch < $1.epoch }.map { .chunk($0) }
+  }
+
+  /// Notes that a chunk of a table is in the trail.
+  mutating func placed(_ state: PostgresPosition.RefreshState) { (current, lockWait) = (state, nil) }
+
+  /// Ends a chunk, once the stream has passed its snapshot.
+  ///
+  /// - Parameter isRaced: Whether it has changes that come again: then the same range is read again, which corrects it.
+  ///   A table without key begins again.
+  mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
+    guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
+    guard !isRaced else {
+      guard !chunk.table.isKeyed else { return .goesOn }
+      current = nil
+      return .beginsAgain
+    }
+    switch chunk.part {
+    case .asked: break
+    case .row(let key): movedRows.removeAll { $0.relation == chunk.table.relation && $0.key == key }
+    case .next:
+      if let through = chunk.through {
+        state.cursor = through
+      } else {
+        state.isDone = true
+      }
+    }
+    current = state
+    return state.isDone && !movedRows.contains { $0.relation == state.relation } ? .isComplete(state) : .goesOn
+  }
+
+  /// Returns whether rows of a table are being read, so that a row which an update moves must be read again.
+  func readsRows(of table: Captured) -> Bool {
+    (isCurrent(table.relation) || openRows.contains(table.relation)) && table.isKeyed
+  }
+
+  /// Queues a row that an update moved to another key, without the values that it did not change (stored out of line).
+  /// After the cursor has passed, no chunk would bring these values.
+  mutating func move(_ key: [String], of table: Captured) -> MovedRow {
+    guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
+    guard isCurrent(table.relation) else {
+      // The reader may not have that row.
+      requests.add(key, of: .init(namespace: table.schema.namespace, table: table.schema.name))
+      return .requested
+    }
+    if !movedRows.contains(where: { $0.relation == table.relation && $0.key == key }) {
+      movedRows.append((table.relation, key))
+    }
+    return .queued
+  }
+
+  /// Notes that a session has locked the table. Returns how long to leave it alone, in ms, and whether to report which
+  /// session it is: once, after three seconds.
+  mutating func waitForLock(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
+    var wait = lockWait ?? (relation, now, false)
+    if wait.relation != relation { wait = (relation, now, false) }
+    lockWait = wait
+    let waited = now - wait.since
+    let pause = min(max(Self.lockPauseMilliseconds.least, waited / 4), Self.lockPauseMilliseconds.most)
+    return (pause, waited > Self.lockReportMilliseconds && !wait.isReported)
+  }
+
+  mutating func noteLockReport() { lockWait?.isReported = true }
+
+  // MARK: Requested rows
+
+  /// Adds a request. Returns the table whose refresh of rows begins in the trail: from here on, changes to it may
+  /// concern rows that the reader does not have. Nil if there is none, or a copy brings the rows.
+  mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
+    requests.add(message)
+    let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
+    guard let table = tables.table(named: name), table.refresh == nil, table.isKeyed,
+      requests.keys[name] != nil || isCopyRequested(of: table)
+    else { return nil }
+    return table
+  }
+
+  private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
+
+  /// Returns the tables whose copies an earlier run was asked for, in the order of their shapes. Changes to them may
+  /// concern rows that the reader does not have.
+  func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
+    tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
+  }
+
+  /// Notes that the refresh of a table's rows begins. Returns false if it has begun before.
+  mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
+
+  /// Turns requests for whole tables into refreshes. Returns the notices for the operator. The known tables must be
+  /// saved before ``forgetRequestedCopies()``.
+  mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
+    var notices: [String] = []
+    for name in requests.copies {
+      if let table = tables.table(named: name) {
+        copy(table, &tables)
+      } else {
+        notices.append(Self.missing(name))
+      }
+    }
+    return notices
+  }
+
+  mutating func forgetRequestedCopies() { for name in requests.copies { requests.forgetCopy(name) } }
+
+  private mutating func copy(_ table: PostgresRegistry.Table, _ tables: inout KnownTables) {
+    guard table.refresh == nil else { return }
+    var table = table
+    table.refresh = .asked
+    tables.set(table)
+    openRows.remove(table.relation)
+    restart(table.relation)
+  }
+
+  private static func missing(_ name: PostgresRequests.Name) -> String {
+    "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent"
+  }
+
+  /// Returns the requested rows that are read next. Requests that cannot be answered are dropped.
+  mutating func nextRequested(_ tables: inout KnownTables) -> Answer {
+    var answer = Answer()
+    for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {
+      guard let table = tables.table(named: name) else {
+        answer.notices.append(Self.missing(name))
+        requests.forget(name)
+        answer.hasDropped = true
+        continue
+      }
+      if table.refresh == nil, !table.isKeyed { copy(table, &tables) }
+      guard tables[table.relation]?.refresh == nil else {
+        // The copy brings the rows.
+        openRows.remove(table.relation)
+        requests.forget(name)
+        answer.hasDropped = true
+        continue
+      }
+      let count = table.schema.key.count
+      let unfit = requests.keys[name]?.filter { $0.count != count }.map { $0.map(\.text) } ?? []
+      if !unfit.isEmpty {
+        answer.notices.append(
+          "rows of table \(table.schema.fullName) were asked for by a key that it has no more: they are not sent")
+        requests.remove(unfit, of: name)
+        answer.hasDropped = true
+      }
+      let keys = requests.keys[name]?.prefix(Self.keysPerSnapshot).map { $0.map(\.text) } ?? []
+      answer.step = keys.isEmpty ? .endRows(table.relation) : .read(table, keys)
+      return answer
+    }
+    return answer
+  }
+
+  /// Forgets keys that were answered, or cannot be. Returns whether the table has no requests left.
+  mutating func remove(_ keys: [[String]], of table: PostgresRegistry.Table) -> Bool {
+    requests.remove(keys, of: table.name)
+    return requests.keys[table.name] == nil
+  }
+
+  /// Returns the table whose refresh of rows ends in the trail; nil if there is nothing to end, because a copy of the
+  /// table brings the rows.
+  mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
+    guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
+      openRows.remove(relation)
+      return nil
+    }
+    return table
+  }
+
+  /// Notes that the trail has the end of the refresh of a table's rows.
+  mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
+}
+
+extension PostgresRegistry.Table {
+  /// The name by which rows are requested.
+  fileprivate var name: PostgresRequests.Name { .init(namespace: schema.namespace, table: schema.name) }
+}

@@ -1,0 +1,94 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// The start, and each new connection: the server continues where the trail ends, or the capture begins with a new slot.
+extension PostgresCapture {
+  func start() throws {
+    let (trail, clock) = (session.trail, session.clock)
+    guard trail.lastHeader != nil else { return try begin(.firstCopy) }
+    if session.slot.position.knowledge.hasUnnamed {
+      session.slot.nameKnowledge(by: try session.source.applied(clock: UInt64(clamping: clock.microseconds())))
+    }
+    try resume(copiesAgain: session.options.copiesAgain)
+    session.refreshes.restart(session.tables)
+    try refresher.beginAwaitedCopies()
+  }
+
+  func reconnect(_ stop: StopSignal) throws {
+    let connection = try session.connect()
+    connection.interrupt = stop.descriptor
+    session.source = PostgresSource(connection, uri: session.uri, trail: session.trail.id)
+    session.replication = try PostgresConnection(
+      session.uri, purpose: .replication, application: PostgresSource.application(session.slotName))
+    session.replication.interrupt = stop.descriptor
+    try readKeys()
+    try resume(copiesAgain: false)
+  }
+
+  /// Begins with a new slot. The publication is created first: a slot does not know publications that were created
+  /// after it.
+  private func begin(_ reason: Refresh.Reason) throws {
+    let (source, options, trail) = (session.source, session.options, session.trail.name.description)
+    let identity = try PostgresSource.identity(session.replication)
+    let tables = try source.catalog.capturableTables(options.tables, known: session.tables)
+    guard !tables.isEmpty || !options.needsTables else {
+      throw CairnError(
+        .noTables, "\(session.place) has no table that could be captured",
+        hint: "create a table first, or look at --tables", remedy: .badInput)
+    }
+    _ = try source.publish(tables)
+    try source.dropSlot()
+    session.slot.note(streamTime: try source.time())
+    let (start, snapshot) = try source.createSlot(session.replication, tell: session.progress.tell)
+    let notes = try source.applied(asOf: snapshot, clock: UInt64(clamping: session.clock.microseconds()))
+    session.slot.begin(
+      at: start, system: identity.system, timeline: identity.timeline,
+      notes: notes.filter { $0.trail != trail && options.leavesOut($0.trail) })
+    session.refreshes.restartAll()
+    try session.openTransaction()
+    // From here on the slot has every change.
+    try tracker.announce(tables, reason == .firstCopy && !options.copiesRows ? nil : reason)
+    try session.endTransaction()
+    try session.sync()
+  }
+
+  /// Checks that the server continues where the trail ends: the cluster, its timeline, slot, publication and place in
+  /// the log.
+  private func resume(copiesAgain: Bool) throws {
+    let source = session.source
+    let identity = try PostgresSource.identity(session.replication)
+    let position = session.slot.position
+    let hasHistory =
+      identity.system == position.system && identity.timeline != position.timeline && identity.timeline > 1
+    let history = hasHistory ? try PostgresSource.history(of: identity.timeline, session.replication) : [:]
+    if let how = session.slot.departure(system: identity.system, timeline: identity.timeline, history: history) {
+      throw session.wentBack(how)
+    }
+    session.slot.follow(identity.timeline)
+    let slot = try source.slot()
+    let loss = session.slot.loss(
+      of: slot, hasPublication: try source.published() != nil,
+      database: try source.connection.first("SELECT current_database()") ?? "")
+    if let loss {
+      guard copiesAgain, loss.canBeReplaced else { throw session.lost(loss) }
+      return try begin(.asked)
+    }
+    let end = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
+    guard end >= position.reached else {
+      throw session.wentBack("its WAL ends at \(end), the trail at \(position.reached)")
+    }
+    if let slot { session.slot.resume(confirmed: slot.confirmed) }
+    if copiesAgain { try copyAll() }
+  }
+
+  private func copyAll() throws {
+    for var table in session.tables.all {
+      table.refresh = .asked
+      session.tables.set(table)
+    }
+    session.refreshes.restartAll()
+    try session.saveTables()
+  }
+}

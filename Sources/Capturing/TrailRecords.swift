@@ -1,0 +1,50 @@
+import Changes
+import Trails
+
+/// A shape of a table, with the token that identifies it in the trail's segments.
+struct TableShape: Equatable {
+  let schema: TableSchema
+  let token: UInt64
+}
+
+/// A schema change for the trail.
+///
+///     ShapeChange(action: .rename, before: TableShape(schema: t, token: 1), after: TableShape(schema: u, token: 2))
+struct ShapeChange: Equatable {
+  let action: DDL.Action
+  /// Nil if the table did not exist before.
+  var before: TableShape?
+  /// Nil if the table no longer exists.
+  var after: TableShape?
+  /// The statement; empty if it is not known.
+  @ByBytes var text = ""
+  /// Whether a refresh of the table follows.
+  var isRefreshed = false
+  /// As in ``DDL/origins``.
+  var origins: [Int?]?
+}
+
+extension TrailWriter {
+  /// Appends the record that ends a transaction: the position in the source, and the time, µs since 1970.
+  func append(position: [UInt8], at time: Int64) throws {
+    var writer = ByteWriter(capacity: 128)
+    writer.appendCounted(position)
+    writer.appendZigzag(time)
+    try append(kind: RecordKind.progress, writer.bytes)
+  }
+
+  /// Appends a schema change to the open transaction.
+  ///
+  /// - Parameter applier: The trail, `NODE.NAME`, whose apply brought the change; empty if none did.
+  func append(_ change: ShapeChange, by applier: String) throws {
+    let before = try change.before.map { try schemaID($0.schema, token: $0.token) } ?? 0
+    let after = try change.after.map { try schemaID($0.schema, token: $0.token) } ?? 0
+    var ddl = DDL(
+      action: change.action, before: before, after: after, text: change.text, isRefreshed: change.isRefreshed,
+      origins: change.origins)
+    ddl.applied = applier
+    var writer = ByteWriter(capacity: 64)
+    writer.append(ddl)
+    try append(kind: RecordKind.ddl, writer.bytes)
+  }
+}
