@@ -1,0 +1,117 @@
+import Changes
+import SQLiteKit
+
+/// The layouts of an SQLite source, and what a place in its journal changes about the tables of the trail. Pure.
+///
+///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
+struct LayoutHistory {
+  enum Step {
+    case change(ShapeChange)
+    /// Rows of new columns follow later: the refresh of this layout's rows begins.
+    case beginRows(Layout)
+  }
+
+  private(set) var layouts: [Int64: Layout] = [:]
+  /// By the layout that takes over: the shape before it, without the indexes that it does not have.
+  private var relaxed: [Int64: TableSchema] = [:]
+
+  private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
+
+  mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
+
+  /// Whether indexes were dropped of which a marker that follows in the look has the rest of the change.
+  var hasDroppedIndexes: Bool { !relaxed.isEmpty }
+
+  mutating func forgetDroppedIndexes() { relaxed = [:] }
+
+  /// Returns the indexes that were dropped after journal row `from`.
+  ///
+  /// A dropped index no longer held for rows before the marker of that change. So the target drops it before them, as
+  /// soon as it has the shape before; what else changed follows at the marker.
+  ///
+  /// - Parameter told: The last journal row of a look that an earlier run has begun: the trail has what it dropped.
+  mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
+    relaxed = [:]
+    var changes: [ShapeChange] = []
+    for layout in sorted where layout.since > from {
+      guard let before = predecessor(of: layout), before.since <= from, let change = relax(before, for: layout) else {
+        continue
+      }
+      if told.map({ layout.since > $0 }) ?? true { changes.append(change) }
+    }
+    return changes
+  }
+
+  /// Returns the shapes that came, went and changed at this place of the journal.
+  mutating func changes(at marker: Int64) -> [Step] {
+    let all = sorted
+    var steps: [Step] = []
+    let succeeded = Set(all.compactMap(\.previous))
+    for layout in all where layout.ended == marker && !succeeded.contains(layout.id) {
+      steps.append(.change(ShapeChange(action: .drop, before: layout.shape)))
+    }
+    let fresh = all.filter { $0.since == marker && $0.action != nil }
+    // Tables that take each other's names step aside first.
+    let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.sqliteKey })
+    var aside: [Int64: TableShape] = [:]
+    for layout in fresh {
+      guard let before = predecessor(of: layout), before.schema.name.sqliteKey != layout.schema.name.sqliteKey,
+        taken.contains(before.schema.name.sqliteKey)
+      else { continue }
+      var schema = relaxed[layout.id] ?? before.schema
+      schema.name = "cairn_moving_\(layout.id)"
+      let moved = TableShape(schema: schema, token: layout.token | 1 << 62)
+      steps.append(
+        .change(ShapeChange(action: .rename, before: relaxedShape(layout) ?? before.shape, after: moved)))
+      aside[layout.id] = moved
+    }
+    for layout in fresh {
+      guard let action = layout.action else { continue }
+      let before = predecessor(of: layout)
+      steps.append(
+        .change(
+          ShapeChange(
+            action: action, before: aside[layout.id] ?? relaxedShape(layout) ?? before?.shape, after: layout.shape,
+            isRefreshed: layout.refresh != nil && !layout.isPartial,
+            origins: before.flatMap { layout.origins(from: $0.schema) })))
+      if layout.isPartial { steps.append(.beginRows(layout)) }
+    }
+    for layout in all {
+      guard let before = predecessor(of: layout), before.since == marker else { continue }
+      if let change = relax(before, for: layout) { steps.append(.change(change)) }
+    }
+    return steps
+  }
+
+  private func predecessor(of layout: Layout) -> Layout? { layout.previous.flatMap { layouts[$0] } }
+
+  private func relaxedShape(_ layout: Layout) -> TableShape? {
+    relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
+  }
+
+  /// Drops the indexes that a layout lacks. If the embedded API or an apply dropped them, the marker is where it
+  /// happened, and nothing is to be dropped before.
+  private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
+    guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
+    relaxed[layout.id] = schema
+    return ShapeChange(
+      action: .reshape, before: before.shape, after: relaxedShape(layout), origins: Array(schema.columns.indices))
+  }
+}
+
+extension Layout {
+  var shape: TableShape { TableShape(schema: schema, token: token) }
+
+  /// Returns whether a change goes into the trail. It does not if a chunk that is still to come will show it.
+  ///
+  /// - Parameters:
+  ///   - rowid: The rowid of the row; nil if the layout has none.
+  ///   - refresh: The refresh that is in progress.
+  func wantsChange(of rowid: Int64?, during state: SourcePosition.RefreshState?) -> Bool {
+    guard refresh != nil, !isPartial, !passesChanges else { return true }
+    guard let state, state.layout == id, !state.isPartial else { return false }
+    if state.isDone || refreshMethod == .byKey { return true }
+    guard let rowid, case .integer(let cursor)? = state.cursor?.first else { return false }
+    return rowid <= cursor
+  }
+}

@@ -1,0 +1,451 @@
+import Changes
+import CodecKit
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Writes what one look of a ``TriggerSource`` found into the trail: journal rows, schema changes, requested rows and
+/// chunks of refreshes.
+///
+/// A look becomes one transaction of the trail, or several: each ends before a note of an apply, because whoever wrote
+/// what follows the note could see what the apply had brought.
+final class LookWriter {
+  /// The part of the look that is being written.
+  private struct Part {
+    let readAt: Int64
+    /// The checksum of the journal rows that the trail has.
+    var checksum: UInt32
+    let look: SourcePosition.Look
+    var next: SourcePosition
+    var isOpen = false
+    var requested = RequestedRows()
+  }
+
+  private let path: String
+  private let source: Database
+  private let journal: Journal
+  private let trail: TrailWriter
+  private let options: SQLiteCapture.Options
+  private let clock: Clock
+  private let progress: CaptureProgress
+
+  private var history = LayoutHistory()
+  /// What is in the trail, synced.
+  var position: SourcePosition
+  /// The mark in the source.
+  private(set) var marked: SourcePosition.Mark
+  /// The layouts of which some rows cannot be told apart.
+  private(set) var doubtful: Set<Int64> = []
+  /// The bytes of the journal's rows, by which the cap follows.
+  var rowBytes = RowBytes()
+  private var reader = JournalReader()
+  private var refresher = TableRefresher()
+  private var part: Part?
+  /// The layouts whose copies were requested, and of which the trail has the start of that.
+  private var awaited: Set<Int64> = []
+  /// The note of the apply whose rows are being read.
+  private var relay: AppliedNote?
+  /// Ends the look, also within a transaction.
+  private var stop = StopSignal()
+  /// The tables and columns with texts that SQLite reads altered, and of which a notice has gone out.
+  private var illFormed: Set<NameKey> = []
+
+  init(
+    path: String, source: Database, journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock,
+    progress: CaptureProgress, position: SourcePosition
+  ) {
+    (self.path, self.source, self.journal, self.trail) = (path, source, journal, trail)
+    (self.options, self.clock, self.progress) = (options, clock, progress)
+    (self.position, marked) = (position, position.mark)
+  }
+
+  var layouts: [Int64: Layout] { history.layouts }
+
+  // MARK: Standing
+
+  /// Begins at the mark of a source of which the trail has nothing.
+  func begin(at mark: SourcePosition.Mark) {
+    marked = mark
+    position = SourcePosition(mark: mark, previous: mark, checksum: 0)
+  }
+
+  /// Continues after the mark of the source.
+  ///
+  /// - Parameter checksum: That of the journal rows after the mark that the trail has.
+  func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
+    self.marked = marked
+    reader.checksum = checksum
+  }
+
+  var isMarked: Bool { marked == position.mark }
+
+  /// Notes that the source is marked with the trail's position.
+  func noteMarked() {
+    marked = position.mark
+    reader.checksum = 0
+  }
+
+  /// The mark, and the checksum of the rows after it.
+  var standing: (SourcePosition.Mark, UInt32) {
+    get { (marked, reader.checksum) }
+    set { (marked, reader.checksum) = newValue }
+  }
+
+  /// Begins the refresh of a table again that cannot continue after a schema change: that of one of these layouts, or of
+  /// a table without key. Whatever changed, it may have been a VACUUM, which gives rows without key other numbers.
+  func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
+    guard let refresh = position.refresh else { return }
+    if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
+      position.refresh = nil
+    }
+  }
+
+  /// Notes that the schema changed: rows of tables without key may have other numbers.
+  func noteSchemaChange() { reader.mayHaveVacuumed = true }
+
+  func reloadLayouts() throws {
+    history.set(try journal.layoutsByID())
+    awaited.formIntersection(layouts.values.filter(\.passesChanges).map(\.id))
+    let waiting = try layouts.values.filter { try isDue($0) }.count
+    progress.update { $0.tablesToCopy = waiting }
+  }
+
+  /// Returns whether a look reads tables, besides the journal.
+  func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
+
+  /// Gives up the transaction that is being read.
+  func release() { reader.endTransaction() }
+
+  /// Copies the tables again of which some rows could not be told apart.
+  func refreshDoubtful() throws {
+    for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
+    doubtful = []
+    try reloadLayouts()
+  }
+
+  /// Notes that the look is in the trail, durably.
+  func finishLook() {
+    rowBytes.endLook(refresher.takeSent())
+    let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
+    progress.update {
+      $0.taken = position.mark.taken
+      $0.copying = position.refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
+    }
+  }
+
+  // MARK: One look
+
+  /// Writes a look, as transactions of the trail.
+  ///
+  /// - Parameters:
+  ///   - from: The last journal row in the trail.
+  ///   - through: The last journal row to write.
+  ///   - last: The last journal row of the snapshot.
+  ///   - begin: The row after which the look began, if an earlier run wrote a part of it.
+  ///   - readAt: The time of the snapshot, µs since 1970.
+  func write(from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, stop: StopSignal) throws {
+    self.stop = stop
+    history.forgetDroppedIndexes()
+    part = Part(readAt: readAt, checksum: reader.checksum, look: .init(from: begin, through: last), next: position)
+    do {
+      try appendLook(from: from, through: through, last: last)
+    } catch {
+      try? abandonPart()
+      throw error
+    }
+    part = nil
+  }
+
+  /// Writes all of a look. If some rows cannot be told apart, the part that has them is dropped, and ``doubtful`` has
+  /// their tables.
+  private func appendLook(from: Int64, through: Int64, last: Int64) throws {
+    try appendJournal(from: from, through: through)
+    guard doubtful.isEmpty else { return try abandonPart() }
+    let readsTables = try nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
+    // Rows that are read from tables show what comes after the last change too.
+    if readsTables, through < last { try appendJournal(from: through, through: last) }
+    // If the last row ended a transaction of its own, there is nothing more to write.
+    if readsTables || position.mark.taken < through { try openPart() }
+    guard doubtful.isEmpty else { return try abandonPart() }
+    if let requested = part?.requested {
+      try requested.append(layouts, from: source, to: trail, tell: progress.tell)
+    }
+    if let layout = try nextRefresh(last: last), let reason = layout.refresh {
+      let state = part?.next.refresh.flatMap {
+        $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
+      }
+      refresher.tellIllFormed = { [unowned self] in tellIllFormed($0, $1) }
+      part?.next.refresh = try refresher.appendChunk(
+        of: layout, reason: reason, state: state, from: source, to: trail)
+      if layout.isPartial, let done = part?.next.refresh, done.isDone { try tellEarlyRows(layout, done.rows) }
+    }
+    try endPart(through: readsTables ? last : through, isLast: true)
+  }
+
+  /// Warns of rows that an application wrote right after it added a column, in a database that an apply writes too.
+  private func tellEarlyRows(_ layout: Layout, _ count: UInt64) throws {
+    guard count > 0,
+      try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
+    else { return }
+    progress.tell(
+      "table \(layout.schema.name): \(count) \(count == 1 ? "row was" : "rows were") written to a new column before capture saw the ALTER TABLE, and \(count == 1 ? "is" : "are") sent as a copy; if another node changed such a row meanwhile, both ends may differ in that column: run 'cairn compare', and write the row again"
+    )
+  }
+
+  /// Begins a transaction of the trail if none is open.
+  ///
+  /// - Parameter time: The time of the commit, µs, if it is exactly one transaction of the source.
+  private func openPart(committedAt time: Int64? = nil) throws {
+    guard let part, !part.isOpen else { return }
+    var header = TransactionHeader(commitTime: time ?? part.readAt, flags: time == nil ? [.group, .late] : [])
+    header.follow(part.next.knowledge)
+    if let relay, let origin = relay.origin { header.hand(on: origin, after: relay.clock) }
+    _ = try trail.begin(header)
+    self.part?.isOpen = true
+    try beginAwaitedCopies(through: part.next.mark.taken)
+    if let look = position.look { try goOn(look) }
+  }
+
+  /// Writes the start of copies that were requested and have not begun. Until they begin, changes may concern rows that
+  /// the reader does not have.
+  ///
+  /// - Parameter seq: The journal row that is being read.
+  private func beginAwaitedCopies(through seq: Int64) throws {
+    for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
+      guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
+        continue
+      }
+      try refresher.beginWait(for: layout, trail)
+    }
+  }
+
+  /// Continues a look that an earlier run began: finds the requested rows, which are sent at its end.
+  private func goOn(_ look: SourcePosition.Look) throws {
+    guard part?.requested.isPending == false else { return }
+    let statement = try source.prepare(
+      "SELECT seq, code FROM cairn_journal WHERE seq > ? AND seq <= ? AND code % 8 = \(JournalKind.asked.rawValue) ORDER BY seq"
+    )
+    try statement.bind([.integer(look.from), .integer(position.mark.taken)])
+    while try statement.step() {
+      guard let layout = layouts[statement.integer(1) / 8] else { continue }
+      try part?.requested.add(layout, at: statement.integer(0), to: trail)
+    }
+  }
+
+  /// Ends the open transaction of the trail, if there is one.
+  private func endPart(through seq: Int64, isLast: Bool) throws {
+    guard var part, part.isOpen else { return }
+    part.next.previous = marked
+    part.next.mark = .init(taken: seq, nonce: SourcePosition.Mark.nonce())
+    part.next.checksum = reader.checksum
+    let isToBeEnded = part.requested.isPending || history.hasDroppedIndexes
+    part.next.look = isLast || !isToBeEnded ? nil : part.look
+    try trail.append(position: part.next.encoded, at: clock.microseconds())
+    try trail.commit()
+    (part.isOpen, part.checksum) = (false, reader.checksum)
+    position = part.next
+    self.part = part
+    progress.update { $0.transactions += 1 }
+  }
+
+  private func abandonPart() throws {
+    if let part { reader.checksum = part.checksum }
+    part = nil
+    awaited = []
+    try trail.abandon()
+  }
+
+  /// Writes the schema changes of journal rows that the journal dropped. What the rows changed, copies bring.
+  ///
+  /// - Parameters:
+  ///   - from: The last journal row in the trail.
+  ///   - next: The position after the loss.
+  func recover(to given: SourcePosition, from: Int64) throws {
+    var next = given
+    history.forgetDroppedIndexes()
+    var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late])
+    header.follow(next.knowledge)
+    _ = try trail.begin(header)
+    do {
+      let places = Set(layouts.values.flatMap { [$0.since, $0.ended.map(abs) ?? 0] })
+      for place in places.sorted() where place > from && place <= next.mark.taken { try announce(marker: place) }
+      reader.checksum = 0
+      next.checksum = 0
+      next.previous = next.mark
+      try trail.append(position: next.encoded, at: clock.microseconds())
+      try trail.commit()
+    } catch {
+      try? trail.abandon()
+      throw error
+    }
+    _ = try trail.sync()
+    position = next
+    marked = next.mark
+  }
+
+  // MARK: Tables
+
+  /// Returns the table that is copied next; its layout must be in force already.
+  private func nextRefresh(last: Int64) throws -> Layout? {
+    if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
+    return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
+  }
+
+  /// Returns whether the table is to be copied in the shape of its layout. An unhooked table may have another shape: it
+  /// is copied under another layout when it is hooked again.
+  private func isDue(_ layout: Layout) throws -> Bool {
+    try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
+  }
+
+  // MARK: Journal
+
+  private func appendJournal(from: Int64, through last: Int64) throws {
+    relay = nil
+    guard last > from else { return }
+    for change in history.dropIndexes(behind: from, told: position.look?.through) {
+      try openPart()
+      try trail.append(change, by: "")
+    }
+    let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
+    try statement.bind([.integer(from), .integer(last)])
+    var expected = from + 1
+    var count: UInt64 = 0
+    let feed =
+      try journal.isEmbedded() && !options.folds
+      ? StatementFeed(source, from: from, through: last, withStatements: options.statements) : nil
+    reader.fold = options.folds ? try ChangeFold() : nil
+    defer { reader.fold = nil }
+    // The layout of the last row, which is that of the next row as a rule.
+    var known: Layout?
+    while try statement.step() {
+      let seq = statement.integer(0)
+      let code = statement.integer(1)
+      guard seq == expected else { throw SQLiteCapture.wentBack(path, "journal row \(expected) is missing") }
+      expected += 1
+      if seq & 1023 == 0, stop.isSet { throw CaptureStopped() }
+      if let feed, try !begin(feed, at: seq) { return }
+      switch code {
+      case JournalNotes.code:
+        try reader.fold?.write(to: trail)
+        guard try take(note: statement, seq: seq) else { return }
+      case JournalStatements.partCode:
+        reader.read(statement, seq: seq, code: code, first: 3, count: 1)
+      case JournalStatements.endCode:
+        reader.read(statement, seq: seq, code: code, first: 3, count: 1)
+        if options.folds {
+          reader.endTransaction()
+        } else {
+          guard try endTransaction(through: seq) else { return }
+        }
+        try feed?.advanceEnd()
+      default:
+        try openPart()
+        if known?.id != code / 8 { known = layouts[code / 8] }
+        if try take(statement, seq: seq, code: code, known) { count += 1 } else { known = nil }
+        try feed?.endStatement(behind: seq, &reader, to: trail)
+      }
+    }
+    try feed?.endStatement(behind: .max, &reader, to: trail)
+    try reader.fold?.write(to: trail)
+    noteDoubt(reader.endSnapshot())
+    progress.update { $0.changes += count }
+  }
+
+  /// Takes a journal row of a table. Returns false if it is a marker, which changes layouts.
+  private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
+    guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
+      throw CairnError(
+        .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    guard kind != .marker, let layout = known else {
+      reader.read(statement, seq: seq, code: code, first: 3, count: 0)
+      try reader.fold?.write(to: trail)
+      try reloadLayouts()
+      try announce(marker: seq)
+      try beginAwaitedCopies(through: seq)
+      return false
+    }
+    reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+    rowBytes.add(rows: 1, bytes: reader.rowBytes)
+    if let column = source.takeIllFormedColumn() { tellIllFormed(layout.schema, column - 3) }
+    // A trigger that an older version left wrote it: the table is no longer captured.
+    if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
+    if kind == .asked { try reader.fold?.write(to: trail) }
+    if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
+    let refresh = part?.next.refresh
+    try reader.emit(kind, layout, to: trail) { rowid in layout.wantsChange(of: rowid, during: refresh) }
+    return true
+  }
+
+  /// Begins the transaction and the statements that begin at journal row `seq`. Returns false if the rows before it
+  /// cannot be told apart.
+  private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
+    if let end = feed.end?.1, end.first == seq {
+      guard try endTransaction(through: seq - 1) else { return false }
+      try openPart(committedAt: end.time)
+    }
+    if try feed.hasStatement(at: seq) {
+      try openPart()
+      try feed.beginStatements(at: seq, layouts, &reader, to: trail)
+    }
+    return true
+  }
+
+  /// Ends the open transaction of the trail. Returns false if it has rows that cannot be told apart.
+  private func endTransaction(through seq: Int64) throws -> Bool {
+    reader.endTransaction()
+    noteDoubt(reader.doubtful)
+    guard doubtful.isEmpty else {
+      _ = reader.endSnapshot()
+      return false
+    }
+    try endPart(through: seq, isLast: false)
+    return true
+  }
+
+  /// Takes the note of an apply, which ends the part before it. Returns false if that part has rows that cannot be told
+  /// apart.
+  private func take(note statement: Statement, seq: Int64) throws -> Bool {
+    guard try endTransaction(through: seq - 1) else { return false }
+    reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
+    guard var note = AppliedNote(statement.text(3)) else {
+      throw CairnError(
+        .databaseDamaged, "journal row \(seq) of \(path) is a note of apply's that this cairn does not understand",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    note.bound(now: clock.microseconds(), skewMicrosecondsMax: options.skewMicrosecondsMax)
+    relay = note.origin == nil ? nil : note
+    if relay == nil, note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
+    return true
+  }
+
+  private func tellIllFormed(_ schema: TableSchema, _ column: Int) {
+    guard schema.columns.indices.contains(column) else { return }
+    let name = schema.columns[column].name
+    guard illFormed.insert("\(schema.name)\n\(name)").inserted else { return }
+    progress.tell(
+      "column \(name) of table \(schema.name) holds a text that is not well-formed UTF-16: the target gets it altered, as SQLite reads it"
+    )
+  }
+
+  private func noteDoubt(_ layouts: Set<Int64>) {
+    for layout in layouts where self.layouts[layout]?.refresh == nil { doubtful.insert(layout) }
+  }
+
+  // MARK: Schema changes
+
+  /// Writes the shapes that came, went and changed at this place of the journal.
+  private func announce(marker: Int64) throws {
+    // If it came by an apply, the row has the trail of that.
+    let applier =
+      try source.text("SELECT v0 FROM cairn_journal WHERE seq = \(marker) AND code = \(JournalKind.marker.rawValue)")
+      ?? ""
+    for step in history.changes(at: marker) {
+      switch step {
+      case .change(let change): try trail.append(change, by: applier)
+      case .beginRows(let layout): try refresher.begin(layout, trail)
+      }
+    }
+  }
+}

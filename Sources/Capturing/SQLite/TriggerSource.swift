@@ -1,0 +1,436 @@
+import Changes
+import CodecKit
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Finds the changes of an SQLite file by triggers, which write them into a journal (`docs/sqlite-capture.md`).
+///
+/// It keeps the triggers in step with the schema, the source's mark in step with the trail, and the journal short.
+/// ``LookWriter`` writes what a look found.
+final class TriggerSource: ChangeSource {
+  struct Look: ChangeLook {
+    let readAt: Int64
+    let begun: Int64
+    /// The journal rows of the look: those after `from` through `through`.
+    fileprivate let from: Int64
+    fileprivate let through: Int64
+    /// The last journal row of the snapshot.
+    fileprivate let last: Int64
+    /// Where the look begins, if an earlier part of it is in the trail already.
+    fileprivate let begin: Int64
+  }
+
+  /// The time between two transactions of the trail that contain only notes of apply.
+  private static let notesMilliseconds: Int64 = 1000
+  /// The time between two marks while the application writes all the time.
+  private static let markMilliseconds: Int64 = 5000
+  /// The time without changes after which the application seems to pause.
+  private static let quietMilliseconds: Int64 = 100
+
+  private let path: String
+  private let trail: TrailWriter
+  private let options: SQLiteCapture.Options
+  private let clock: Clock
+  private let progress: CaptureProgress
+  private let source: Database
+  private let journal: Journal
+  private let sourceSync: SourceSync
+  private let writer: LookWriter
+  private let isWAL: Bool
+  private let statements: Statements
+  private var schemaVersion: Int64
+  private var markedAt = Clock.monotonicMilliseconds
+  private var takenAt = Clock.monotonicMilliseconds
+  /// The last journal row that a look has seen. The rows after the trail's may be nothing but notes of applies, which
+  /// wait.
+  private var seenThrough: Int64 = 0
+  var takesNotesAtOnce = false
+  private var ignored: IgnoredObjects
+  /// Whether the journal dropped rows that had not been marked as taken; found at the start.
+  private var hasLostRows = false
+  private var unseenWrites = UnseenWrites()
+
+  private struct Statements {
+    let begin, commit, schemaVersion, lastRow, lastChange, firstRow, mark: Statement
+    init(_ source: Database) throws {
+      begin = try source.prepare("BEGIN")
+      commit = try source.prepare("COMMIT")
+      schemaVersion = try source.prepare("PRAGMA schema_version")
+      lastRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1")
+      lastChange = try source.prepare(
+        "SELECT seq FROM cairn_journal WHERE seq > ? AND code <> \(JournalNotes.code) ORDER BY seq DESC LIMIT 1")
+      firstRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1")
+      mark = try source.prepare("SELECT taken, nonce FROM cairn_control WHERE id = 0")
+    }
+  }
+
+  // MARK: Opening
+
+  /// Opens the source, puts capture into it where it is not, and proves that it is where the trail ends.
+  init(
+    path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
+  ) throws {
+    (self.path, self.trail, self.options, self.clock, self.progress) = (path, trail, options, clock, progress)
+    let source = try Database(path: path)
+    let journal = Journal(source)
+    (self.source, self.journal) = (source, journal)
+    sourceSync = SourceSync(path: path)
+    try source.executeScript("PRAGMA recursive_triggers = OFF; PRAGMA foreign_keys = OFF")
+    isWAL = try source.text("PRAGMA journal_mode") == "wal"
+    // In WAL mode a commit of ours need not be synced: what must be durable is synced by itself.
+    try source.execute("PRAGMA synchronous = \(isWAL ? "NORMAL" : "FULL")")
+    source.setTriggersEnabled(false)
+    source.forbidForeignCode()
+    try source.watchText()
+    try source.checkOwnTables()
+
+    let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
+    let position = stored ?? Self.fresh()
+    try Self.checkOwner(journal, trail: trail, options: options)
+    if stored != nil, let error = try journal.orphanedTriggers() { throw error }
+    let isFirst = stored == nil
+    let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
+    var doubtful: Set<Int64> = []
+    var adopted: Int64 = -1
+    try source.transaction {
+      if try !journal.isInstalled() {
+        guard isFirst else { throw SQLiteCapture.wentBack(path, "it has no journal any more") }
+        try journal.install(
+          trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
+          tables: options.tables)
+      }
+      if try journal.isUnclaimed() {
+        guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal was made anew, and belongs to no trail") }
+        try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
+      }
+      // Another capture may have been put in since the look before this transaction.
+      if let owner = try journal.owner(), owner.trail != trail.id { throw Self.captured(path, owner.place) }
+      try journal.upgrade(capRows: options.journalCapRows, clock)
+      try journal.remember(options.tables)
+      try journal.setRelay(options.relays)
+      // Rows of a table that comes later were written before its triggers existed.
+      doubtful = try journal.adopt(
+        options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
+      // If all tables were dropped, the trail still needs that; if the patterns select none, that is a mistake.
+      let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
+      guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
+        throw CairnError(
+          .noTables, "\(path) has no table that could be captured",
+          hint: "create a table first, or look at --tables", remedy: .badInput)
+      }
+      // Within the transaction: a program may change the schema right after it.
+      adopted = try source.integer("PRAGMA schema_version") ?? -1
+    }
+    schemaVersion = adopted
+    statements = try Statements(source)
+    ignored = try IgnoredObjects(source)
+    writer = LookWriter(
+      path: path, source: source, journal: journal, trail: trail, options: options, clock: clock, progress: progress,
+      position: position)
+    try resume(isFirst: isFirst)
+    if writer.position.knowledge.hasUnnamed { try writer.position.knowledge.name(by: journal.applied(clock)) }
+    try writer.reloadLayouts()
+    forgetFinishedRefresh()
+    writer.forgetRefresh(of: doubtful)
+    writer.noteSchemaChange()
+    writer.rowBytes.noted = try journal.rowBytes()
+    for table in try source.userTables() where options.tables.includes(table.name) {
+      if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }
+    }
+  }
+
+  private static func fresh() -> SourcePosition {
+    let mark = SourcePosition.Mark(taken: 0, nonce: SourcePosition.Mark.nonce())
+    return SourcePosition(mark: mark, previous: mark, checksum: 0)
+  }
+
+  /// Throws if another capture has the source. A capture with the same state folder is gone: its journal is removed,
+  /// unless the trail of this capture has begun.
+  private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
+    guard let owner = try journal.owner(), owner.trail != trail.id else { return }
+    if owner.place == options.place, !owner.place.isEmpty {
+      guard trail.lastHeader == nil else {
+        throw SQLiteCapture.wentBack(journal.database.path, SQLiteCapture.otherState)
+      }
+      return try journal.uninstall()
+    }
+    throw captured(journal.database.path, owner.place)
+  }
+
+  private static func captured(_ path: String, _ place: String) -> CairnError {
+    CairnError(
+      .sourceCaptured, "\(path) is already captured into another trail, kept in \(place)",
+      hint:
+        "if that is the replication between these two databases, run with --state \(place); else end it first, with 'cairn detach sqlite:\(path)'"
+    )
+  }
+
+  /// Proves that the rows after the source's mark are those that the trail has.
+  private func resume(isFirst: Bool) throws {
+    guard let marked = try SourcePosition.Mark(of: source) else {
+      throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
+    }
+    // At the first start, an earlier run installed it and ended before its first transaction was in the trail.
+    guard !isFirst else { return writer.begin(at: marked) }
+    switch try SourceStanding(source, marked: marked, writer.position) {
+    case .atMark: writer.resume(marked: marked)
+    case .behind(let checksum): writer.resume(marked: marked, checksum: checksum)
+    case .lostRows:
+      writer.resume(marked: marked)
+      hasLostRows = true
+    case .other(let how): throw SQLiteCapture.wentBack(path, how)
+    }
+  }
+
+  /// Forgets a refresh that cannot continue after a restart: that of a table without key, because a VACUUM may have
+  /// given rows other numbers, and a requested one, which begins again.
+  private func forgetFinishedRefresh() {
+    guard let refresh = writer.position.refresh else { return }
+    // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
+    if refresh.isDone {
+      writer.position.refresh = nil
+    } else if writer.layouts[refresh.layout].map({
+      $0.ended != nil || $0.refreshMethod == .whole || $0.refresh == .asked
+    })
+      ?? true
+    {
+      writer.position.refresh = nil
+    }
+  }
+
+  // MARK: Looking
+
+  func begin() throws { if hasLostRows { try recoverFromLoss() } }
+
+  func look() throws -> Found<Look> {
+    _ = try statements.begin.step()
+    var isOpen = true
+    defer { if isOpen { try? source.execute("ROLLBACK") } }
+    func endRead() throws {
+      isOpen = false
+      _ = try statements.commit.step()
+    }
+    let version = try Self.scalar(statements.schemaVersion)
+    guard version == schemaVersion else {
+      // First the triggers, then the rows: the rows of this snapshot may already be of another shape.
+      try endRead()
+      try adoptSchema()
+      return .settled
+    }
+    let last = try Self.scalar(statements.lastRow)
+    try checkMark(last: last)
+    let from = writer.position.mark.taken
+    seenThrough = last
+    let readsTables = try writer.readsTables(last: last)
+    let through = readsTables || untilNotesAreTaken == 0 ? last : try lastChange(behind: from)
+    guard through > from || readsTables else {
+      let unseen = try findUnseenWrites(last: last)
+      try endRead()
+      guard !unseen.isEmpty else { return .nothing }
+      try copyUnseen(unseen)
+      return .settled
+    }
+    let begin = writer.position.look?.from ?? from
+    if last > begin, try Self.scalar(statements.firstRow) > begin + 1 {
+      try endRead()
+      try recoverFromLoss()
+      return .settled
+    }
+    try sourceSync.sync(isWAL: isWAL)
+    isOpen = false
+    return .found(
+      Look(
+        readAt: clock.microseconds(), begun: Clock.monotonicMicroseconds, from: from, through: through, last: last,
+        begin: begin))
+  }
+
+  func write(_ look: Look, stop: StopSignal) throws {
+    var isOpen = true
+    defer { if isOpen { try? source.execute("ROLLBACK") } }
+    try writer.write(
+      from: look.from, through: look.through, last: look.last, begin: look.begin, readAt: look.readAt, stop: stop)
+    isOpen = false
+    _ = try statements.commit.step()
+  }
+
+  func finish(_ look: Look) throws {
+    // Some rows cannot be told apart: they are left out, which is right only if their copy is certain to come.
+    guard writer.doubtful.isEmpty else { return try writer.refreshDoubtful() }
+    takenAt = Clock.monotonicMilliseconds
+    writer.finishLook()
+    if let refresh = writer.position.refresh, refresh.isDone {
+      if let layout = writer.layouts[refresh.layout] { try journal.finishRefresh(layout) }
+      try writer.reloadLayouts()
+      writer.position.refresh = nil
+    }
+    if takenAt - markedAt > Self.markMilliseconds { try markSource(waitMilliseconds: 5) }
+  }
+
+  func hasNews() throws -> Bool {
+    if try Self.scalar(statements.schemaVersion) != schemaVersion { return true }
+    return try Self.scalar(statements.lastRow) > max(writer.position.mark.taken, seenThrough)
+  }
+
+  var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
+
+  /// The time until the notes at the end of the journal are taken if nothing follows them, ms.
+  private var untilNotesAreTaken: Int32 {
+    guard seenThrough > writer.position.mark.taken else { return .max }
+    return takesNotesAtOnce
+      ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
+  }
+
+  /// Writes the mark when the application seems to pause, so that an application that writes all the time never finds
+  /// Cairn's lock; and purges then. An application that writes all the time purges by itself, in its triggers.
+  func rest() throws {
+    guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
+    try markSource(waitMilliseconds: 0)
+    try purgeSlice()
+  }
+
+  func release() { writer.release() }
+
+  func end() throws { try markSource(waitMilliseconds: 2000) }
+
+  /// Throws `source-went-back` if tables of capture are gone: an application has dropped what it does not know.
+  func checkParts() throws {
+    if let error = try journal.orphanedTriggers() { throw error }
+    guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
+  }
+
+  private static func scalar(_ statement: Statement) throws -> Int64 {
+    defer { statement.reset() }
+    return try statement.step() ? statement.integer(0) : 0
+  }
+
+  /// Returns the last journal row that is no note; `from` if there is none after it.
+  private func lastChange(behind from: Int64) throws -> Int64 {
+    defer { statements.lastChange.reset() }
+    try statements.lastChange.bind([.integer(from)])
+    return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
+  }
+
+  /// Returns the tables that an application wrote to although no trigger fired.
+  private func findUnseenWrites(last: Int64) throws -> [Layout] {
+    // An unhooked table is copied when it is hooked again, and may have other columns until then.
+    let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
+    let active = writer.layouts.values.filter { $0.ended == nil && !unhooked.contains($0.schema.name.sqliteKey) }
+    guard writer.position.refresh == nil, active.allSatisfy({ $0.refresh == nil }) else {
+      unseenWrites.forget()
+      return []
+    }
+    return try unseenWrites.find(
+      source, active.sorted { $0.id < $1.id }, last: last, schema: schemaVersion,
+      idle: Clock.monotonicMilliseconds - takenAt, isWAL: isWAL)
+  }
+
+  private func copyUnseen(_ unseen: [Layout]) throws {
+    let names = unseen.map(\.schema.name).joined(separator: ", ")
+    progress.tell(
+      "writes-unseen: an application wrote to \(names) of \(path) and fired no trigger, by blob I/O or with its triggers switched off: copying what differs again; see 'What is not captured' in docs/sqlite-capture.md"
+    )
+    try source.transaction { for layout in unseen { try journal.setRefresh(.lostChanges, layout: layout.id) } }
+    unseenWrites.forget()
+    try writer.reloadLayouts()
+  }
+
+  /// Throws if the source has lost the mark that capture gave it: a restore in place brings back an older one.
+  private func checkMark(last: Int64) throws {
+    defer { statements.mark.reset() }
+    guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
+      statements.mark.integer(1) == writer.marked.nonce, last >= writer.position.mark.taken,
+      SourcePosition.places.contains(last)
+    else {
+      throw SQLiteCapture.wentBack(path, "its mark or its journal changed behind our back")
+    }
+  }
+
+  // MARK: Schema, loss, mark
+
+  /// Brings the triggers in step with a changed schema.
+  private func adoptSchema() throws {
+    try source.checkOwnTables()
+    try checkParts()
+    let written = try journal.writtenLayouts()
+    var doubtful: Set<Int64> = []
+    try source.transaction {
+      doubtful = try journal.adopt(options.tables, written: written)
+      schemaVersion = try Self.scalar(statements.schemaVersion)
+    }
+    writer.forgetRefresh(of: doubtful, orWhole: true)
+    writer.noteSchemaChange()
+    try writer.reloadLayouts()
+    for sentence in try ignored.news(source) { progress.tell(sentence) }
+  }
+
+  /// Continues after the journal reached its cap and dropped rows that had not been taken: copies all tables again.
+  private func recoverFromLoss() throws {
+    let from = writer.position.mark.taken
+    progress.tell("the journal of \(path) reached its cap of \(options.journalCapRows) rows: copying all tables again")
+    var next = writer.position
+    next.look = nil
+    try source.transaction {
+      try journal.refreshAll(.lostChanges)
+      // Notes are among what was lost.
+      for note in try journal.applied(clock) where note.trail != trail.name.description {
+        next.knowledge.note(note)
+      }
+      let last = try journal.place("SELECT max(seq) FROM cairn_journal")
+      next.mark = .init(taken: last, nonce: SourcePosition.Mark.nonce())
+      try source.run(
+        "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
+        [.integer(next.mark.taken), .integer(next.mark.nonce)])
+    }
+    next.previous = writer.marked
+    next.refresh = nil
+    try writer.reloadLayouts()
+    try sourceSync.sync(isWAL: isWAL)
+    try writer.recover(to: next, from: from)
+  }
+
+  private func markSource(waitMilliseconds: Int32) throws {
+    // A look that is not complete reads rows before the mark again.
+    guard !writer.isMarked, writer.position.look == nil else { return }
+    try writePatiently(waitMilliseconds) {
+      try source.run(
+        "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
+        [.integer(writer.position.mark.taken), .integer(writer.position.mark.nonce)])
+      if let bytes = writer.rowBytes.news() {
+        try journal.note(rowBytes: bytes, capRows: options.journalCapRows, capBytes: options.journalCapBytes)
+      }
+      if try source.integer("SELECT 1 FROM cairn_stage LIMIT 1") != nil {
+        try source.execute("DELETE FROM cairn_stage")
+      }
+      writer.noteMarked()
+    }
+    markedAt = Clock.monotonicMilliseconds
+  }
+
+  /// Deletes at most 2,000 rows, which takes one or two milliseconds; the rest follows at the next quiet moment.
+  private func purgeSlice() throws {
+    let first = try Self.scalar(statements.firstRow)
+    guard first > 0, first < writer.marked.taken else { return }
+    try writePatiently(0) {
+      try source.run(
+        "DELETE FROM cairn_journal WHERE seq < ?", [.integer(min(first + 2000, writer.marked.taken))])
+    }
+  }
+
+  /// Runs a short write transaction. If an application holds the lock, it goes first and nothing is written.
+  private func writePatiently(_ waitMilliseconds: Int32, _ body: () throws -> Void) throws {
+    source.setBusyTimeout(milliseconds: waitMilliseconds)
+    defer { source.setBusyTimeout(milliseconds: 10_000) }
+    let before = writer.standing
+    do {
+      try source.transaction { try body() }
+    } catch let error as SQLiteError where error.isBusy {
+      writer.standing = before
+    }
+  }
+}
+
+extension SourcePosition.Mark {
+  /// Returns a number by which a mark is recognized.
+  static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
+}
