@@ -85,5 +85,45 @@ extension PostgresCapturing {
       let ids = try origin.lines().filter { $0.hasPrefix("row late") || $0.hasPrefix("insert late") }
       #expect(Set(ids.map { $0.suffix(4) }) == ["id=1", "id=2"], "\(ids)")
     }
+
+    @Test func `a table whose copy was under way while it was not published is copied from its beginning`() throws {
+      let origin = try PostgresOrigin(
+        "CREATE TABLE t(id int PRIMARY KEY, v int, pad text); INSERT INTO t SELECT i, 0, repeat('x', 500) FROM generate_series(1, 60000) AS i; CREATE TABLE busy(i int)"
+      )
+      let stop = StopSignal()
+      try origin.with(TablePatterns(text: "*,!busy")) { capture in
+        let progress = capture.session.progress
+        let worker = WorkerThread<Void>({
+          while progress.snapshot.rowsCopied == 0 { Clock.sleep(milliseconds: 1) }
+          stop.set()
+        })
+        try capture.run(stop: stop, untilCaughtUp: true)
+        _ = worker.join()
+        #expect(capture.session.refreshes.current?.cursor != nil)
+      }
+      // No event trigger reports that the table leaves the publication.
+      try origin.run(
+        """
+        DO $$ DECLARE name text; BEGIN FOR name IN SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_' LOOP
+          EXECUTE format('ALTER EVENT TRIGGER %I DISABLE', name); END LOOP; END $$
+        """)
+      let slot = try origin.run("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+      try origin.run("ALTER PUBLICATION \(slot) DROP TABLE t")
+      try origin.run("UPDATE t SET v = 7 WHERE id = 1")
+      // While the stream is busy, the catalog is read between two chunks.
+      let isOver = StopSignal()
+      let (server, database) = (origin.server, origin.database)
+      let writer = WorkerThread<Void>({
+        while !isOver.isSet {
+          _ = try? server.psql("INSERT INTO busy SELECT * FROM generate_series(1, 20000); TRUNCATE busy", database)
+        }
+      })
+      let ended = Result { try origin.take(TablePatterns(text: "*,!busy")) }
+      isOver.set()
+      _ = writer.join()
+      try ended.get()
+      let first = try origin.lines().filter { $0.hasPrefix("row t id=1 ") || $0.hasPrefix("update t id=1 ") }
+      #expect(first.last?.contains(" v=7 ") == true, "\(first.map { $0.prefix(40) })")
+    }
   }
 }

@@ -289,17 +289,13 @@ final class TableTracker {
       // than one assigned now. The end of a snapshot would not do: it is the number after the last ended transaction,
       // and larger ones may be running (procarray.c, GetSnapshotData).
       let xid = try session.source.connection.first("SELECT pg_current_xact_id()").flatMap { UInt64($0) } ?? 0
-      for var table in late {
+      for table in late {
         if table.refresh == nil {
           session.progress.tell(
             "not every change of table \(table.schema.fullName) was published any more: copying it again")
-          copyAgain(table, notBefore: xid)
-        } else if !known.contains(table.relation) {
-          copyAgain(table, notBefore: xid)
-        } else {
-          table.copyNotBefore = xid
-          session.tables.set(table)
         }
+        // Also if chunks are in the trail: changes to rows before the cursor may be missing.
+        copyAgain(table, notBefore: xid)
       }
     }
     try endAnnouncement()
