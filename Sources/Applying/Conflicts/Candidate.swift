@@ -106,6 +106,8 @@ protocol CandidateStore {
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
+  /// The bytes of the waiting rows whose last write came by a trail.
+  func byteCount(of origin: String) throws -> Int64
   /// The number of rows that wait, by table.
   func counts() throws -> [String: Int]
   /// Returns the time since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
@@ -115,6 +117,8 @@ protocol CandidateStore {
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
   func hasTable(of row: ContestedRow) throws -> Bool
+  /// Returns whether the row's table may be written now. Called before the table's rows are looked at.
+  func mayWrite(_ row: ContestedRow) throws -> Bool
   /// Returns whether the row's table has a row with its key.
   func isThere(_ row: ContestedRow) throws -> Bool
   /// Returns the whole rows that have one of its unique values.

@@ -39,7 +39,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// Returns whether anything has changed.
   func judge() throws -> Bool {
     var isChanged = false
-    for found in try store.all() {
+    for found in try store.all() where try store.mayWrite(found.row) {
       var candidate = found
       // If the table is gone, so is the value for which the row waits.
       var isGone = try !store.hasTable(of: candidate.row) || store.isThere(candidate.row)

@@ -8,10 +8,15 @@ struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
   /// Runs a body so that an error in it does not end the transaction.
   private let attempt: (() throws -> Void) throws -> Void
+  /// Returns whether no code of an untrusted role runs when a table is read or written.
+  private let isTrusted: (PostgresTargetTable) throws -> Bool
   private let tables = Tables()
 
-  init(_ connection: PostgresConnection, attempt: @escaping (() throws -> Void) throws -> Void = { try $0() }) {
-    (self.connection, self.attempt) = (connection, attempt)
+  init(
+    _ connection: PostgresConnection, attempt: @escaping (() throws -> Void) throws -> Void = { try $0() },
+    isTrusted: @escaping (PostgresTargetTable) throws -> Bool = { _ in true }
+  ) {
+    (self.connection, self.attempt, self.isTrusted) = (connection, attempt, isTrusted)
   }
 
   func install() throws {
@@ -37,6 +42,12 @@ struct PostgresCandidates: CandidateStore {
       WHERE i.indisunique AND NOT i.indisprimary AND n.nspname NOT IN ('cairn', 'cairn_ddl', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
       LIMIT 1
       """) != nil
+  }
+
+  func byteCount(of origin: String) throws -> Int64 {
+    try connection.first("SELECT sum(octet_length(content)) FROM cairn.candidate WHERE origin = $1", [origin]).flatMap {
+      Int64($0)
+    } ?? 0
   }
 
   func counts() throws -> [String: Int] {
@@ -82,6 +93,8 @@ struct PostgresCandidates: CandidateStore {
   // MARK: Tables
 
   func hasTable(of row: ContestedRow) throws -> Bool { try table(of: row) != nil }
+
+  func mayWrite(_ row: ContestedRow) throws -> Bool { try table(of: row).map(isTrusted) ?? true }
 
   func isThere(_ row: ContestedRow) throws -> Bool {
     guard let table = try table(of: row) else { return false }

@@ -81,6 +81,8 @@ final class PostgresReplay {
   private var groupNumber: UInt64 = 0
   /// The tables of the group that an untrusted role may change.
   private var watched: [OwnersWatch] = []
+  /// The tables of the transaction that were looked at before rows that wait were judged there.
+  var judgeable: [NameKey: Bool] = [:]
   /// The group's transaction, as the server counts them; nil where that was not asked.
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -283,6 +285,7 @@ final class PostgresReplay {
     head = number
     groupNumber += 1
     watched.removeAll(keepingCapacity: true)
+    judgeable.removeAll()
     try sink.queue(own.begin)
     var note = note(header, as: number)
     if hasRows { note.origin = options.origin(of: header, in: name) }
@@ -579,7 +582,7 @@ final class PostgresReplay {
   }
 
   /// Once in each group, before the first row of a table whose code another role may change.
-  private func look(_ watch: OwnersWatch) throws {
+  func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
     try watch.look(in: groupNumber, sink)
@@ -596,21 +599,41 @@ final class PostgresReplay {
 
   /// Refuses a table of the target whose code belongs to another role.
   /// - Parameter isWrittenNow: no look comes between this one and the rows.
-  private func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
+  func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
+    let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
+    guard code.openness != .closed else { return }
+    table.watch = OwnersWatch(table.target, code, number: tableCount)
+  }
+
+  private func provedCode(of target: PostgresTargetTable, _ name: String, isWrittenNow: Bool) throws -> OwnersCode {
     func read() throws -> OwnersCode {
-      let code = try OwnersCode.read(table.target.qualifiedName, connection)
-      try code.check(table.mapped.fullName, place: connection.place, allows: options.fires)
+      let code = try OwnersCode.read(target.qualifiedName, connection)
+      try code.check(name, place: connection.place, allows: options.fires)
       return code
     }
-    var code = try read()
+    let code = try read()
     if code.hasForeignParts { try connection.allowForeignTables() }
     if code.runsFunctions { try connection.allowViews() }
-    guard code.openness != .closed else { return }
-    if isWrittenNow, connection.isInTransaction {
-      for lock in code.locks(table.target.rowsName) { try connection.execute(lock) }
-      code = try read()
+    guard code.openness != .closed, isWrittenNow, connection.isInTransaction else { return code }
+    for lock in code.locks(target.rowsName) { try connection.execute(lock) }
+    return try read()
+  }
+
+  /// Whether rows that wait may be judged in a table: not if its code belongs to another role. Looked at once in each
+  /// transaction. Such rows wait on.
+  func mayJudge(in target: PostgresTargetTable) throws -> Bool {
+    let name = NameKey(target.qualifiedName)
+    if let known = judgeable[name] { return known }
+    var isTrusted = true
+    do { _ = try provedCode(of: target, "\(target.schema).\(target.name)", isWrittenNow: true) } catch let error
+      as CairnError
+      where error.code == .ownersCode
+    {
+      isTrusted = false
+      progress.note("rows that wait for a unique value wait on: \(error.message)")
     }
-    table.watch = OwnersWatch(table.target, code, number: tableCount)
+    judgeable[name] = isTrusted
+    return isTrusted
   }
 
   /// Returns the table if it is open in that shape.

@@ -38,6 +38,11 @@ struct SQLiteCandidates: CandidateStore {
       """) != nil
   }
 
+  func byteCount(of origin: String) throws -> Int64 {
+    try database.integer(
+      "SELECT sum(length(CAST(content AS BLOB))) FROM cairn_candidate WHERE origin = ?", [.text(origin)]) ?? 0
+  }
+
   func counts() throws -> [String: Int] {
     let rows = try database.query("SELECT table_name, count(*) FROM cairn_candidate GROUP BY table_name")
     return Dictionary(rows.map { ($0[0].string, Int($0[1].shown) ?? 0) }, uniquingKeysWith: +)
@@ -80,6 +85,8 @@ struct SQLiteCandidates: CandidateStore {
     try database.integer(
       "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(row.table)]) != nil
   }
+
+  func mayWrite(_ row: ContestedRow) -> Bool { true }
 
   func isThere(_ row: ContestedRow) throws -> Bool {
     try database.first("SELECT 1 FROM \(row.table.quotedName) WHERE \(keyed(row))", row.key.columns.map(\.value)) != nil

@@ -10,4 +10,6 @@ struct Reference: Equatable, Sendable {
   /// The table that is referred to, and the columns there.
   @ByBytes var parent: String
   @ByBytes var references: [String]
+  /// PostgreSQL: whether a column has another type than the one that it references, which is none of the server's own.
+  var convertsByCode = false
 }

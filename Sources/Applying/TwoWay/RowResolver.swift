@@ -12,6 +12,9 @@ final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
 
+  /// Each judgement reads the rows that wait, in the target's transaction: no trail may make them too many.
+  private static var waitingBytesMax: Int64 { 16 << 20 }
+
   private unowned let target: Target
   private let desk: Desk
   private let trail: TrailName
@@ -290,6 +293,7 @@ final class RowResolver<Target: ApplyTarget> {
     guard hasCandidates else { return false }
     try target.flush()
     let fresh = displaced + displacedCopies
+    if !fresh.isEmpty { try checkRoom() }
     (displaced, displacedCopies) = ([], [])
     let contest = CandidateContest(
       target.candidates, fresh: fresh,
@@ -302,6 +306,16 @@ final class RowResolver<Target: ApplyTarget> {
     let isChanged = try contest.judge()
     desk.candidatesLeft = try target.candidates.counts()
     return isChanged
+  }
+
+  /// Throws `constraint-failed` if too many rows of the trail wait.
+  private func checkRoom() throws {
+    let bytes = try target.candidates.byteCount(of: trail.description)
+    guard bytes > Self.waitingBytesMax else { return }
+    throw CairnError(
+      .constraintFailed,
+      "more than \(Self.waitingBytesMax >> 20) MiB of rows of trail \(trail) wait for unique values that other rows have",
+      hint: "list them with 'cairn conflicts list --waiting', and give them other values where they were written")
   }
 
   private func log(_ row: ContestedRow, _ other: ContestedRow, _ stamp: Stamp?, isOurs: Bool) throws {
