@@ -23,6 +23,39 @@ extension StringProtocol {
   }
 }
 
+// Swift finds a mark in a text as a `Character`. If a combining character follows the mark, both are another character.
+extension StringProtocol {
+  /// Returns the parts of a text between marks, which are characters of ASCII.
+  ///
+  ///     "a,\u{301}b".split(at: ",")  // ["a", "\u{301}b"]
+  package func split(at mark: Unicode.Scalar, maxSplits: Int = .max, omittingEmpty: Bool = true) -> [String] {
+    utf8.split(separator: UInt8(ascii: mark), maxSplits: maxSplits, omittingEmptySubsequences: omittingEmpty)
+      .map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// Returns the texts before and after the first mark, which is a character of ASCII; nil if there is none.
+  ///
+  ///     "sales.\u{301}item".cut(at: ".")  // ("sales", "\u{301}item")
+  package func cut(at mark: Unicode.Scalar) -> (before: String, after: String)? {
+    utf8.firstIndex(of: UInt8(ascii: mark)).map(cut)
+  }
+
+  /// Returns the texts before and after the last mark, which is a character of ASCII; nil if there is none.
+  package func cut(atLast mark: Unicode.Scalar) -> (before: String, after: String)? {
+    utf8.indices.reversed().first { utf8[$0] == UInt8(ascii: mark) }.map(cut)
+  }
+
+  private func cut(at place: Index) -> (before: String, after: String) {
+    (
+      String(decoding: utf8[..<place], as: UTF8.self),
+      String(decoding: utf8[utf8.index(after: place)...], as: UTF8.self)
+    )
+  }
+
+  /// Returns whether a text has a mark, which is a character of ASCII.
+  package func has(_ mark: Unicode.Scalar) -> Bool { utf8.contains(UInt8(ascii: mark)) }
+}
+
 extension String {
   /// Returns whether two names are one name to SQLite, which folds the letters of ASCII and compares bytes.
   ///

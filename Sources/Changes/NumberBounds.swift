@@ -25,6 +25,26 @@ package enum NumberBounds {
   package static func isTime(_ microseconds: Int64) -> Bool { times.contains(microseconds) }
 }
 
+extension FixedWidthInteger {
+  /// Returns the sum, or the nearest number if the sum has no place in the type.
+  ///
+  ///     Int64.max.addingBounded(1)  // Int64.max
+  package func addingBounded(_ other: Self) -> Self {
+    let (sum, isBeyond) = addingReportingOverflow(other)
+    return isBeyond ? (other < 0 ? .min : .max) : sum
+  }
+}
+
+extension NumberBounds {
+  /// Returns a number that a database keeps as a signed one; nil if it is out of bounds.
+  package static func number(_ stored: Int64) -> UInt64? {
+    UInt64(exactly: stored).flatMap { isNumber($0) ? $0 : nil }
+  }
+
+  /// Returns a clock that a database keeps as a signed number; nil if it is out of bounds.
+  package static func clock(_ stored: Int64) -> UInt64? { UInt64(exactly: stored).flatMap { isClock($0) ? $0 : nil } }
+}
+
 extension ByteReader {
   /// Reads a varint below ``NumberBounds/numbers``.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {

@@ -156,7 +156,7 @@ final class HeartbeatWorker: Worker {
       facts.slotStatus = row[2] ?? "lost"
       if let used = facts.slotBytes {
         forecast.note(used: used, now: now)
-        if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used + safe) }
+        if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used.addingBounded(safe)) }
       }
       if givesUp(facts) { try giveUp(connection, slot, facts) }
     } else if trail.lastTransaction > 0 {

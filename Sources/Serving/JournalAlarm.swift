@@ -9,14 +9,15 @@ struct JournalAlarm: Equatable, Sendable {
   }
 
   /// In percent of the cap: the level at which the alarm begins, and the level below which it is over.
-  private static let filling: Int64 = 80
-  private static let over: Int64 = 60
+  private static let filling = 80.0
+  private static let over = 60.0
 
   private var told = Level.fine
 
   /// Returns the level to report now; nil if there is nothing new.
   mutating func note(rows: Int64, cap: Int64, isFull: Bool) -> Level? {
-    let percent = rows * 100 / max(cap, 1)
+    // An application can write any numbers to the journal: their product with 100 must not overflow.
+    let percent = Double(rows) * 100 / Double(max(cap, 1))
     let level: Level = isFull ? .full : percent >= Self.filling ? .filling : .fine
     if level == .fine, percent < Self.over { told = .fine }
     guard level > told else { return nil }

@@ -132,6 +132,39 @@ import Trails
     try execute(replica.source, "INSERT INTO item VALUES (7, 'free')")
   }
 
+  @Test(arguments: [Int64.min, -1, .max]) func `a forged version of the schema stops nothing`(version: Int64) throws {
+    let replica = try started(TempFolder())
+    try execute(replica.source, "INSERT INTO item VALUES (2, 'milk')")
+    try execute(
+      replica.source,
+      "UPDATE cairn_control SET schema_version = \(version) WHERE id = 0; CREATE TABLE more(id INTEGER PRIMARY KEY)")
+    let database = try Database(path: replica.source)
+    let journal = Journal(database)
+    let written = try journal.writtenLayouts()
+    _ = try database.transaction { try journal.adopt(TablePatterns(), written: written) }
+    _ = code { try replica.take() }
+    replica.close()
+    _ = code { try replica.take() }
+  }
+
+  @Test func `a trigger of a program that is named as one of capture's has no number of a table`() throws {
+    #expect(CaptureTriggers.layout(ofTrigger: CaptureTriggers.name(7, "ai")) == 7)
+    for number in ["0", "-1", "+7", "1152921504606846976", "9223372036854775807"] {
+      #expect(CaptureTriggers.layout(ofTrigger: "cairn_\(number)_ai") == nil, "\(number)")
+    }
+    let replica = try started(TempFolder())
+    // SQLite gives triggers of such a table a wrong OLD, so that capture looks at all its triggers.
+    try execute(
+      replica.source,
+      """
+      CREATE TABLE child(id INTEGER PRIMARY KEY, parent TEXT REFERENCES item(id) ON UPDATE CASCADE);
+      CREATE TRIGGER cairn_1152921504606846976_x AFTER INSERT ON item BEGIN SELECT 1; END;
+      INSERT INTO item VALUES (2, 'milk')
+      """)
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
   @Test(.timeLimit(.minutes(1))) func `an index that comes between capture's look and its write is not computed`()
     throws
   {

@@ -113,6 +113,53 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
+    /// Numbers of Cairn's own tables in a captured file, which any writer of the file can change.
+    @Test(arguments: [
+      "INSERT INTO cairn_journal(seq, code) VALUES (9223372036854775807, 0), (-5, 0)",
+      """
+      INSERT INTO cairn_journal(seq, code) VALUES (9223372036854775807, 0);
+      UPDATE cairn_control SET taken = -9223372036854775808, cap = -9223372036854775808
+      """,
+      """
+      UPDATE cairn_control SET schema_version = -9223372036854775808, purged = 9223372036854775807,
+        nonce = -9223372036854775808, cap = 9223372036854775807
+      """,
+    ])
+    func `extreme numbers in the tables of a captured file end no daemon, now or after a restart`(forgery: String)
+      throws
+    {
+      let node = try DaemonBench()
+      let table = "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);"
+      for name in ["source.db", "other.db"] {
+        _ = try node.bench.sqlite(name, table + "INSERT INTO item VALUES (1, 'a')")
+      }
+      try node.write(
+        node.pair(
+          """
+          [database.other]
+          url = "sqlite://\(node.bench.path("other.db"))"
+          [database.copied]
+          url = "sqlite://\(node.bench.path("copied.db"))"
+          [capture.other]
+          database = "other"
+          [apply.copied]
+          trail = "store-042.other"
+          database = "copied"
+          """))
+      try node.start()
+      let rows = "SELECT count(*) FROM item"
+      #expect(try node.bench.waitForTarget(rows, "1"), "\(node.log)")
+      _ = try node.bench.sqlite("source.db", "\(forgery); INSERT INTO item VALUES (2, 'b')")
+      // The watch of the journal looks every ten seconds, and when it starts.
+      #expect(!node.wait(seconds: 12) { node.daemon?.isRunning != true }, "\(node.log)")
+      #expect(node.end() == 0, "\(node.log)")
+      try node.start()
+      _ = try node.bench.sqlite("other.db", "INSERT INTO item VALUES (2, 'b')")
+      #expect(node.wait { (try? node.bench.sqlite("copied.db", rows)) == "2\n" }, "\(node.log)")
+      #expect(!node.wait(seconds: 3) { node.daemon?.isRunning != true || node.status() == nil }, "\(node.log)")
+      #expect(node.end() == 0, "\(node.log)")
+    }
+
     @Test func `a link in the place of a captured file brings over no row of another tenant`() throws {
       let node = try DaemonBench()
       _ = try node.bench.sqlite(

@@ -167,6 +167,16 @@ import Testing
     #expect([note(100, isFull: true), note(128, isFull: true), note(3), note(90)] == [.full, nil, nil, .filling])
   }
 
+  @Test func `a journal of any number of rows has a fill level`() {
+    var alarm = JournalAlarm()
+    #expect(alarm.note(rows: 1 << 61, cap: 1, isFull: false) == .filling)
+    #expect(alarm.note(rows: .max, cap: .max, isFull: false) == nil)
+    #expect(alarm.note(rows: 0, cap: .max, isFull: false) == nil)
+    #expect(alarm.note(rows: .max / 10 * 9, cap: .max, isFull: false) == .filling)
+    var small = JournalAlarm()
+    #expect([1, 3, 4].map { small.note(rows: $0, cap: 5, isFull: false) } == [nil, nil, .filling])
+  }
+
   @Test func `the lag of a capture that does not see its source grows`() {
     var sight = Sight(now: 100)
     #expect(sight.blindMicroseconds(isConnected: true, now: 130) == 30)

@@ -41,11 +41,14 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture.
+  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture. An application can name a
+  /// trigger in the same way with a number that no layout has.
   static func layout(ofTrigger name: String) -> Int64? {
-    let parts = name.split(separator: "_", maxSplits: 2)
-    guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix) else { return nil }
-    return Int64(parts[1])
+    let parts = name.split(at: "_", maxSplits: 2)
+    guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
+      String(layout) == parts[1], Layout.ids.contains(layout)
+    else { return nil }
+    return layout
   }
 
   private var target: String { table.name.quotedName }

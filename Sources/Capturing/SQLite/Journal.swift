@@ -267,11 +267,11 @@ package struct Journal {
     }
     let least = numbers.count == 1 ? numbers[0] : "min(\(numbers.joined(separator: ", ")))"
     return try database.query("SELECT trail, \(least), trail_id FROM cairn_checkpoint AS c").compactMap { row in
-      guard case .integer(let number) = row[1], number >= 0 else { return nil }
+      guard case .integer(let stored) = row[1], let number = NumberBounds.number(stored) else { return nil }
       var id: TrailID?
       if case .blob(let bytes) = row[2] { id = TrailID(bytes) }
       return AppliedNote(
-        trail: row[0].string, id: id, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
+        trail: row[0].string, id: id, number: number, clock: UInt64(clamping: clock.microseconds()),
         position: .start)
     }
   }
@@ -359,7 +359,8 @@ package struct Journal {
     let touched = try writtenLayouts(since: written).layouts
     let hooks = try Hooks(database)
     // If a trigger of the application ran before Cairn's, journal rows come after their own effects.
-    let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { version - $0 >= 2 } ?? false }
+    // An application can write any number there: to subtract it could overflow.
+    let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { $0 <= version - 2 } ?? false }
     try adopt(patterns, doubtful: doubtful, hooks: hooks, copies: copies)
     try noteSchema()
     return doubtful
