@@ -136,7 +136,7 @@ final class SynchronizationRun: Sendable {
     _ replication: Replication, _ flows: Flows, _ progress: (SynchronizationProgress) -> Void
   ) throws {
     let ended = StopSignal()
-    let workers = replication.start { [weak replication] in if replication?.isRunning != true { ended.set() } }
+    let workers = try replication.start { [weak replication] in if replication?.isRunning != true { ended.set() } }
     while !ended.wait(milliseconds: Self.lookMilliseconds) {
       note(flows)
       progress(flows.progress)

@@ -221,9 +221,11 @@ public final class Synchronizer: Sendable {
     let run = SynchronizationRun()
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
-        detached {
-          continuation.resume(with: Result { try self.run(run, isFirst: isFirst, progress) })
-        }
+        do throws(CairnError) {
+          try detached {
+            continuation.resume(with: Result { try self.run(run, isFirst: isFirst, progress) })
+          }
+        } catch { continuation.resume(throwing: SynchronizationError(error)) }
       }
     } onCancel: {
       run.cancel()

@@ -40,10 +40,11 @@ struct BucketScan: Sendable {
 
   /// Groups of buckets that differ, each with no more than fits into memory at once.
   func run(bytesInMemory: Int) throws -> [Group] {
-    let workers = [CanonicalColumn.Side.source, .target].map { side in
-      WorkerThread({ Result { try self.sums(side) } })
-    }
-    let sums = try workers.map { $0.join() }.compactMap { try $0?.get() }
+    let source = try WorkerThread { Result { try self.sums(.source) } }
+    // Without a second thread, this one reads the target.
+    let target = try? WorkerThread { Result { try self.sums(.target) } }
+    let read = target == nil ? Result { try self.sums(.target) } : nil
+    let sums = try [source.join(), target?.join() ?? read].compactMap { try $0?.get() }
     guard sums.count == 2 else { return [] }
     var groups: [Group] = []
     var group = Group()

@@ -46,13 +46,20 @@ struct RangeScan: Sendable {
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
-    let source = WorkerThread({ Result { try self.readSource(into: ranges) } }, finished: { ranges.close() })
-    let target = WorkerThread(
-      { Result { try self.readTarget(ranges, into: unequal) } },
-      finished: {
-        ranges.close()
-        unequal.close()
-      })
+    let source = try WorkerThread({ Result { try self.readSource(into: ranges) } }, finished: { ranges.close() })
+    let target: WorkerThread<Result<Void, any Error>>
+    do throws(CairnError) {
+      target = try WorkerThread(
+        { Result { try self.readTarget(ranges, into: unequal) } },
+        finished: {
+          ranges.close()
+          unequal.close()
+        })
+    } catch {
+      ranges.close()
+      _ = source.join()
+      throw error
+    }
     var failure: (any Error)?
     while true {
       let isIdle = !unequal.wait(milliseconds: 1000)

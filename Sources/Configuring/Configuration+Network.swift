@@ -50,8 +50,9 @@ extension Configuration {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The largest number of trails on this node among those that the peer may push.
-    package var trails = 1000
+    /// The largest number of trails on this node among those that the peer may push, or that are fetched from it.
+    package var trails = Self.trailsUsual
+    package static let trailsUsual = 1000
     /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
     /// The largest number of request bodies that the peer may send at the same time.
@@ -129,7 +130,47 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
+extension Configuration.Pump {
+  /// The name of the other node: that in its certificate.
+  package var node: String { peer ?? url.host }
+}
+
 extension Configuration {
-  /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
-  package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? limits.diskBytes.map { $0 / 2 } }
+  /// The limit, in bytes of disk, for the trails of a node that has no limit of its own; nil: no limit.
+  private var shareBytes: Int64? { limits.diskBytes.map { $0 / 2 } }
+
+  /// Returns the limit, in bytes of disk, for the trails that a peer may bring; nil: no limit.
+  package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
+
+  /// The trails that another node may bring here, by its pushes and by pumps that fetch from it, and their limits.
+  package struct Share: Sendable {
+    package let node: String
+    package fileprivate(set) var patterns: [TrailPatterns] = []
+    /// The most trails on this node.
+    package let trails: Int
+    /// The limit, in bytes of disk; nil: no limit.
+    package let diskBytes: Int64?
+    /// Whether `[peer.NAME]` is in the conf.
+    package let isPeer: Bool
+
+    package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }
+  }
+
+  /// The shares of all nodes that may bring trails here.
+  package var shares: [Share] {
+    var shares = peers.map { peer in
+      Share(
+        node: peer.name, patterns: [peer.push], trails: peer.trails, diskBytes: diskBytes(of: peer), isPeer: true)
+    }
+    for pump in pumps where pump.way == .pull {
+      if let known = shares.firstIndex(where: { $0.node == pump.node }) {
+        shares[known].patterns.append(pump.trails)
+      } else {
+        shares.append(
+          Share(
+            node: pump.node, patterns: [pump.trails], trails: Peer.trailsUsual, diskBytes: shareBytes, isPeer: false))
+      }
+    }
+    return shares
+  }
 }

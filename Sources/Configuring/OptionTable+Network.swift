@@ -78,10 +78,14 @@ extension OptionTable {
         "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
         example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }"),
       Option(
-        "disk", .size, absence: "half of [limits] disk, if that is set", "room for the trails that it may push",
-        details: "One peer cannot take the room of all others.", example: "\"1 GiB\""),
+        "disk", .size, absence: "half of [limits] disk, if that is set", "room for the trails that it brings",
+        details: """
+          Those that it may push, and those of a [pump.NAME] `from` a node of this name, which is the pump's `peer` or the \
+          host of its URL. One peer cannot take the room of all others.
+          """, example: "\"1 GiB\""),
       Option(
-        "trails", .count(1...100_000), default: "1000", "the most trails here of those that it may push",
+        "trails", .count(1...100_000), default: "1000", "the most trails here of those that it brings",
+        details: "As for `disk`. A pump fetches or brings 512 trails at one time at most.",
         example: "10"),
       Option(
         "requests", .count(1...10_000), default: "64", "the most pushes that it may have under way at one time",

@@ -59,13 +59,19 @@ package final class HTTPServer: Sendable {
     }
     self.port = socket.port
     let (shared, stopping) = (core.takeUnretainedValue(), self.stopping)
-    let reaper = WorkerThread<Void> {
-      while !stopping.wait(milliseconds: Self.lookMilliseconds) {
-        shared.connections.endOverdue()
-        shared.endUnwelcome()
+    do throws(CairnError) {
+      let reaper = try WorkerThread<Void> {
+        while !stopping.wait(milliseconds: Self.lookMilliseconds) {
+          shared.connections.endOverdue()
+          shared.endUnwelcome()
+        }
       }
+      running = Mutex(Running(daemon: daemon, reaper: reaper, core: core))
+    } catch {
+      MHD_stop_daemon(daemon)
+      core.release()
+      throw error
     }
-    running = Mutex(Running(daemon: daemon, reaper: reaper, core: core))
   }
 
   deinit { stop() }

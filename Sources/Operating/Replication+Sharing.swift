@@ -164,6 +164,7 @@ extension Replication {
     }
     let ended = StopSignal()
     var watch: WorkerThread<Void>?
+    var failure: CairnError?
     defer {
       ended.set()
       _ = watch?.join()
@@ -173,17 +174,24 @@ extension Replication {
       let (names, tables) = taken.withLock { $0 }
       readers.settle(names)
       readySignal.set()
-      watch = WorkerThread { [self] in
-        var seen: (stamp: FileStamp?, at: Int64) = (nil, 0)
-        while !ended.wait(milliseconds: Self.pollMilliseconds) {
-          let now = (stamp: readers.stamp, at: Clock.monotonicMilliseconds)
-          if now.stamp == seen.stamp, now.at - seen.at < Self.listMilliseconds { continue }
-          seen = now
-          readers.touch(statePath)
-          if !needsSame(readers, tables) { return turn.set() }
+      do throws(CairnError) {
+        watch = try WorkerThread { [self] in
+          var seen: (stamp: FileStamp?, at: Int64) = (nil, 0)
+          while !ended.wait(milliseconds: Self.pollMilliseconds) {
+            let now = (stamp: readers.stamp, at: Clock.monotonicMilliseconds)
+            if now.stamp == seen.stamp, now.at - seen.at < Self.listMilliseconds { continue }
+            seen = now
+            readers.touch(statePath)
+            if !needsSame(readers, tables) { return turn.set() }
+          }
         }
+      } catch {
+        // Without the watch, new readers would wait for their tables.
+        failure = error
+        turn.set()
       }
     }
+    if let failure { throw failure }
     return stopSignal.isSet || !turn.isSet
   }
 

@@ -318,16 +318,23 @@ package final class Replication: Sendable {
   // MARK: Running
 
   /// Starts all workers and returns at once. `ended` is called on a worker's thread when that worker has ended.
-  package func start(ended: @escaping @Sendable () -> Void) -> [WorkerThread<Void>] {
-    func worker(_ body: @escaping @Sendable () throws -> Void) -> WorkerThread<Void> {
-      WorkerThread({ self.work(body) }, finished: { self.end(ended) })
+  ///
+  /// - Throws: `io-failed` if the process may have no more threads; no worker runs then.
+  package func start(ended: @escaping @Sendable () -> Void) throws -> [WorkerThread<Void>] {
+    var bodies: [@Sendable () throws -> Void] = [{ try self.capture() }, { try self.apply() }]
+    if let back { bodies += [{ try self.captureBack(back) }, { try self.applyBack(back) }] }
+    var workers: [WorkerThread<Void>] = []
+    do {
+      for body in bodies {
+        workers.append(try WorkerThread({ self.work(body) }, finished: { self.end(ended) }))
+      }
+      if let back, options.once { workers.append(try WorkerThread { self.drainOnceCaughtUp(back) }) }
+      if let audit { workers.append(try WorkerThread { audit.run { self.applyProgress.snapshot.isCaughtUp } }) }
+    } catch {
+      stop()
+      for worker in workers { _ = worker.join() }
+      throw error
     }
-    var workers = [worker { try self.capture() }, worker { try self.apply() }]
-    if let back {
-      workers += [worker { try self.captureBack(back) }, worker { try self.applyBack(back) }]
-      if options.once { workers.append(WorkerThread { self.drainOnceCaughtUp(back) }) }
-    }
-    if let audit { workers.append(WorkerThread { audit.run { self.applyProgress.snapshot.isCaughtUp } }) }
     return workers
   }
 

@@ -44,9 +44,14 @@ final class PieceHandover {
     try settle()
     let (piece, next) = (coming, spare ?? Piece(work))
     (coming, spare) = (next, piece)
-    running = WorkerThread {
-      do { try piece.run() } catch { return error }
-      return nil
+    do {
+      running = try WorkerThread {
+        do { try piece.run() } catch { return error }
+        return nil
+      }
+    } catch {
+      // Without another thread, this one works on it.
+      try piece.run()
     }
   }
 

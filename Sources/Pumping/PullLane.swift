@@ -34,6 +34,7 @@ final class PullLane: Lane {
     let id = report.standing.id
     note(report)
     var standing = try shared.copies.exists(trail) ? shared.copies.with(trail) { try $0.sync() } : nil
+    if standing == nil, let surplus = shared.hooks.surplus(trail) { throw surplus }
     if let standing, standing.id != id {
       throw CairnError(
         .trailForked, "trail \(trail) has the id \(id) at '\(report.node)', its copy here \(standing.id)",

@@ -15,13 +15,16 @@ package struct PumpPlan: Sendable {
   package var tls: ClientTLS?
   /// The rate limit of all lanes together.
   package var rate: RateLimit?
+  /// The most trails that go at one time.
+  package var trailsMax: Int
 
   package init(
     _ direction: LaneProgress.Direction, url: String, trails: TrailPatterns, node: String, tls: ClientTLS? = nil,
-    bytesPerSecond: Int64? = nil
+    bytesPerSecond: Int64? = nil, trailsMax: Int = Pump.lanesMax
   ) {
     (self.direction, self.url, self.trails, self.node) = (direction, url, trails, node)
     self.tls = tls
+    self.trailsMax = min(trailsMax, Pump.lanesMax)
     rate = bytesPerSecond.map { RateLimit(bytesPerSecond: Int(clamping: $0)) }
   }
 }
@@ -51,8 +54,9 @@ package final class Pump: Sendable {
   }
 
   private static let lookMilliseconds: Int32 = 2000
-  /// The most trails of one pump, each of which takes a thread.
-  static let lanesMax = 4096
+  /// The most trails of one pump at one time. Each takes a thread, or two while much comes: one pump must not use up
+  /// those of the service (`TasksMax=4096`).
+  package static let lanesMax = 512
 
   package let plan: PumpPlan
   private let shared: PumpShared
@@ -72,11 +76,11 @@ package final class Pump: Sendable {
   /// Runs until `stop` is set, and returns when no lane runs any more. Failures meanwhile are tried again, or are in
   /// the progress.
   ///
-  /// - Throws: `bad-url`.
+  /// - Throws: `bad-url`; `io-failed` if no thread can be started.
   package func run(stop: StopSignal) throws {
     let link = try PumpLink(plan, stop: stop)
     let ended = StopSignal()
-    let ear = WorkerThread<Void> { [self] in
+    let ear = try WorkerThread<Void> { [self] in
       let lanes = { [self] in progress.filter { [.moving, .waiting].contains($0.state) }.map(\.trail) }
       RequestEar(plan, shared.hooks, trails: lanes).run(until: ended)
     }
@@ -89,10 +93,12 @@ package final class Pump: Sendable {
     var pause = Self.lookMilliseconds
     repeat {
       do {
-        adjust(to: try wanted(link))
+        let all = try wanted(link)
+        try adjust(to: Self.chosen(all, most: plan.trailsMax, own: plan.node))
         patience.calm()
         pause = Self.lookMilliseconds
-        state.withLock { $0.error = nil }
+        let surplus = all.count > plan.trailsMax ? surplus(all.count) : nil
+        state.withLock { $0.error = surplus }
       } catch is HTTPClient.Stopped {
         return
       } catch {
@@ -109,34 +115,52 @@ package final class Pump: Sendable {
     case .push: return Set(try Trail.names(state: shared.copies.state).filter { plan.trails.includes($0) })
     case .pull:
       let names = try link.trails().map(\.standing.name)
-      let wanted = Set(names.filter { plan.trails.includes($0) && $0.origin != plan.node })
-      guard wanted.count <= Self.lanesMax else {
-        throw CairnError(
-          .diskBudget,
-          "the node at \(plan.url) names \(wanted.count) trails that this pump would fetch: it fetches \(Self.lanesMax) at most",
-          hint: "narrow 'trail' of the pump, or divide the trails among several", remedy: .retry)
-      }
-      return wanted
+      return Set(names.filter { plan.trails.includes($0) && $0.origin != plan.node })
     }
   }
 
-  private func adjust(to wanted: Set<TrailName>) {
+  private func surplus(_ count: Int) -> CairnError {
+    let names =
+      plan.direction == .pull
+      ? "the node at \(plan.url) names \(count) trails that this pump would fetch: it fetches"
+      : "\(count) trails are here that this pump would bring to \(plan.url): it brings"
+    return CairnError(
+      .diskBudget, "\(names) \(plan.trailsMax) at most",
+      hint: "narrow 'trail' of the pump, or divide the trails among several; [peer.NAME] trails may be a lower limit",
+      remedy: .retry)
+  }
+
+  /// Returns the trails that go if there are more than `most`: those of this node first, then one of each other node in
+  /// turn. So many trails of one node never keep out all of another one.
+  static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
+    guard wanted.count > most else { return wanted }
+    let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }
+    var chosen = Set((lists[own] ?? []).prefix(most))
+    let others = lists.filter { $0.key != own }.sorted { $0.key < $1.key }.map(\.value)
+    for turn in 0..<(others.map(\.count).max() ?? 0) {
+      for list in others where turn < list.count && chosen.count < most { chosen.insert(list[turn]) }
+    }
+    return chosen
+  }
+
+  /// Ends and begins lanes. Those that could be begun go on if an error is thrown.
+  private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.lanes }
     let ended = known.filter { !wanted.contains($0.key) }
     for lane in ended.values { lane.stop.set() }
     for lane in ended.values { _ = lane.thread.join() }
-    let begun = wanted.filter { known[$0] == nil }.map { ($0, begin($0)) }
-    state.withLock { state in
-      for name in ended.keys { state.lanes[name] = nil }
-      for (name, lane) in begun { state.lanes[name] = lane }
+    state.withLock { state in for name in ended.keys { state.lanes[name] = nil } }
+    for name in wanted where known[name] == nil {
+      let lane = try begin(name)
+      state.withLock { $0.lanes[name] = lane }
     }
   }
 
-  private func begin(_ trail: TrailName) -> Running {
+  private func begin(_ trail: TrailName) throws -> Running {
     let gauge = LaneGauge(trail, plan.direction)
     let stop = StopSignal()
     let (plan, shared) = (plan, shared)
-    let thread = WorkerThread<Void> {
+    let thread = try WorkerThread<Void> {
       switch plan.direction {
       case .push: PushLane(trail, plan, shared, gauge: gauge, stop: stop).run()
       case .pull: PullLane(trail, plan, shared, gauge: gauge, stop: stop).run()

@@ -25,6 +25,8 @@ package struct PumpHooks: Sendable {
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
   /// Returns why no bytes of other nodes' trails may come at this moment; nil: they may.
   package var full: @Sendable () -> CairnError? = { nil }
+  /// Returns why the copy of a trail that is fetched may not begin; nil: it may.
+  package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
   /// Notes that bytes of other nodes' trails have come.
   package var come: @Sendable (Int) -> Void = { _ in }
   /// Notes that a peer has everything before the place durably.

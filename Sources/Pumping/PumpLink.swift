@@ -130,6 +130,9 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
+  /// The most trails of which one answer holds requests.
+  private static let requestsMax = 4096
+
   /// Returns the copies that the peer waits for, by trail, of all trails that this node may push there. It returns as
   /// soon as their `mark` differs from `known`, else after a while.
   func requests(
@@ -141,7 +144,7 @@ final class PumpLink {
       let node = object.text("node"), TrailName.isValid(node), let mark = object.text("mark"),
       mark.utf8.count <= 64, mark.utf8.allSatisfy(Self.isHexDigit)
     else { throw fault(reply).error }
-    let requests = object.objects("trails").prefix(Pump.lanesMax).compactMap { entry in
+    let requests = object.objects("trails").prefix(Self.requestsMax).compactMap { entry in
       entry.text("trail").flatMap { TrailName($0) }
         .map { ($0, entry.list("requests").prefix(CopyRequest.countMax).compactMap { CopyRequest($0) }) }
     }

@@ -126,12 +126,12 @@ package final class TrailBell: Sendable {
   private let core: Core
   private let stop = StopSignal()
 
-  /// Throws a `FileError` if inotify is used up.
+  /// Throws a `FileError` if inotify is used up, `io-failed` if no thread can be started.
   package init() throws {
     let core = try Core()
     self.core = core
     let stop = stop
-    detached { core.listen(until: stop) }
+    try detached { core.listen(until: stop) }
   }
 
   deinit { stop.set() }

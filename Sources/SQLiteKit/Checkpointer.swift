@@ -55,7 +55,7 @@ package final class Checkpointer: @unchecked Sendable {
     told = pages
     condition.lock()
     defer { condition.unlock() }
-    if thread == nil { thread = WorkerThread.ifPossible { self.work() } }
+    if thread == nil { thread = try? WorkerThread { self.work() } }
     isDue = thread != nil
     condition.tell()
   }

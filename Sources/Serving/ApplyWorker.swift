@@ -90,7 +90,7 @@ final class ApplyWorker: Worker {
     let gate = TwoWayGate(apply: apply, context: context)
     try gate.check()
     let stopLooking = StopSignal()
-    let looking = gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
+    let looking = try gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
     defer {
       stopLooking.set()
       _ = looking?.join()
@@ -157,7 +157,7 @@ final class ApplyWorker: Worker {
       scope: TargetScope(apply.tables), bytesPerSecond: rate, stop: stop)
     self.audit.withLock { $0 = audit }
     let progress = progress
-    return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
+    return (try WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
   /// Throws `database-missing` if an SQLite target was written to and its file is gone. The file is not created again,

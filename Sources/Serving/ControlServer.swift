@@ -21,7 +21,7 @@ package final class ControlServer: Sendable {
   private let thread = Mutex<WorkerThread<Void>?>(nil)
 
   /// - Throws: `state-locked` if another daemon answers there, `privilege-missing` for a group that this user is not
-  ///   in.
+  ///   in, `io-failed` if no thread can be started.
   package init(_ path: String, group: String?, answer: @escaping Answer) throws {
     (self.path, self.answer) = (path, answer)
     let listener: LocalListener
@@ -30,7 +30,8 @@ package final class ControlServer: Sendable {
       listener = try LocalListener(path, group: group)
     } catch { throw Self.envelope(error, path, group) }
     let handle = Handle(listener: listener)
-    thread.withLock { $0 = WorkerThread { [self] in serve(handle.listener) } }
+    let serving = try WorkerThread { [self] in serve(handle.listener) }
+    thread.withLock { $0 = serving }
   }
 
   /// Used by the serving thread alone.
@@ -76,9 +77,14 @@ package final class ControlServer: Sendable {
         try? socket.writeLine(ControlReply.refused(Self.busy(connection.peer)).line, seconds: 1)
         continue
       }
-      detached { [self] in
-        handle(connection)
+      do throws(CairnError) {
+        try detached { [self] in
+          handle(connection)
+          peers.close(connection)
+        }
+      } catch {
         peers.close(connection)
+        try? socket.writeLine(ControlReply.refused(error).line, seconds: 1)
       }
     }
   }

@@ -1,4 +1,5 @@
 import Changes
+import Configuring
 import Synchronization
 import SystemKit
 import Trails
@@ -15,29 +16,37 @@ struct IntakeRoom: Equatable, Sendable {
   var live: UInt64 = 0
   /// The retention plan pauses captures: even after every deletion the trails exceed their budget.
   var isPaused = false
-  /// By peer: the bytes that `[peer.NAME] disk` allows, and the bytes of the trails that the peer may push.
-  var peers: [String: (allowed: UInt64, held: UInt64)] = [:]
+  /// By node: the part of the trails that it brings.
+  var peers: [String: Share] = [:]
+
+  /// A part of the trails that has a limit of its own: the bytes that `[peer.NAME] disk` allows, and the others as for
+  /// all trails.
+  struct Share: Equatable, Sendable {
+    var allowed: UInt64
+    var held: UInt64
+    var left: UInt64 = 0
+    var live: UInt64 = 0
+
+    func isFull(_ more: UInt64) -> Bool {
+      // Nothing can be deleted before more has come.
+      if held > allowed, held <= left { return held + more > allowed + live }
+      return held + more > allowed
+    }
+  }
 
   /// Returns whether the trails are full, if `more` bytes have come since the look.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
-    if isPaused { return true }
-    // Nothing can be deleted before more has come.
-    if held > allowed, held <= left { return held + more > allowed + live }
-    return held + more > allowed
+    return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether the peer's own limit is reached, if `more` bytes of it have come since the look.
-  func isFull(for peer: String, _ more: UInt64) -> Bool {
-    peers[peer].map { $0.held + more > $0.allowed } ?? false
-  }
+  /// Returns whether a node's own limit is reached, if `more` bytes of it have come since the look.
+  func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether the trails exceed their budget and some of their segments can be deleted.
-  var isPurgeDue: Bool { allowed.map { held > $0 && held > left } ?? false }
-
-  static func == (a: IntakeRoom, b: IntakeRoom) -> Bool {
-    a.allowed == b.allowed && a.held == b.held && a.left == b.left && a.live == b.live && a.isPaused == b.isPaused
-      && a.peers.mapValues { [$0.allowed, $0.held] } == b.peers.mapValues { [$0.allowed, $0.held] }
+  var isPurgeDue: Bool {
+    (allowed.map { held > $0 && held > left } ?? false)
+      || peers.values.contains { $0.held > $0.allowed && $0.held > $0.left }
   }
 }
 
@@ -45,7 +54,7 @@ extension IntakeRoom {
   /// Looks at the trails of other nodes now; the trails of this node are as their purge saw them last.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
-    let limited = configuration.peers.compactMap { peer in configuration.diskBytes(of: peer).map { (peer, $0) } }
+    let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
     guard configuration.limits.diskBytes != nil || !limited.isEmpty else {
       self.init()
       return
@@ -55,15 +64,20 @@ extension IntakeRoom {
     }
     let infos = context.trailInfos.values
     self.init(held: infos.reduce(0) { $0 + $1.onDisk })
+    let plan = plan()
     if let allowed = configuration.limits.diskBytes {
-      let plan = plan()
       self.allowed = UInt64(max(0, allowed))
       (left, live, isPaused) = (plan.bytes, plan.live, plan.pausesCaptures)
     }
-    for (peer, allowed) in limited {
-      let held = infos.filter { $0.name.origin != context.node && peer.push.includes($0.name) }
-        .reduce(0) { $0 + $1.onDisk }
-      peers[peer.name] = (UInt64(clamping: allowed), held)
+    for (share, allowed) in limited {
+      var part = Share(allowed: UInt64(clamping: allowed), held: 0)
+      for info in infos where info.name.origin != context.node && share.includes(info.name) {
+        let trail = plan.parts[info.name.description]
+        part.held += info.onDisk
+        part.left += trail?.bytes ?? info.onDisk
+        part.live += trail?.live ?? 0
+      }
+      peers[share.node] = part
     }
   }
 }
@@ -74,25 +88,33 @@ extension ServiceContext {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Returns why a peer may not push to a trail now; nil: it may.
+  /// Returns why a node may bring nothing now; nil: it may.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
     return CairnError(
-      .diskBudget, "the trails that peer '\(peer)' may push hold more than [peer.\(peer)] disk allows",
-      hint: "see 'cairn status' at \(node) for who is behind, or raise [peer.\(peer)] disk there", remedy: .retry,
+      .diskBudget, "the trails that node '\(peer)' brings hold more than [peer.\(peer)] disk allows",
+      hint: "see 'cairn status' at \(node) for who is behind, or \(raising("disk", of: peer)) there", remedy: .retry,
       context: ["peer": peer])
   }
 
-  /// Returns why a peer may not begin another trail; nil: it may.
+  /// Returns why a node may not begin another trail; nil: it may.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
-    guard let limits = configuration.peers.first(where: { $0.name == peer }), !copies.exists(trail) else { return nil }
-    let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && limits.push.includes($0) }
-    guard there >= limits.trails else { return nil }
+    guard let share = share(of: peer), !copies.exists(trail) else { return nil }
+    let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
+    guard there >= share.trails else { return nil }
     return CairnError(
-      .diskBudget, "peer '\(peer)' may not begin trail \(trail): \(there) of those that it may push are here already",
-      hint: "delete those that are not wanted at \(node), or raise [peer.\(peer)] trails there", remedy: .retry,
+      .diskBudget, "node '\(peer)' may not begin trail \(trail): \(there) of those that it may bring are here already",
+      hint: "delete those that are not wanted at \(node), or \(raising("trails", of: peer)) there", remedy: .retry,
       context: ["peer": peer, "trail": trail.description])
+  }
+
+  /// Returns what a node may bring here; nil if it may bring nothing.
+  func share(of peer: String) -> Configuration.Share? { configuration.shares.first { $0.node == peer } }
+
+  private func raising(_ option: String, of peer: String) -> String {
+    share(of: peer)?.isPeer == true
+      ? "raise [peer.\(peer)] \(option)" : "add [peer.\(peer)] with may and \(option)"
   }
 }
 

@@ -41,7 +41,8 @@ final class LeftSlotDesk: Sendable {
         _ = running.join()
       }
       (state.looked, state.lookAt) = (all, now + Self.lookMilliseconds)
-      state.thread = WorkerThread { [self] in ask(all, configuration) }
+      // Without a thread, the next look tries it again.
+      state.thread = try? WorkerThread { [self] in ask(all, configuration) }
     }
   }
 

@@ -15,9 +15,11 @@ struct NetworkHooks {
   let worker: WorkerName
   /// Returns what may be deleted; called when bytes come.
   let plan: @Sendable () -> RetentionPlan
+  /// The node from which trails are fetched; nil if there is none.
+  var dialled: String?
 
   var hooks: PumpHooks {
-    let (context, reader, worker, plan) = (context, reader, worker, plan)
+    let (context, reader, worker, plan, dialled) = (context, reader, worker, plan, dialled)
     var hooks = PumpHooks()
     hooks.applied = { context.applied($0) }
     hooks.isOpen = { context.isOpen($0) }
@@ -43,8 +45,15 @@ struct NetworkHooks {
     hooks.answer = { asker, trail, question, isOver in
       try context.answer(question, about: trail, of: asker, isOver: isOver)
     }
-    hooks.full = { context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }
-    hooks.come = { context.intake.note($0) }
+    hooks.full = {
+      guard let dialled else { return context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }
+      return context.obstacle(for: dialled, plan)
+    }
+    hooks.surplus = { trail in dialled.flatMap { context.obstacle(for: $0, beginning: trail) } }
+    hooks.come = { bytes in
+      guard let dialled else { return context.intake.note(bytes) }
+      context.intake.note(bytes, of: dialled)
+    }
     hooks.acknowledged = { peer, trail, place in
       guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }), let id = context.id(of: trail) else {
         return

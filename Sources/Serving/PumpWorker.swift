@@ -31,13 +31,17 @@ final class PumpWorker: Worker {
     let tls = try NetworkTLS.client(pump, own: own, state: context.statePath)
     let lanes = PumpPlan(
       pump.way == .push ? .push : .pull, url: pump.url.description, trails: pump.trails, node: context.node, tls: tls,
-      bytesPerSecond: pump.bytesPerSecond.map { Int64($0) })
+      bytesPerSecond: pump.bytesPerSecond.map { Int64($0) },
+      trailsMax: pump.way == .pull ? context.share(of: pump.node)?.trails ?? Pump.lanesMax : Pump.lanesMax)
     let reader = pump.way == .push ? name : nil
-    let hooks = NetworkHooks(context: context, reader: { _, _ in reader }, worker: name, plan: plan).hooks
+    let hooks = NetworkHooks(
+      context: context, reader: { _, _ in reader }, worker: name, plan: plan,
+      dialled: pump.way == .pull ? pump.node : nil
+    ).hooks
     let made = Pump(lanes, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
-    running.withLock { $0 = made }
     let ended = StopSignal()
-    let renewing = WorkerThread<Void> { [self] in renew(until: ended) }
+    let renewing = try WorkerThread<Void> { [self] in renew(until: ended) }
+    running.withLock { $0 = made }
     defer {
       ended.set()
       _ = renewing.join()

@@ -43,7 +43,8 @@ package final class RefreshDesk: Sendable {
       // Read only now that no other thread carries out requests, so that each is carried out once.
       let due = due()
       guard !due.isEmpty else { return }
-      thread = WorkerThread { [self] in carryOut(due) }
+      // Without a thread, the next look tries it again: the requests stay open.
+      thread = try? WorkerThread { [self] in carryOut(due) }
     }
   }
 

@@ -52,6 +52,13 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var bytes: UInt64 = 0
   /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only after more has come.
   package private(set) var live: UInt64 = 0
+  /// The part of one trail in ``bytes`` and ``live``.
+  package struct Part: Equatable, Sendable {
+    package var bytes: UInt64 = 0
+    package var live: UInt64 = 0
+  }
+  /// By trail: its part.
+  package private(set) var parts: [String: Part] = [:]
   /// The most bytes with which an open segment counts as ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
   /// The bytes that had to be kept before any reader was given up for lack of room.
@@ -90,7 +97,9 @@ package struct RetentionPlan: Equatable, Sendable {
     for trail in trails {
       let all = readers.filter { $0.trail == trail.name }
       if !all.isEmpty, all.allSatisfy({ given.contains($0.id) || $0.isAtEnd }) {
-        live += min(trail.segments.last?.bytes ?? 0, Self.liveBytesMax)
+        let open = min(trail.segments.last?.bytes ?? 0, Self.liveBytesMax)
+        live += open
+        parts[trail.name, default: Part()].live = open
       }
       let held = all.filter { !given.contains($0.id) && !$0.isAtEnd }.map(\.name).sorted()
       if all.isEmpty || !held.isEmpty { holders[trail.name] = held }
@@ -109,7 +118,9 @@ package struct RetentionPlan: Equatable, Sendable {
       var below = all.filter { !given.contains($0.id) }.map { $0.segment ?? 0 }.min() ?? live
       if all.isEmpty { below = Self.unread(limits, trail, now) }
       purgeBelow[trail.name] = min(below, live)
-      bytes += trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.onDisk }
+      let kept = trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.onDisk }
+      parts[trail.name, default: Part()].bytes = kept
+      bytes += kept
     }
   }
 

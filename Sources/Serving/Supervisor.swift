@@ -205,7 +205,7 @@ package final class Supervisor: Sendable {
         let mayRun = !state.isEnding && !(state.isPaused && entry.spec.bringsIn)
         if entry.thread == nil, mayRun, entry.supervision.isDue(now: now) {
           hasMoved = hasMoved || entry.made != entry.spec
-          start(name, &entry, now)
+          entries += start(name, &entry, now)
         }
         if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
           entry.supervision.failure != nil
@@ -235,22 +235,26 @@ package final class Supervisor: Sendable {
     return ends.filter { $0.value > .start }
   }
 
-  private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) {
+  /// Starts a worker on a thread of its own. Returns what is to be logged if there is no thread: it is tried again.
+  private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
     let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
     let hangs = hanging == name.description
     (entry.stop, entry.pulse, entry.pulseValue, entry.pulseAt) = (stop, pulse, 0, now)
     entry.supervision.started(now: now)
-    entry.thread = WorkerThread(
-      {
-        pulse.attached {
-          while hangs { Clock.sleep(milliseconds: 60_000) }
-          do {
-            try worker.run(stop: stop)
-            return Ending(error: nil)
-          } catch { return Ending(error: CairnError(enveloping: error, doing: "run \(name)")) }
-        }
-      }, finished: wake)
+    do throws(CairnError) {
+      entry.thread = try WorkerThread(
+        {
+          pulse.attached {
+            while hangs { Clock.sleep(milliseconds: 60_000) }
+            do {
+              try worker.run(stop: stop)
+              return Ending(error: nil)
+            } catch { return Ending(error: CairnError(enveloping: error, doing: "run \(name)")) }
+          }
+        }, finished: wake)
+      return []
+    } catch { return note(Ending(error: error), name, &entry, now) }
   }
 
   private func note(_ ending: Ending, _ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {

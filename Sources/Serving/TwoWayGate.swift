@@ -27,11 +27,11 @@ struct TwoWayGate {
 
   /// Checks again when the first copies have made the tables. `restart` starts the apply again, which then meets the
   /// error.
-  func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void)
+  func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void) throws
     -> WorkerThread<Void>?
   {
     guard conf.captureBehind(apply) != nil else { return nil }
-    return WorkerThread {
+    return try WorkerThread {
       while !stop.wait(milliseconds: 250) {
         let now = progress.snapshot
         guard now.isCaughtUp, now.copying == nil, !now.awaitsCopies else { continue }

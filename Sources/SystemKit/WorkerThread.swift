@@ -1,3 +1,4 @@
+import Changes
 import Glibc
 import Synchronization
 
@@ -17,18 +18,13 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
   private let thread: pthread_t
 
   /// Starts `body` at once. After it returns, `finished` is called on the same thread.
-  package init(_ body: @escaping @Sendable () -> Outcome, finished: @escaping @Sendable () -> Void = {}) {
+  ///
+  /// - Throws: `io-failed`, to be tried again, if the process may have no more threads.
+  package init(
+    _ body: @escaping @Sendable () -> Outcome, finished: @escaping @Sendable () -> Void = {}
+  ) throws(CairnError) {
     box = Box(body, finished)
-    guard let thread = started(box) else { preconditionFailure("pthread_create failed") }
-    self.thread = thread
-  }
-
-  private init(_ box: Box, _ thread: pthread_t) { (self.box, self.thread) = (box, thread) }
-
-  /// Starts `body` as above; returns nil if the process may have no more threads.
-  package static func ifPossible(_ body: @escaping @Sendable () -> Outcome) -> WorkerThread? {
-    let box = Box(body, {})
-    return started(box).map { WorkerThread(box, $0) }
+    thread = try started(box)
   }
 
   package var outcome: Outcome? { box.outcome.withLock { $0 } }
@@ -51,12 +47,13 @@ extension WorkerThread.Box: Runnable {
 }
 
 /// Runs `body` on a thread of its own, without waiting for its end.
-package func detached(_ body: @escaping @Sendable () -> Void) {
-  guard let thread = started(WorkerThread<Void>.Box(body, {})) else { preconditionFailure("pthread_create failed") }
-  pthread_detach(thread)
+///
+/// - Throws: `io-failed`, to be tried again, if the process may have no more threads.
+package func detached(_ body: @escaping @Sendable () -> Void) throws(CairnError) {
+  pthread_detach(try started(WorkerThread<Void>.Box(body, {})))
 }
 
-private func started(_ work: some Runnable & AnyObject) -> pthread_t? {
+private func started(_ work: some Runnable & AnyObject) throws(CairnError) -> pthread_t {
   var thread = pthread_t()
   let context = Unmanaged.passRetained(work as AnyObject)
   let code = pthread_create(
@@ -68,5 +65,8 @@ private func started(_ work: some Runnable & AnyObject) -> pthread_t? {
     }, context.toOpaque())
   guard code != 0 else { return thread }
   context.release()
-  return nil
+  throw CairnError(
+    .ioFailed, "cannot start another thread: \(String(cString: strerror(code)))",
+    hint: "raise TasksMax= of the service ('systemctl edit cairnd'), ulimit -u or the memory, or run fewer pumps here",
+    remedy: .retry)
 }

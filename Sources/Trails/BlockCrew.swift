@@ -124,7 +124,8 @@ final class BlockCrew: @unchecked Sendable {
     benches = (try? (0..<threads * 4).map { _ in try Bench() }) ?? []
     guard !benches.isEmpty else { return false }
     for _ in 0..<threads {
-      detached { [self] in
+      // With fewer threads, the caller does more of the work.
+      try? detached { [self] in
         condition.lock()
         while true { if !work() { condition.wait() } }
       }

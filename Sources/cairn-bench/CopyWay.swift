@@ -16,7 +16,7 @@ struct CopyWay {
   func connect(_ from: PumpNode, _ to: PumpNode, _ certificates: BenchCertificates) throws -> PumpNode {
     let (listener, dialler) = direction == .push ? (to, from) : (from, to)
     let port = try listener.listen(isTLS ? certificates.server : nil, peer: dialler.name)
-    dialler.pump(direction, port: port, isTLS ? try certificates.client(dialler.name) : nil)
+    try dialler.pump(direction, port: port, isTLS ? certificates.client(dialler.name) : nil)
     return dialler
   }
 }

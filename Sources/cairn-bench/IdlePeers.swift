@@ -44,7 +44,7 @@ struct IdlePeers {
       let name = "peer-\(number)"
       try Folder.create("\(root)/\(name)")
       let peer = try PumpNode(name, state: "\(root)/\(name)", bell: bell)
-      peer.pump(.pull, port: port, isTLS ? try certificates.client(name) : nil)
+      try peer.pump(.pull, port: port, isTLS ? certificates.client(name) : nil)
       return peer
     }
     stage.note("W11: \(count) peers begin")

@@ -32,12 +32,12 @@ final class PumpNode {
     return server.port
   }
 
-  func pump(_ direction: LaneProgress.Direction, port: UInt16, _ tls: ClientTLS?) {
+  func pump(_ direction: LaneProgress.Direction, port: UInt16, _ tls: ClientTLS?) throws {
     let plan = PumpPlan(
       direction, url: "\(tls == nil ? "http" : "https")://127.0.0.1:\(port)",
       trails: TrailPatterns([SalesTrail.name.description]), node: name, tls: tls)
     let (pump, stop) = (Pump(plan, shared), StopSignal())
-    running = (pump, stop, WorkerThread { try? pump.run(stop: stop) })
+    running = (pump, stop, try WorkerThread { try? pump.run(stop: stop) })
   }
 
   var folder: String { "\(state)/\(SalesTrail.name)" }

@@ -35,7 +35,7 @@ final class CompareReport {
     let awaited = signals
     let ended = StopSignal()
     let begun = begun
-    let ticker = WorkerThread {
+    let ticker = try WorkerThread {
       var awaited = awaited
       while !ended.isSet {
         var wait = timespec(tv_sec: 0, tv_nsec: 100_000_000)

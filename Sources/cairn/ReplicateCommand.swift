@@ -79,7 +79,7 @@ struct ReplicateCommand: Command {
     options.joinsCapture = true
     options.state = arguments.value("--state")
     if let text = arguments.value("--tables") {
-      options.tables = TablePatterns(text.split(separator: ",").map(String.init))
+      options.tables = TablePatterns(text.split(at: ","))
     }
     if let text = arguments.value("--existing") {
       guard let existing = ExistingRows(rawValue: text) else {
@@ -166,7 +166,7 @@ struct ReplicateCommand: Command {
     var display = Display(replication, isJSON: isJSON, once: once)
     display.begin()
     let process = getpid()
-    let workers = replication.start { kill(process, SIGUSR1) }
+    let workers = try replication.start { kill(process, SIGUSR1) }
     let interval = Terminal.isInteractive && !isJSON ? 200 : 1000
     while replication.isRunning {
       var wait = timespec(tv_sec: interval / 1000, tv_nsec: interval % 1000 * 1_000_000)

@@ -42,7 +42,7 @@ import Testing
   private func watching(_ made: Handmade, _ sql: String, _ body: () throws -> Void) throws -> [Int64] {
     let stop = StopSignal()
     let path = made.target
-    let thread = WorkerThread { () -> [Int64] in
+    let thread = try WorkerThread { () -> [Int64] in
       guard let database = try? Database(path: path, mode: .readOnly), let statement = try? database.prepare(sql) else {
         return [-1]
       }
@@ -94,7 +94,7 @@ import Testing
     let apply = try made.open()
     let path = made.target
     let locked = StopSignal()
-    let thread = WorkerThread {
+    let thread = try WorkerThread {
       guard let other = try? Database(path: path) else { return }
       try? other.execute("BEGIN IMMEDIATE")
       locked.set()

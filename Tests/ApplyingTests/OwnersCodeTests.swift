@@ -189,7 +189,7 @@ import Testing
     let (stop, drain) = (StopSignal(), StopSignal())
     let (url, options, progress) = (target.url, target.options, target.progress)
     let (folder, name) = (trail.trail, trail.name)
-    let worker = WorkerThread {
+    let worker = try WorkerThread {
       let apply = try? PostgresApply(uri: url, trail: folder, name: name, options: options, progress: progress)
       try? apply?.run(stop: stop, drain: drain)
     }
@@ -386,7 +386,7 @@ import Testing
     let (stop, drain) = (StopSignal(), StopSignal())
     let (url, options, progress) = (target.url, target.options, target.progress)
     let (folder, name) = (target.trail.trail, target.trail.name)
-    let worker = WorkerThread {
+    let worker = try WorkerThread {
       let apply = try? PostgresApply(uri: url, trail: folder, name: name, options: options, progress: progress)
       try? apply?.run(stop: stop, drain: drain)
     }

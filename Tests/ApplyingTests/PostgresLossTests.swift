@@ -13,7 +13,7 @@ struct PostgresLossTests {
   private func running(_ target: PostgresTarget, _ body: () throws -> Void) throws -> CairnError? {
     let (stop, drain) = (StopSignal(), StopSignal())
     let apply = UncheckedApply(try target.open())
-    let worker = WorkerThread<CairnError?> {
+    let worker = try WorkerThread<CairnError?> {
       do {
         try apply.value.run(stop: stop, drain: drain)
         return nil
@@ -35,7 +35,7 @@ struct PostgresLossTests {
     let target = try PostgresTarget()
     let before = try PostgresConnection(target.url, application: "cairn apply \(target.trail.name)")
     let (ended, box) = (Clock.monotonicMilliseconds + 300, UncheckedConnection(before))
-    let killed = WorkerThread {
+    let killed = try WorkerThread {
       Clock.sleep(milliseconds: 300)
       _ = try? box.value.execute("SET application_name = ended")
     }
@@ -122,7 +122,7 @@ struct PostgresLossTests {
     try target.trail.transaction { try target.trail.update("t", [1, 1], [nil, 2]) }
     let stop = StopSignal()
     let apply = UncheckedApply(try target.open())
-    let worker = WorkerThread<Bool> { (try? apply.value.run(stop: stop, drain: StopSignal())) != nil }
+    let worker = try WorkerThread<Bool> { (try? apply.value.run(stop: stop, drain: StopSignal())) != nil }
     Thread.sleep(forTimeInterval: 0.3)
     let began = Date()
     stop.set()

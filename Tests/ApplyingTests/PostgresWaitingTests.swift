@@ -309,7 +309,7 @@ struct PostgresWaitingTests {
       try target.trail.insert("t", [2, "y", 2])
     }
     let url = target.url
-    let worker = WorkerThread<Bool> {
+    let worker = try WorkerThread<Bool> {
       guard let program = try? PostgresConnection(url) else { return false }
       let isBegun = (try? program.executeScript("BEGIN; SELECT * FROM public.t")) != nil
       Thread.sleep(forTimeInterval: 4)
@@ -358,7 +358,7 @@ struct PostgresWaitingTests {
     let apply = try target.open()
     let (server, name) = (target.server, target.name)
     let stop = StopSignal()
-    let worker = WorkerThread<Int> {
+    let worker = try WorkerThread<Int> {
       var count = 0
       while !stop.isSet {
         Thread.sleep(forTimeInterval: 0.05)

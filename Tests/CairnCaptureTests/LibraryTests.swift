@@ -200,7 +200,7 @@ import Testing
   @Test func `each thread has an error of its own`() throws {
     let shop = try Shop()
     #expect(shop.execute("nonsense") == CAIRN_REFUSED)
-    let other = WorkerThread<String> { String(cString: cairn_error_message()) }
+    let other = try WorkerThread<String> { String(cString: cairn_error_message()) }
     #expect(other.join() == "")
     #expect(message.contains("nonsense"))
   }

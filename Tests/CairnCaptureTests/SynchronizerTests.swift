@@ -178,7 +178,7 @@ struct SynchronizerTests {
     try await till.sync.initialize()
     let shop = till.shop
     let stop = StopSignal()
-    let writer = WorkerThread<Int> {
+    let writer = try WorkerThread<Int> {
       var count = 0
       while !stop.isSet {
         count += 1

@@ -16,7 +16,7 @@ extension PostgresCapturing {
       let (server, database, folder) = (origin.server, origin.database, origin.trailFolder)
       let watch = LocalWatch(uri: origin.uri)
       let stop = StopSignal()
-      let apply = WorkerThread<[String]> {
+      let apply = try WorkerThread<[String]> {
         defer { stop.set() }
         var wrong: [String] = []
         do {

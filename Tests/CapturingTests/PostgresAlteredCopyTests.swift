@@ -23,7 +23,7 @@ extension PostgresCapturing {
       // Opening reads definitions, and so waits for the program.
       try origin.with(copiesAgain: copiesAgain, said: said) { capture in
         let (server, database) = (origin.server, origin.database)
-        let program = WorkerThread<Void>({
+        let program = try WorkerThread<Void>({
           _ = try? server.psql("BEGIN; \(changes); SELECT pg_sleep(\(seconds)); COMMIT", database)
         })
         let isAsleep =
@@ -121,7 +121,7 @@ extension PostgresCapturing {
         """)
       let isOver = StopSignal()
       let (server, database) = (origin.server, origin.database)
-      let program = WorkerThread<Bool>({
+      let program = try WorkerThread<Bool>({
         while !isOver.isSet {
           let change = "SET statement_timeout = '10s'; ALTER TABLE t ALTER a SET STATISTICS 50"
           if (try? server.psql(change, database)) == nil { return false }

@@ -78,7 +78,7 @@ extension PostgresCapturing {
         let attack = "\(low) \(emit("cairn.barrier", "repeat('x', 1000000)")) \(emit("x", "repeat('x', 70000000)"))"
         let (server, database, stop) = (origin.server, origin.database, StopSignal())
         try origin.with { capture in
-          let attacker = WorkerThread<[String]>({
+          let attacker = try WorkerThread<[String]>({
             defer { stop.set() }
             func run(_ sql: String) -> String { (try? server.psql(sql, database)) ?? "" }
             func wait(_ sql: String, _ isDone: (String) -> Bool) -> String {

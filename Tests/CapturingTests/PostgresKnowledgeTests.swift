@@ -118,7 +118,7 @@ extension PostgresCapturing {
       let (server, database, trail) = (origin.server, origin.database, origin.trailFolder)
       let statements = (1...60).map { "BEGIN; \(emit(UInt64($0))) INSERT INTO t VALUES (\($0)); COMMIT;" }
       let stop = StopSignal()
-      let writer = WorkerThread<Bool> {
+      let writer = try WorkerThread<Bool> {
         defer { stop.set() }
         _ = try? server.psql(statements.joined(), database)
         for _ in 0..<400 {

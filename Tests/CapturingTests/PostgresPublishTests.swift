@@ -45,7 +45,7 @@ extension PostgresCapturing {
         CREATE EVENT TRIGGER wait ON ddl_command_end WHEN TAG IN ('ALTER PUBLICATION') EXECUTE FUNCTION wait()
         """)
       let (server, database) = (origin.server, origin.database)
-      let program = WorkerThread<String?>({
+      let program = try WorkerThread<String?>({
         for _ in 0..<200 {
           let altering = try? server.psql(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = '\(database)'", "postgres"
@@ -74,7 +74,7 @@ extension PostgresCapturing {
       try origin.run("ALTER EVENT TRIGGER cairn_ddl_command_end DISABLE")
       try origin.run("CREATE TABLE late(id int PRIMARY KEY); INSERT INTO late VALUES (1)")
       let (server, database) = (origin.server, origin.database)
-      let program = WorkerThread<Void>({
+      let program = try WorkerThread<Void>({
         _ = try? server.psql("BEGIN; INSERT INTO late VALUES (2); SELECT pg_sleep(4); COMMIT", database)
       })
       Clock.sleep(milliseconds: 500)

@@ -124,7 +124,7 @@ extension PostgresCapturing {
       try origin.take()
       let stop = StopSignal()
       try origin.with { capture in
-        let worker = WorkerThread<Void>({
+        let worker = try WorkerThread<Void>({
           Clock.sleep(milliseconds: 300)
           stop.set()
         })
@@ -179,7 +179,7 @@ extension PostgresCapturing {
         "CREATE TABLE t(id \(type) PRIMARY KEY, v int); INSERT INTO t SELECT \(make("i * 7")), i FROM generate_series(1, 30000) AS i"
       )
       let (server, database) = (origin.server, origin.database)
-      let writer = WorkerThread<Void>({
+      let writer = try WorkerThread<Void>({
         for i in 0..<60 {
           let n = i * 491 % 30000 + 1
           _ = try? server.psql(
@@ -223,7 +223,7 @@ extension PostgresCapturing {
       let stop = StopSignal()
       try origin.with { capture in
         let progress = capture.session.progress
-        let worker = WorkerThread<Void>({
+        let worker = try WorkerThread<Void>({
           while progress.snapshot.rowsCopied == 0 { Clock.sleep(milliseconds: 1) }
           stop.set()
         })

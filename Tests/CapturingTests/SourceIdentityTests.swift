@@ -177,7 +177,7 @@ func following(_ replica: Replica, seconds: Int = 10, _ body: () throws -> Void)
   let failed = Mutex<ErrorCode?>(nil)
   let isOpen = StopSignal()
   let opened = Opened(replica)
-  let thread = WorkerThread {
+  let thread = try WorkerThread {
     let found = code {
       try opened.replica.take()
       isOpen.set()

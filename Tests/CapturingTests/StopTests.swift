@@ -33,7 +33,7 @@ import Trails
     let stop = StopSignal()
     // The test thread only waits meanwhile.
     nonisolated(unsafe) let unshared = replica
-    let worker = WorkerThread<String?> {
+    let worker = try WorkerThread<String?> {
       do { try unshared.follow(until: stop) } catch { return "\(error)" }
       return nil
     }

@@ -105,7 +105,7 @@ import Testing
     let path = folder("b.db")
     try execute(path, "PRAGMA journal_mode = WAL; CREATE TABLE t(a); INSERT INTO t VALUES (1)")
     let stop = StopSignal()
-    let thread = WorkerThread {
+    let thread = try WorkerThread {
       guard let program = try? Database(ofProgram: path) else { return }
       while !stop.isSet { try? program.executeScript("CREATE VIEW v AS SELECT 1; DROP VIEW v") }
     }

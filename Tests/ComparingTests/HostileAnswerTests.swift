@@ -347,7 +347,7 @@ struct ProgressRateTests {
     #expect(took >= 2_900, "\(took) ms")
     // Twenty peers at once need one word of the trail, or two.
     begun = Clock.monotonicMilliseconds
-    let askers = (0..<20).map { number in WorkerThread({ Result { try ask("peer \(number)") } }) }
+    let askers = try (0..<20).map { number in try WorkerThread({ Result { try ask("peer \(number)") } }) }
     for asker in askers { try asker.join()?.get() }
     let together = Clock.monotonicMilliseconds - begun
     #expect(together < 6_000, "\(together) ms")

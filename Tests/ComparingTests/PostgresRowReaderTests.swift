@@ -20,7 +20,7 @@ struct PostgresRowReaderTests {
     let table = try #require(try ComparePlan(database, database, TablePatterns(), .fold).tables.first)
     let reader = try PostgresRowReader(PostgresConnection(uri), .source, seed: 1)
     for type in ["bigint", "int"] {
-      let program = WorkerThread<Void>({
+      let program = try WorkerThread<Void>({
         _ = try? server.psql("BEGIN; ALTER TABLE t ALTER a TYPE \(type); SELECT pg_sleep(1); COMMIT", "reader")
       })
       while try server.psql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "0" {

@@ -73,8 +73,8 @@ package struct DaemonAttack {
     report.starts += 1
     let resident = residentMemory(of: node.daemon.processIdentifier)
     report.residentBytes = max(report.residentBytes, resident)
-    let workers = (0..<threads).map { n in
-      WorkerThread<Tally> { [port = node.port, known = node.known, needle = node.needle] in
+    let workers = try (0..<threads).map { n in
+      try WorkerThread<Tally> { [port = node.port, known = node.known, needle = node.needle] in
         Self.ask(port, count / threads + (n < count % threads ? 1 : 0), seed &+ UInt64(n), known, needle)
       }
     }

@@ -140,10 +140,10 @@ import Testing
       host: "127.0.0.1", port: 0,
       limits: HTTPLimits(connections: 60, idleSeconds: 2, handshakeSeconds: 2, unwantedBytes: 65536), handler: vault)
     let threads = 4
-    func round(_ count: Int, _ seed: UInt64) -> (leaks: Int, silent: Int) {
+    func round(_ count: Int, _ seed: UInt64) throws -> (leaks: Int, silent: Int) {
       let port = server.port
-      let attackers = (0..<threads).map { n in
-        WorkerThread<[Int]> {
+      let attackers = try (0..<threads).map { n in
+        try WorkerThread<[Int]> {
           let result = Self.attack(port, count / threads, seed &+ UInt64(n))
           return [result.leaks, result.silent]
         }
@@ -152,9 +152,9 @@ import Testing
       return (results.reduce(0) { $0 + $1[0] }, results.reduce(0) { $0 + $1[1] })
     }
     // What a first round needs, later ones use again.
-    var result = round(count / 5, seed)
+    var result = try round(count / 5, seed)
     let before = (Self.residentBytes, Self.descriptorCount)
-    let next = round(count * 4 / 5, seed &+ 1000)
+    let next = try round(count * 4 / 5, seed &+ 1000)
     result = (result.leaks + next.leaks, result.silent + next.silent)
     let after = (Self.residentBytes, Self.descriptorCount)
     print("resident \(before.0 >> 20) MiB before, \(after.0 >> 20) MiB after; descriptors \(before.1), \(after.1)")

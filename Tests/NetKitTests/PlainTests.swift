@@ -48,7 +48,7 @@ import Testing
     // Longer than a connection may be idle.
     #expect(try client.perform("GET", "/wait?ms=3000").status == 204)
     let (handler, other) = (self.handler, StopSignal())
-    let waiter = WorkerThread<Int?> {
+    let waiter = try WorkerThread<Int?> {
       let client = try? HTTPClient(base: "http://127.0.0.1:\(server.port)", stop: other)
       return try? client?.perform("GET", "/wait?ms=60000").status
     }
@@ -64,7 +64,7 @@ import Testing
   @Test func `a stop signal ends a wait for an answer, and beats until then`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: handler)
     let (client, stop, pulse) = (try client(server), stop, Pulse())
-    let stopper = WorkerThread<Void> {
+    let stopper = try WorkerThread<Void> {
       Clock.sleep(milliseconds: 300)
       stop.set()
     }

@@ -35,7 +35,7 @@ struct IdleServerTests {
     try CaptureRun(from, trail: trail, folder: place, place: place)
       .run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress()) {}
     let (progress, stop) = (ApplyProgress(), StopSignal())
-    let thread = WorkerThread<String?> {
+    let thread = try WorkerThread<String?> {
       do {
         try ApplyRun(url, trail: trail, folder: place, options: ApplyOptions())
           .run(stop: stop, drain: StopSignal(), progress: progress)
@@ -64,8 +64,8 @@ struct IdleServerTests {
     try source.executeScript("CREATE TABLE t(id INTEGER PRIMARY KEY)")
     func start(
       _ url: DatabaseURL, _ name: String, _ progress: CaptureProgress, _ stop: StopSignal
-    ) -> WorkerThread<String?> {
-      WorkerThread<String?> {
+    ) throws -> WorkerThread<String?> {
+      try WorkerThread<String?> {
         do {
           try CaptureRun(
             url, trail: TrailName(origin: "n", name: name), folder: folder + "/" + name, place: folder + "/" + name

@@ -121,8 +121,8 @@ import Testing
   @Test func `one token among many bearers is used by one`() throws {
     let line = try line("till-7")
     let folder = folder.path
-    let threads = (0..<8).map { n in
-      WorkerThread<Bool> {
+    let threads = try (0..<8).map { n in
+      try WorkerThread<Bool> {
         (try? Joining(PeerFolder(state: "\(folder)/race-\(n)"), node: "till-7").join(line)) != nil
       }
     }

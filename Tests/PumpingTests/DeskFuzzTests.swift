@@ -123,15 +123,15 @@ import Trails
       segment: Array(whole.prefix(Int(pushed.segments[0].bytes))), pushed: pushed)
     let before = (try files(hub.folder("hub.erp")), try files(hub.folder("hub.secret")))
     let port = hub.port
-    func round(_ count: Int, _ seed: UInt64) -> Int {
-      let attackers = (0..<4).map { n in
-        WorkerThread<Int> { Self.attack(port, count / 4, seed &+ UInt64(n), material, needle) }
+    func round(_ count: Int, _ seed: UInt64) throws -> Int {
+      let attackers = try (0..<4).map { n in
+        try WorkerThread<Int> { Self.attack(port, count / 4, seed &+ UInt64(n), material, needle) }
       }
       return attackers.reduce(0) { $0 + ($1.join() ?? 1) }
     }
-    #expect(round(count / 5, seed) == 0)
+    #expect(try round(count / 5, seed) == 0)
     let resident = Self.residentBytes
-    #expect(round(count * 4 / 5, seed &+ 1000) == 0)
+    #expect(try round(count * 4 / 5, seed &+ 1000) == 0)
     print("resident \(resident >> 20) MiB before, \(Self.residentBytes >> 20) MiB after")
     if isSoak { #expect(Self.residentBytes - resident < 64 << 20) }
     #expect(try files(hub.folder("hub.erp")) == before.0)

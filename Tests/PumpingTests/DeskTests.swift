@@ -208,7 +208,7 @@ import Trails
     let target =
       "/cairn/1/trails/hub.erp/\(info.id)/\(last.number.hex(8)).seg?offset=\(last.bytes)&chain=\(info.end.chain)&wait=20"
     let (node, temp) = (node, temp)
-    let writing = WorkerThread<Void> {
+    let writing = try WorkerThread<Void> {
       Clock.sleep(milliseconds: 200)
       _ = try? node.write("hub.erp", transactions: 1, bytes: 10)
       _ = temp
@@ -219,7 +219,7 @@ import Trails
     _ = writing.join()
     let now = try Trail.info(folder: node.folder("hub.erp"))
     let end = now.segments[now.segments.count - 1]
-    let ending = WorkerThread<Void> {
+    let ending = try WorkerThread<Void> {
       Clock.sleep(milliseconds: 200)
       node.endWaits()
     }

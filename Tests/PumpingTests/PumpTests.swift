@@ -295,7 +295,7 @@ import Trails
     let pump = Pump(
       PumpPlan(.push, url: url, trails: TrailPatterns([trail]), node: "till"), till.shared)
     let stop = StopSignal()
-    let thread = WorkerThread<Void> { try? pump.run(stop: stop) }
+    let thread = try WorkerThread<Void> { try? pump.run(stop: stop) }
     for number in 0..<8 {
       hub.wanted.withLock { $0[name] = [CopyRequest(id: "b\(number)", tables: [])] }
       _ = try? hub.shared.hooks.questions.ask(name, [1], of: "apply.x") { false }
@@ -394,7 +394,7 @@ import Trails
         node: direction == .push ? "till" : "hub")
       let pump = Pump(plan, (direction == .push ? till : hub).shared)
       let stop = StopSignal()
-      let thread = WorkerThread<Void> { try? pump.run(stop: stop) }
+      let thread = try WorkerThread<Void> { try? pump.run(stop: stop) }
       try eventually("it is told") { pump.progress.first?.error?.code == code }
       #expect(pump.progress.first?.state == .retrying)
       stop.set()

@@ -51,7 +51,7 @@ import Trails
   @Test func `a question goes to who may push the trail, and only who took it answers`() throws {
     let trail = try #require(trail)
     let book = hub.shared.hooks.questions
-    let asking = WorkerThread<[UInt8]?> { try? book.ask(trail, [7], of: "lab") { false } }
+    let asking = try WorkerThread<[UInt8]?> { try? book.ask(trail, [7], of: "lab") { false } }
     // The origin comes first; who asks gets its own question never.
     #expect(try ask("GET", "/cairn/1/questions?wait=0", as: "mesh").status == 204)
     #expect(try ask("GET", "/cairn/1/questions?wait=1", as: "lab").status == 204)
@@ -73,8 +73,8 @@ import Trails
     let trail = try #require(trail)
     let book = QuestionBook(takenMilliseconds: 1_500, answeredMilliseconds: 1_500)
     let codes = Mutex<[ErrorCode]>([])
-    let threads = (0..<20).map { _ in
-      WorkerThread<Void> {
+    let threads = try (0..<20).map { _ in
+      try WorkerThread<Void> {
         do { _ = try book.ask(trail, [1], of: "evil") { false } } catch {
           let code = (error as? CairnError)?.code
           codes.withLock { $0.append(code ?? .bug) }
@@ -83,7 +83,7 @@ import Trails
     }
     Clock.sleep(milliseconds: 300)
     // Another one still has room.
-    let other = WorkerThread<[UInt8]?> { try? book.ask(trail, [2], of: "lab") { false } }
+    let other = try WorkerThread<[UInt8]?> { try? book.ask(trail, [2], of: "lab") { false } }
     let limit = Clock.monotonicMilliseconds + 1_000
     var answered = false
     while !answered, Clock.monotonicMilliseconds < limit {

@@ -129,7 +129,9 @@ final class TestNode: Sendable {
     let pump = Pump(
       PumpPlan(direction, url: url, trails: TrailPatterns(trails), node: name, tls: tls), shared)
     let stop = StopSignal()
-    let thread = WorkerThread<Void> { try? pump.run(stop: stop) }
+    guard let thread = try? WorkerThread<Void>({ try? pump.run(stop: stop) }) else {
+      preconditionFailure("no thread for a pump")
+    }
     pumps.withLock { $0.append((pump, stop, thread)) }
     return pump
   }

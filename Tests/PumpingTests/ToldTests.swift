@@ -54,7 +54,7 @@ import Trails
     let trail = try #require(TrailName("till.pos"))
     let book = QuestionBook(takenMilliseconds: 600, answeredMilliseconds: 600)
     book.note("hub", at: "https://hub:7420")
-    let asking = WorkerThread<Bool> { (try? book.ask(trail, [1], of: "https://hub:7420") { false }) != nil }
+    let asking = try WorkerThread<Bool> { (try? book.ask(trail, [1], of: "https://hub:7420") { false }) != nil }
     for _ in 0..<40 {
       #expect(book.take(for: "hub") { _, _ in true } == nil)
       #expect(book.take(for: "https://hub:7420") { _, _ in true } == nil)

@@ -76,8 +76,8 @@ import Testing
     let stop = StopSignal()
     let path = path
     // As many as hold every place, each coming back when it is ended.
-    let trickling = (0..<24).map { _ in
-      WorkerThread<Void> {
+    let trickling = try (0..<24).map { _ in
+      try WorkerThread<Void> {
         while !stop.isSet {
           guard let descriptor = Self.connected(path) else { continue }
           while !stop.wait(milliseconds: 300), Glibc.send(descriptor, "{", 1, Int32(MSG_NOSIGNAL)) == 1 {}

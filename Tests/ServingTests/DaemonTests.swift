@@ -29,7 +29,7 @@ final class TestNode: @unchecked Sendable {
   func start() {
     supervisor.adopt(WorkerPlan(context.configuration))
     let (supervisor, stop) = (supervisor, stop)
-    thread = WorkerThread {
+    thread = try? WorkerThread {
       var turns = 0
       while !stop.wait(milliseconds: 20) {
         supervisor.tick()

@@ -1,4 +1,5 @@
 import Changes
+import Configuring
 import Foundation
 import Testing
 
@@ -72,17 +73,46 @@ import Testing
     #expect(gate.begin("store", most: 2))
     gate.end("evil")
     #expect(gate.begin("evil", most: 2))
-    _ = gate.isFull(now: 0) { IntakeRoom(peers: ["evil": (allowed: 100, held: 90)]) }
+    _ = gate.isFull(now: 0) { IntakeRoom(peers: ["evil": .init(allowed: 100, held: 90)]) }
     #expect(!gate.isFull(for: "evil") && !gate.isFull(for: "store"))
     gate.note(11, of: "evil")
     #expect(gate.isFull(for: "evil") && !gate.isFull(for: "store"))
     // The next look counts what has come.
-    _ = gate.isFull(now: 1000) { IntakeRoom(peers: ["evil": (allowed: 100, held: 101)]) }
+    _ = gate.isFull(now: 1000) { IntakeRoom(peers: ["evil": .init(allowed: 100, held: 101)]) }
     #expect(gate.isFull(for: "evil"))
   }
 
   @Test func `an unfinished transaction counts, however little of it is whole`() {
     // Nothing may be deleted, and nothing of it is applied.
     #expect(IntakeRoom(allowed: 64, held: 113, left: 113, live: 1).isFull(0))
+  }
+
+  @Test func `a node that is dialled has the share of a peer`() throws {
+    let url = try #require(PeerURL("https://src.example:7420"))
+    var conf = Configuration(node: .init(name: "hq", state: "/state"))
+    conf.limits.diskBytes = 100
+    conf.pumps = [
+      .init(name: "a", trails: TrailPatterns(["src.*"]), way: .pull, url: url),
+      .init(name: "b", trails: TrailPatterns(["*"]), way: .push, url: url),
+    ]
+    let share = try #require(conf.shares.first)
+    #expect(conf.shares.count == 1 && share.node == "src.example" && share.diskBytes == 50 && share.trails == 1000)
+    #expect(share.includes(TrailName(origin: "src", name: "a")) && !share.includes(Self.trail))
+    // With a section of its own, that counts, for what it pushes and for what is fetched from it.
+    conf.pumps[0].peer = "src"
+    var peer = Configuration.Peer(name: "src", push: TrailPatterns(["hq.*"]), pull: TrailPatterns(["none.*"]))
+    (peer.diskBytes, peer.trails) = (7, 3)
+    conf.peers = [peer]
+    let own = try #require(conf.shares.first)
+    #expect(conf.shares.count == 1 && own.diskBytes == 7 && own.trails == 3)
+    #expect(own.includes(TrailName(origin: "src", name: "a")) && own.includes(Self.trail))
+  }
+
+  @Test func `where nothing can be deleted before more has come, a share grows by what is applied`() {
+    let share = IntakeRoom.Share(allowed: 100, held: 150, left: 150, live: 60)
+    #expect(!share.isFull(10) && share.isFull(11))
+    #expect(IntakeRoom.Share(allowed: 100, held: 150, left: 120, live: 60).isFull(0))
+    #expect(IntakeRoom(peers: ["a": .init(allowed: 10, held: 20, left: 5)]).isPurgeDue)
+    #expect(!IntakeRoom(peers: ["a": .init(allowed: 10, held: 20, left: 20)]).isPurgeDue)
   }
 }

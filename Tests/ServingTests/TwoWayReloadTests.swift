@@ -101,7 +101,7 @@ import Testing
     node.context.configuration = Self.mesh(node.folder, Self.names)
     let now = try #require(book.twoWay(for: node.context.configuration.applies[0], at: location, in: node.context))
     #expect(now !== before)
-    let entered = WorkerThread { try? now.enter(stop) }
+    let entered = try WorkerThread { try? now.enter(stop) }
     Clock.sleep(milliseconds: 100)
     #expect(entered.outcome == nil, "it waits until that group has ended")
     before.leave()

@@ -22,7 +22,7 @@ import Testing
     memory.take(500)
     #expect(memory.used == 600 && memory.peak == 600)
     memory.free(600)
-    let waiter = WorkerThread<Bool> { (try? memory.claim(100)) != nil }
+    let waiter = try WorkerThread<Bool> { (try? memory.claim(100)) != nil }
     #expect(waiter.join() == true)
   }
 

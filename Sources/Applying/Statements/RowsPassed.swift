@@ -21,10 +21,11 @@ final class RowsPassed: @unchecked Sendable {
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {
     let rows = RowsPassed(reader, statements)
-    let thread = WorkerThread { rows.pass() }
+    // Without a thread, the caller skips them afterwards.
+    let thread = try? WorkerThread { rows.pass() }
     let result = Result { try execute() }
     rows.isExecuted.store(true, ordering: .relaxed)
-    _ = thread.join()
+    _ = thread?.join()
     return (try result.get(), try rows.next.get())
   }
 

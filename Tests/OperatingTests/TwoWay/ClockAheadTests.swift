@@ -21,7 +21,7 @@ struct ClockAheadTests {
     options.twoWay = target.twoWay
     let (stop, progress) = (StopSignal(), ApplyProgress())
     let run = ApplyRun(target.url, trail: ahead.trail, folder: ahead.folder, options: options)
-    let thread = WorkerThread<String?> {
+    let thread = try WorkerThread<String?> {
       do { try run.run(stop: stop, drain: StopSignal(), progress: progress) } catch { return "\(error)" }
       return nil
     }

@@ -38,8 +38,8 @@ struct HotRowTests {
     try mesh.settle()
     let count = 60
     let writing = Atomic<Int>(mesh.nodes.count)
-    let writers = mesh.nodes.map(\.url).map { url in
-      WorkerThread<String?> {
+    let writers = try mesh.nodes.map(\.url).map { url in
+      try WorkerThread<String?> {
         defer { writing.subtract(1, ordering: .relaxed) }
         do {
           guard case .postgres(let uri) = url else { return nil }

@@ -142,7 +142,7 @@ struct LargeConflictTests {
     let url = target.url
     // Apply to SQLite comes through only while capture is level with the program.
     let pause = target.isPostgres ? 5 : 300
-    let program = WorkerThread<String?> {
+    let program = try WorkerThread<String?> {
       do {
         let program = try Program(url)
         while writing.load(ordering: .relaxed) {
@@ -153,7 +153,7 @@ struct LargeConflictTests {
         return nil
       } catch { return "\(error)" }
     }
-    let sampler = WorkerThread<String?> {
+    let sampler = try WorkerThread<String?> {
       while writing.load(ordering: .relaxed) {
         let bytes = (try? anonymousBytes()) ?? 0
         highest.store(max(bytes, highest.load(ordering: .relaxed)), ordering: .relaxed)

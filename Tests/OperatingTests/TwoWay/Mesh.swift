@@ -85,7 +85,7 @@ final class Mesh {
       run.relays = relays
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
-      let thread = WorkerThread<String?> { [run] in
+      let thread = try WorkerThread<String?> { [run] in
         defer { ready.set() }
         do {
           try run.run(stop: stop, untilCaughtUp: false, progress: progress) { ready.set() }

@@ -144,7 +144,7 @@ struct MovedColumnTests {
     for round in 0..<30 {
       try a.stopCapture()
       let delay = Int.random(in: 0...60)
-      let program = WorkerThread<String?> {
+      let program = try WorkerThread<String?> {
         Clock.sleep(milliseconds: delay)
         do {
           let program = try Database(path: path)

@@ -51,21 +51,21 @@ final class Network {
       listener = (try HTTPServer(host: "127.0.0.1", port: 0, handler: desk), desk)
     }
 
-    fileprivate func pull(from other: Place, _ trails: String) {
+    fileprivate func pull(from other: Place, _ trails: String) throws {
       let url = "http://127.0.0.1:\(other.listener?.server.port ?? 0)"
       let plan = PumpPlan(.pull, url: url, trails: TrailPatterns([trails]), node: node.name)
       let (pump, stop) = (Pump(plan, shared), StopSignal())
-      pumps.append((stop, WorkerThread { try? pump.run(stop: stop) }))
+      pumps.append((stop, try WorkerThread { try? pump.run(stop: stop) }))
     }
 
-    fileprivate func apply(_ trail: TrailName, until stop: StopSignal) {
+    fileprivate func apply(_ trail: TrailName, until stop: StopSignal) throws {
       let progress = ApplyProgress()
       var options = ApplyOptions()
       options.twoWay = node.twoWay
       let run = ApplyRun(node.url, trail: trail, folder: shared.copies.folder(trail), options: options)
       applies.append((trail, progress))
       applying.append(
-        WorkerThread { [folder = run.folder] in
+        try WorkerThread { [folder = run.folder] in
           while !Trail.exists(folder: folder) { if stop.wait(milliseconds: 20) { return nil } }
           do {
             try run.run(stop: stop, drain: StopSignal(), progress: progress)
@@ -112,9 +112,9 @@ final class Network {
         own: (place.node.trail, place.node.folder), applied: others.map { ($0, place.shared.copies.folder($0)) },
         watch: place.node.watch, rules: rules)
       for source in shape.sources(of: index, count: places.count) {
-        place.pull(from: places[source.node], source.isOfAll ? "*" : "n\(source.node).*")
+        try place.pull(from: places[source.node], source.isOfAll ? "*" : "n\(source.node).*")
       }
-      for trail in others { place.apply(trail, until: stop) }
+      for trail in others { try place.apply(trail, until: stop) }
     }
   }
 
