@@ -25,18 +25,18 @@ private func chosen(_ options: UnsafePointer<cairn_sync_options>?) throws -> Syn
   }
   chosen.state = try given.state.map { try CairnC.given($0, "the state folder") }
   if let tables = given.tables {
-    chosen.tables = try CairnC.given(tables, "the list of tables").split(separator: ",").map(String.init)
+    chosen.tables = try CairnC.given(tables, "the list of tables").parts
   }
   chosen.firstCopy = given.first_copy_up == 0 ? .down : .up
   chosen.overwrites = given.overwrites != 0
   chosen.refusal = given.sets_refused_aside == 0 ? .stop : .setAside
   if let rule = given.conflict { chosen.conflict = try CairnC.given(rule, "the rule") }
-  for pair in try given.column_conflicts.map({ try CairnC.given($0, "the list of rules").split(separator: ",") }) ?? []
-  {
-    guard let sign = pair.firstIndex(of: "=") else {
+  for pair in try given.column_conflicts.map({ try CairnC.given($0, "the list of rules").parts }) ?? [] {
+    guard let sign = pair.utf8.firstIndex(of: UInt8(ascii: "=")) else {
       throw Misuse(CAIRN_MISUSE, "'\(pair)' is no rule of a column", hint: "write TABLE.COLUMN=RULE")
     }
-    chosen.columnConflicts[String(pair[..<sign])] = String(pair[pair.index(after: sign)...])
+    let (column, rule) = (pair.utf8[..<sign], pair.utf8[sign...].dropFirst())
+    chosen.columnConflicts[String(decoding: column, as: UTF8.self)] = String(decoding: rule, as: UTF8.self)
   }
   chosen.folds = given.folds != 0
   return chosen
@@ -113,3 +113,10 @@ public func cairn_sync_wait(
 
 @c @implementation
 public func cairn_sync_close(_ sync: OpaquePointer?) { Handle.close(sync, Synchronizer.self) }
+
+extension String {
+  /// The parts between commas. A comma before a combining character is one, too.
+  fileprivate var parts: [String] {
+    utf8.split(separator: UInt8(ascii: ",")).map { String(decoding: $0, as: UTF8.self) }
+  }
+}

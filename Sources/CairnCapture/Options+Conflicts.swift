@@ -10,10 +10,10 @@ extension Synchronizer.Options {
   func conflictPlan() throws -> ConflictPlan {
     var tables: [NameKey: [NameKey: ConflictRules.Rule]] = [:]
     for (name, text) in columnConflicts {
-      guard let dot = name.lastIndex(of: "."), dot > name.startIndex, name.index(after: dot) < name.endIndex else {
+      guard let (table, column) = name.cut(atLast: "."), !table.isEmpty, !column.isEmpty else {
         throw refused("'\(name)' is no column", "write TABLE.COLUMN")
       }
-      tables[String(name[..<dot]), default: [:]][String(name[name.index(after: dot)...])] = try rule(text, name)
+      tables[table, default: [:]][column] = try rule(text, name)
     }
     let whole = try rule(conflict, "rows")
     guard whole.isForRows else { throw refused("'\(conflict)' is no rule for rows", "it may be one of a column") }

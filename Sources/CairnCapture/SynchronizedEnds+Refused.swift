@@ -40,7 +40,7 @@ extension SynchronizedEnds {
     let lines = try lines("refused")
     guard let id = lines.first, let end = try Trail.end(folder: ownFolder), end.id.description == id else { return [] }
     return lines.dropFirst().compactMap { line in
-      let words = line.split(separator: " ")
+      let words = line.split(at: " ")
       guard words.count == 3, let number = UInt64(words[0]), let behind = Int64(words[1]), let through = Int64(words[2])
       else { return nil }
       return Refused(number: number, behind: behind, through: through)

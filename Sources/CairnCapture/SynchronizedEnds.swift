@@ -90,7 +90,7 @@ struct SynchronizedEnds: Sendable {
 
   /// Returns the content of the file `sent`; zeros if the file belongs to another trail.
   func sent() throws -> Sent {
-    let words = try lines("sent").first?.split(separator: " ").map(String.init) ?? []
+    let words = try lines("sent").first?.split(at: " ") ?? []
     guard words.count == 3, let end = try Trail.end(folder: ownFolder), end.id.description == words[0],
       let journal = Int64(words[1]), let transaction = UInt64(words[2])
     else { return Sent() }
@@ -114,7 +114,7 @@ struct SynchronizedEnds: Sendable {
 
   func lines(_ file: String) throws -> [String] {
     guard Folder.exists("\(state)/\(file)") else { return [] }
-    do { return try File.text("\(state)/\(file)").split(separator: "\n").map(String.init) } catch {
+    do { return try File.text("\(state)/\(file)").split(at: "\n") } catch {
       throw error.asCairnError(doing: "read the state")
     }
   }

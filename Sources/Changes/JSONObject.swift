@@ -25,6 +25,9 @@ package struct JSONObject {
 
   package var line: String { Self.render(.object(self)) }
 
+  /// Returns a value as JSON on one line.
+  package static func text(_ value: Value) -> String { render(value) }
+
   private static func render(_ value: Value) -> String {
     switch value {
     case .null: "null"

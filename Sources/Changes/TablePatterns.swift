@@ -28,13 +28,37 @@ package struct TablePatterns: Equatable, Sendable {
   }
 
   /// Reads the form that ``text`` writes.
-  package init(text: String) {
-    self.init(
-      anyOf: text.split(separator: "\n").map { TablePatterns($0.split(separator: ",").map(String.init)) })
+  package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
+
+  /// The lists as text. They come back from it, whatever the names are: ``init(text:)``.
+  ///
+  /// One list per line, with commas between its patterns, as earlier versions wrote and read them; as JSON if a name
+  /// would not come back from that.
+  ///
+  ///     TablePatterns(["a*", "!ab"]).text  // a*,!ab
+  ///     TablePatterns(["k,m"]).text        // [["k,m"]]
+  package var text: String {
+    let plain = alternatives.map { $0.patterns.joined(separator: ",") }.joined(separator: "\n")
+    if TablePatterns(text: plain) == self { return plain }
+    let lists = alternatives.map { JSONObject.Value.list($0.patterns.map { .text($0) }) }
+    return JSONObject.text(.list(lists))
   }
 
-  /// The lists as text: one list per line, with commas between its patterns.
-  package var text: String { alternatives.map { $0.patterns.joined(separator: ",") }.joined(separator: "\n") }
+  private static func lists(plain text: String) -> [[String]] {
+    text.utf8.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
+      .map { String(decoding: $0, as: UTF8.self).split(at: ",") }
+  }
+
+  /// Returns the lists of a text of JSON; nil for other text.
+  private static func lists(json text: String) -> [[String]]? {
+    guard text.hasPrefix("[["), case .list(let lists)? = try? JSONReader.read(text) else { return nil }
+    var found: [[String]] = []
+    for case .list(let names) in lists {
+      found.append(names.compactMap { if case .text(let name) = $0 { name } else { nil } })
+      guard found.last?.count == names.count else { return nil }
+    }
+    return found.count == lists.count ? found : nil
+  }
 
   private var alternatives: [TablePatterns] {
     var first = self
@@ -51,7 +75,7 @@ package struct TablePatterns: Equatable, Sendable {
   }
 
   /// Splits a pattern: whether it excludes, and the text after its `!`.
-  private static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
+  package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
   }

@@ -4,7 +4,7 @@ extension TableSchema {
   /// - Parameter pattern: A name, or a pattern with `*` and `?`, with the schema if that is not `public`. Case is
   ///   ignored.
   package func matches(_ pattern: String) -> Bool {
-    let isBare = !pattern.contains(".")
+    let isBare = !pattern.has(".")
     if isBare, !["", "public"].contains(namespace) { return false }
     return TablePatterns([pattern]).includes(isBare || namespace.isEmpty ? name : fullName)
   }

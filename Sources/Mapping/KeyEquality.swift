@@ -44,7 +44,7 @@ package enum KeyEquality {
   private static func problem(_ part: KeyPart) -> String? {
     if !part.collation.isEmpty { return "has a collation under which different texts are one: \(part.collation)" }
     if part.isEnumeration || exact.contains(part.type) { return nil }
-    let name = part.type.split(separator: ".").last.map(String.init) ?? part.type
+    let name = part.type.split(at: ".").last ?? part.type
     switch part.type {
     // Trailing blanks are ignored in comparisons, but printed if the type has no length.
     case "bpchar" where part.hasModifier: return nil

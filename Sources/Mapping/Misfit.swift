@@ -32,9 +32,10 @@ package struct MisfitPolicies: Equatable, Sendable {
 
   /// Throws `usage` for anything else than a list of policies.
   package init(parsing text: String) throws(CairnError) {
-    for part in text.split(separator: ",", omittingEmptySubsequences: false) {
-      let sides = part.split(separator: "=", omittingEmptySubsequences: false).map { side in
-        String(side.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+    for part in text.split(at: ",", omittingEmpty: false) {
+      let sides = part.split(at: "=", omittingEmpty: false).map { side in
+        let bytes = side.utf8.drop { $0 == UInt8(ascii: " ") }.reversed().drop { $0 == UInt8(ascii: " ") }.reversed()
+        return String(decoding: Array(bytes), as: UTF8.self)
       }
       guard let last = sides.last, let policy = MisfitPolicy(rawValue: last), sides.count <= 2 else {
         throw CairnError(
@@ -45,7 +46,7 @@ package struct MisfitPolicies: Equatable, Sendable {
         general = policy
         continue
       }
-      guard sides[0].contains("."), !sides[0].hasPrefix("!") else {
+      guard sides[0].has("."), !sides[0].hasPrefix("!") else {
         throw CairnError(
           .usage, "'\(sides[0])' in '\(part)' does not name a column",
           hint: "give table.column, or table.* for all columns of a table", remedy: .badInput)

@@ -116,7 +116,7 @@ struct PostgresDraft {
     }
     let type = PostgresType(original)
     guard type.isUserDefined || original.baseType == "array" else { return type }
-    return type.isDomain && !original.baseType.contains(".") ? PostgresType(original.baseType) : .text
+    return type.isDomain && !original.baseType.has(".") ? PostgresType(original.baseType) : .text
   }
 
   /// The INTEGER PRIMARY KEY, whose values SQLite generates.

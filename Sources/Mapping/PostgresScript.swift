@@ -199,6 +199,6 @@ extension TableSchema.Column {
   /// The COLLATE clause. A collation of a PostgreSQL source is already qualified and quoted.
   var collationClause: String {
     if collation.isEmpty { return "" }
-    return " COLLATE " + (collation.contains(".") ? collation : collation.quotedName)
+    return " COLLATE " + (collation.has(".") ? collation : collation.quotedName)
   }
 }

@@ -135,7 +135,7 @@ package struct PostgresType: Hashable, Sendable {
 
   /// Whether users of the database defined the type, so that a column of it needs the type to exist.
   package var isUserDefined: Bool {
-    isDomain || kind == .enumeration || kind == .record || name.contains(".")
+    isDomain || kind == .enumeration || kind == .record || name.has(".")
   }
 
   private static func builtIn(_ name: String) -> Kind {

@@ -64,7 +64,7 @@ extension StateFolders {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }
       do {
-        let lines = try File.text("\(folder)/replication").split(separator: "\n")
+        let lines = try File.text("\(folder)/replication").split(at: "\n")
         return ["from ", "to "].compactMap { word in
           lines.first { $0.hasPrefix(word) }.map { String($0.dropFirst(word.count)) }
         }

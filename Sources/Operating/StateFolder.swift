@@ -59,13 +59,13 @@ package final class StateFolder {
   /// Returns the databases of the replication in a state folder; nil if the folder has none.
   package static func ends(of path: String) throws -> (from: String, to: String)? {
     guard let text = try kept("replication", path) else { return nil }
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    let lines = text.split(at: "\n", omittingEmpty: false)
     guard lines.count == 3, lines[0].hasPrefix("from "), lines[1].hasPrefix("to ") else { return nil }
     return (String(lines[0].dropFirst(5)), String(lines[1].dropFirst(3)))
   }
 
   private static func foreign(_ path: String, _ there: String) -> CairnError {
-    let ends = there.split(separator: "\n").joined(separator: " ")
+    let ends = there.split(at: "\n").joined(separator: " ")
     return CairnError(
       .stateForeign, "the state folder \(path) belongs to the replication \(ends)",
       hint: "give each pair of databases its own --state", remedy: .badInput)
@@ -98,7 +98,7 @@ package final class StateFolder {
 
   /// Stores the settings of this run, for commands that ask what is replicated.
   package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
-    try keep(tables.patterns.joined(separator: ","), in: "patterns")
+    try keep(tables.text, in: "patterns")
     try keep(names.rawValue, in: "names")
   }
 
@@ -130,7 +130,7 @@ package final class StateFolder {
 
   /// Returns the replicated tables of a state folder; nil if unknown.
   package static func tables(in path: String) throws -> TablePatterns? {
-    try kept("patterns", path).map { TablePatterns($0.split(separator: ",").map(String.init)) }
+    try kept("patterns", path).map { TablePatterns(text: $0) }
   }
 
   /// Returns the name policy of a state folder; nil if unknown.

@@ -160,9 +160,9 @@ package struct TrailReaders: Sendable {
     }
     var reader = Reader(state: "", target: "", seenAt: seenAt)
     var lists: [TablePatterns] = []
-    for line in text.split(separator: "\n") {
-      let value = String(line.drop { $0 != " " }.dropFirst())
-      switch line.prefix(while: { $0 != " " }) {
+    for line in text.split(at: "\n") {
+      let (word, value) = line.cut(at: " ") ?? (line, "")
+      switch word {
       case "state": reader.state = value
       case "target": reader.target = value
       case "tables": lists.append(TablePatterns(text: value))

@@ -77,10 +77,9 @@ extension TablePatterns {
     // exclude.
     var included = false
     for pattern in patterns {
-      let excludes = pattern.hasPrefix("!")
-      let bare = String(pattern.dropFirst(excludes ? 1 : 0))
+      let (excludes, bare) = Self.parts(pattern)
       let one = TablePatterns([bare])
-      if one.includes(bare.contains(".") ? full : name) { included = !excludes }
+      if one.includes(bare.has(".") ? full : name) { included = !excludes }
     }
     return included
   }

@@ -43,8 +43,7 @@ struct ReshapeDraft {
 
   static func rename(_ schema: inout TableSchema, by rule: ReshapeRule, _ target: Engine) {
     if let to = rule.to, !rule.isPattern {
-      let parts = to.split(separator: ".", maxSplits: 1).map(String.init)
-      (schema.namespace, schema.name) = parts.count == 2 ? (parts[0], parts[1]) : ("", to)
+      (schema.namespace, schema.name) = to.cut(at: ".") ?? ("", to)
       if schema.engine == .postgres, schema.namespace.isEmpty { schema.namespace = "public" }
     } else if let original = schema.original, original.engine != schema.engine, target == original.engine {
       // The table returns to its engine of origin under its original name.

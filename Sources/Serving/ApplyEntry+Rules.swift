@@ -131,10 +131,10 @@ private struct NamePlace {
   init(_ namespace: String, _ name: String) { (self.namespace, self.name) = (namespace, name) }
 
   init(_ text: String, in engine: Engine) {
-    let parts = text.split(separator: ".", maxSplits: 1).map(String.init)
+    let parts = text.cut(at: ".")
     switch engine {
-    case .postgres: self.init(parts.count == 2 ? parts[0] : "public", parts.last ?? text)
-    case .sqlite: self.init("", parts.count == 2 ? NamePolicy.sqliteName(namespace: parts[0], name: parts[1]) : text)
+    case .postgres: self.init(parts?.before ?? "public", parts?.after ?? text)
+    case .sqlite: self.init("", parts.map { NamePolicy.sqliteName(namespace: $0.before, name: $0.after) } ?? text)
     }
   }
 }

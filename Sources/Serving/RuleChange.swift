@@ -121,8 +121,7 @@ enum RuleChange: Equatable {
 extension TableSchema {
   /// Creates a schema of which only the name is known.
   init(named name: String) {
-    let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
-    let (namespace, own) = parts.count == 2 ? (parts[0], parts[1]) : ("", name)
+    let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])
   }
 }

@@ -20,14 +20,14 @@ struct Arguments {
         operands += rest
         return
       }
-      let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      let name = String(parts[0])
+      let parts = word.split(at: "=", maxSplits: 1, omittingEmpty: false)
+      let name = parts[0]
       guard let option = command.options.first(where: { $0.name == name }) else {
         let near = name.nearest(in: command.options.map(\.name))
         throw usage("option \(name) is unknown", near.map { "did you mean \($0)?" })
       }
       if let value = option.value {
-        guard let given = parts.count == 2 ? String(parts[1]) : rest.popFirst() else {
+        guard let given = parts.count == 2 ? parts[1] : rest.popFirst() else {
           throw usage("option \(name) needs a value (\(value))", nil)
         }
         guard values.updateValue(given, forKey: name) == nil else { throw usage("option \(name) is given twice", nil) }

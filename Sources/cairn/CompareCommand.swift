@@ -52,7 +52,7 @@ struct CompareCommand: Command {
     let named = try arguments.operands(0...1).first
     var options = Comparison.Options()
     if let text = arguments.value("--tables") {
-      options.tables = TablePatterns(text.split(separator: ",").map(String.init))
+      options.tables = TablePatterns(text.split(at: ","))
     }
     if let text = arguments.value("--names") {
       guard let names = NamePolicy(rawValue: text) else {

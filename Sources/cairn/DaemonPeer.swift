@@ -132,7 +132,7 @@ struct CopyCommand: Command {
     """
   static func run(_ arguments: Arguments) throws -> Int32 {
     let name = try arguments.operands(1...1)[0]
-    let tables = arguments.value("--tables").map { $0.split(separator: ",").map(String.init) } ?? []
+    let tables = arguments.value("--tables").map { $0.split(at: ",") } ?? []
     let wait = arguments.has("--wait") ? try CopyWait(arguments, name) : nil
     let answer = try DaemonPeer.ask(arguments, ControlRequest(.copy, name, tables: tables))
     tell(arguments, answer)

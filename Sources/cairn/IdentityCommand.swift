@@ -45,7 +45,7 @@ struct IdentityCommand: Command {
       throw arguments.usage("option \(option) is for 'cairn identity separate'", nil)
     }
     let patterns = TablePatterns(
-      arguments.value("--tables")?.split(separator: ",").map(String.init) ?? ["*"])
+      arguments.value("--tables")?.split(at: ",") ?? ["*"])
     let isJSON = arguments.has("--json")
     let share = isSeparate ? try share(arguments) : nil
     let keys = try DrawnKeys(database(words[1], arguments))

@@ -60,7 +60,7 @@ struct Cairnd {
     var folder: String?
     var rest = words[...]
     while let word = rest.popFirst() {
-      let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+      let parts = word.split(at: "=", maxSplits: 1, omittingEmpty: false)
       guard parts[0] == "--config" else {
         throw CairnError(.usage, "'\(word)' is unknown to cairnd", hint: "see 'cairnd --help'", remedy: .badInput)
       }

@@ -185,4 +185,13 @@ import Trails
     #expect(Footprint(footprint.text) == footprint)
     #expect(Footprint("other 1") == nil)
   }
+
+  @Test(arguments: ["\u{301}x", "x\u{301}", "\r", "\n", "\r\n", "\n\u{301}", " \u{fe0f}", "\\", "\\n", "\u{200d}\\"])
+  func `a footprint comes back from its text, whatever the name of a table is`(name: String) {
+    var footprint = Footprint()
+    footprint.touchAll(of: name)
+    footprint.tables.insert("c")
+    footprint.changeCount = 1
+    #expect(Footprint(footprint.text) == footprint)
+  }
 }

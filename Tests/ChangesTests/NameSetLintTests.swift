@@ -138,4 +138,58 @@ import Testing
       return (name, try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n"))
     }
   }
+
+  /// Where texts are taken apart by `Character`, by the files: what they are, so that no name is lost by it.
+  static let apart: [String: [String]] = [
+    "positions and names of trails and nodes, of ASCII letters, digits, '-', '_', ':' and '.'": [
+      "Changes/Position.swift", "Changes/Knowledge.swift", "Conflicts/Stamp.swift", "Operating/CopyRequest.swift",
+    ],
+    "names of types, and numbers in them": [
+      "Changes/ChunkOrder.swift", "Mapping/PostgresType+Declaration.swift", "Mapping/PostgresType+Fit.swift",
+      "Mapping/PostgresType.swift", "PostgresKit/PostgresTable+Reading.swift", "PostgresKit/TableScript.swift",
+    ],
+    "numbers and times": [
+      "Mapping/DefaultText.swift", "Mapping/TimeText.swift", "Operating/ContractProof.swift",
+      "Operating/TrailSQL+Literals.swift", "PostgresKit/LSN.swift", "PostgresKit/ServerMoment.swift",
+      "Reshaping/Expression.swift", "Statements/Tokenizer.swift", "Capturing/Postgres/LocalWatch.swift",
+      "Capturing/Postgres/PostgresPosition.swift",
+    ],
+    "rules, which name nodes and functions": ["Conflicts/Rule.swift"],
+    "addresses of servers, and messages of libpq": [
+      "Changes/URLPassword.swift", "PostgresKit/PostgresConnection+Place.swift",
+      "PostgresKit/PostgresConnection+Trust.swift", "PostgresKit/PostgresConnection.swift",
+      "Operating/DatabaseURL.swift", "Operating/DatabaseURL+Conf.swift",
+    ],
+    "names of files": ["Operating/StateFolder.swift"],
+    "constant text": [
+      "Capturing/SQLite/CaptureTriggers.swift", "Capturing/Postgres/SchemaTriggers.swift",
+      "Capturing/Postgres/PostgresCapture+Stream.swift",
+    ],
+    "scalars": ["Changes/TablePatterns.swift"],
+    "words of SQL": ["SQLiteKit/SQLiteTable+Traps.swift"],
+  ]
+
+  @Test func `no names are taken apart by Character`() throws {
+    var left = Set(Self.apart.values.joined())
+    for (name, lines) in try Self.files() {
+      let marks = [
+        "split(separator: \"", "firstIndex(of: \"", "lastIndex(of: \"", "prefix { $0 != \"", "drop { $0 != \"",
+        "(while: { $0 != \"", "Index { $0 == \"",
+      ]
+      let found = lines.enumerated().filter { _, line in
+        // Most lines are left out without a pattern: patterns take a while.
+        guard line.range(of: "utf8") == nil, line.range(of: "unicodeScalars") == nil, line.range(of: "// ") == nil
+        else {
+          return false
+        }
+        return marks.contains { line.range(of: $0) != nil }
+          || (line.range(of: "contains(\"") != nil && line.contains(#/contains\(".[")]/#))
+      }
+      guard !found.isEmpty, left.remove(name) == nil else { continue }
+      for (number, line) in found {
+        Issue.record("\(name):\(number + 1) finds a mark by Character: use split(at:), cut(at:) or has(): \(line)")
+      }
+    }
+    #expect(left.isEmpty, "these take nothing apart, and need not be allowed: \(left.sorted())")
+  }
 }

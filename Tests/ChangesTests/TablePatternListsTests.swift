@@ -20,4 +20,35 @@ import Testing
     #expect(TablePatterns(anyOf: []) == TablePatterns() && TablePatterns(text: "") == TablePatterns())
     #expect(TablePatterns(text: "a,!b").patterns == ["a", "!b"])
   }
+
+  /// Names that a list must give back, whatever stands between names.
+  static let hostile = [
+    "a", "b", "\u{301}b", "k,m", "k,", ",", "", " ", "x\ny", "x\r", "\n", "!\u{301}c", "!k,m", "[[\"a\"]]", "[[", "\"",
+    "\\", "a\u{0}b", "\u{1f}", "\u{10}1", "caf\u{e9}", "cafe\u{301}", "s.\u{301}t", "\u{fe0f}\u{200d}", "*", "?",
+  ]
+
+  @Test func `a list comes back from its text, whatever its names are`() {
+    for one in Self.hostile {
+      #expect(TablePatterns(text: TablePatterns([one]).text) == TablePatterns([one]), "\(one.debugDescription)")
+      for other in Self.hostile {
+        let pair = TablePatterns([one, other])
+        #expect(TablePatterns(text: pair.text) == pair, "\(one.debugDescription), \(other.debugDescription)")
+        let union = TablePatterns(anyOf: [TablePatterns([one]), pair, TablePatterns([other, "z"])])
+        #expect(TablePatterns(text: union.text) == union, "\(one.debugDescription), \(other.debugDescription)")
+      }
+    }
+  }
+
+  @Test func `the text of an earlier version reads as it did, and plain lists are written so`() {
+    let before = TablePatterns(text: "a*,!ab\nb")
+    #expect(before == TablePatterns(anyOf: [TablePatterns(["a*", "!ab"]), TablePatterns(["b"])]))
+    #expect(before.text == "a*,!ab\nb" && TablePatterns(["sales.*", "!sales.old"]).text == "sales.*,!sales.old")
+    #expect(TablePatterns(text: "a,\u{301}b").patterns.hasSameBytes(as: ["a", "\u{301}b"]))
+    #expect(TablePatterns(text: "a\r\nb").includes("b"))
+  }
+
+  @Test func `a pattern of a schema is one whose dot a combining character follows`() {
+    let table = TableSchema(epoch: 0, engine: .postgres, namespace: "s", name: "\u{301}t", columns: [])
+    #expect(table.matches("s.\u{301}t") && !table.matches("\u{301}t"))
+  }
 }

@@ -88,11 +88,11 @@ struct Candidate {
   /// Nil if this version of cairn did not write the texts.
   init?(_ texts: [String]) {
     guard texts.count == 8, let key = ConflictRow(json: texts[2]), let row = ConflictRow(json: texts[3]),
-      let clock = Int64(texts[4]), let number = Int64(texts[6])
+      let clock = Int64(texts[4]).flatMap(NumberBounds.clock), let number = Int64(texts[6]).flatMap(NumberBounds.number)
     else { return nil }
     self.row = ContestedRow(namespace: texts[0], table: texts[1], key: key, row: row)
-    stamp = Stamp(clock: UInt64(bitPattern: clock), origin: texts[5], number: UInt64(bitPattern: number))
-    earlier = texts[7].split(separator: "\n").compactMap { ConflictRow(json: String($0)) }
+    stamp = Stamp(clock: clock, origin: texts[5], number: number)
+    earlier = texts[7].split(at: "\n").compactMap { ConflictRow(json: $0) }
   }
 
   /// Returns the row in the order of a table's columns; unknown values are NULL.

@@ -63,21 +63,20 @@ extension Footprint {
 
   /// Nil if this version did not write the text.
   init?(_ text: String) {
-    for line in text.split(separator: "\n") {
-      guard let space = line.firstIndex(of: " ") else { return nil }
-      let value = String(line[line.index(after: space)...])
-      switch line[..<space] {
+    for line in text.split(at: "\n") {
+      guard let (kind, value) = line.cut(at: " ") else { return nil }
+      switch kind {
       case "table": tables.insert(value.unescapedLine)
       case "whole": wholeTables.insert(value.unescapedLine)
       case "row", "parent":
         guard let hash = UInt64(value, radix: 16) else { return nil }
-        if line.hasPrefix("row") {
+        if kind == "row" {
           rows.insert(RowName(hash: hash))
         } else {
           parents.insert(RowName(hash: hash))
         }
       case "changes":
-        guard let count = Int(value) else { return nil }
+        guard let count = Int(value), count >= 0, NumberBounds.isNumber(UInt64(count)) else { return nil }
         changeCount = count
       default: return nil
       }

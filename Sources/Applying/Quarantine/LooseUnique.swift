@@ -114,7 +114,7 @@ struct LooseUnique: Equatable {
     let type = PostgresType(column)
     switch type.kind {
     case .text, .varchar, .bpchar:
-      let collation = column.collation.split(separator: ".").last.map { $0.filter { $0 != "\"" } } ?? ""
+      let collation = column.collation.split(at: ".").last.map { $0.filter { $0 != "\"" } } ?? ""
       guard ["", "C", "POSIX", "default", "ucs_basic"].contains(collation) else { return nil }
       if case .bpchar = type.kind { return .blanksAtEnd }
       return []

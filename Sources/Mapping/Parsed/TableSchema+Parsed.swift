@@ -182,7 +182,7 @@ extension TableSchema.Column {
     if !["", "enum", "record", "range", "multirange", "array"].contains(baseType) {
       baseType = kept(baseType, "the base type", PostgresDDL.type) ?? ""
     }
-    if collation.contains(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
+    if collation.has(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
     if let text = defaultText {
       defaultText = kept(text, "the default") { text throws(Unparsed) in
         try PostgresDDL.expression(text, reach)
