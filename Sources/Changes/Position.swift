@@ -17,6 +17,14 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.init(segment: segment, offset: offset)
   }
 
+  /// Reads a position that a database keeps as signed numbers; nil if one of them is out of bounds.
+  package init?(storedSegment segment: Int64, offset: Int64) {
+    guard let segment = UInt64(exactly: segment), segment < NumberBounds.segments,
+      let offset = NumberBounds.number(offset)
+    else { return nil }
+    self.init(segment: segment, offset: offset)
+  }
+
   package static let start = Position(segment: 1, offset: 0)
 
   package static func < (a: Position, b: Position) -> Bool {

@@ -23,8 +23,12 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below all ranks that come from a trail.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The next higher rank. No written row has a rank between the two.
-  var next: UniqueRank { UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: stamp.number + 1), tie: 0) }
+  /// The next higher rank. No written row has a rank between the two. The last number that a transaction can have
+  /// stays: only an attacker reaches it.
+  var next: UniqueRank {
+    let number = min(stamp.number, NumberBounds.numbers - 2) + 1
+    return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
+  }
 }
 
 /// A row that is missing from its table, because another row has, or had, one of its unique values.

@@ -131,6 +131,6 @@ import Testing
     let waiting = TargetState.Waiting(
       table: WaitingTable(name: "t", checkpoint: place, number: 1, code: .schemaStopped, message: "", hint: ""),
       names: names)
-    #expect(TargetState.Waiting("t", waiting.values)?.names == names)
+    #expect(try TargetState.Waiting("t", waiting.values)?.names == names)
   }
 }

@@ -147,3 +147,14 @@ private final class Table: UniqueContest {
     #expect(Set(table.standing.keys) == [2, 4])
   }
 }
+
+@Suite struct UniqueRankTests {
+  @Test(arguments: [0, 1, NumberBounds.numbers - 2, NumberBounds.numbers - 1, .max])
+  func `the next rank is one that can be stored`(
+    number: UInt64
+  ) {
+    let rank = UniqueRank(Stamp(clock: 5, origin: "a.b", number: number), tie: 0)
+    #expect(NumberBounds.isNumber(rank.next.stamp.number))
+    if number < NumberBounds.numbers - 1 { #expect(rank.next > rank) }
+  }
+}

@@ -131,24 +131,28 @@ enum ConflictColumns {
 
   /// Returns the conflict of a row; nil if a newer version wrote it.
   static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
-    func unsigned(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.map { UInt64(bitPattern: $0) } }
+    func number(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.number) }
+    func clock(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.clock) }
+    func time(_ index: Int) -> Int64? {
+      text(index).flatMap { Int64($0) }.flatMap { NumberBounds.isTime($0) ? $0 : nil }
+    }
     func row(_ index: Int) -> ConflictRow? { text(index).flatMap { ConflictRow(json: $0) } }
-    guard let at = text(0).flatMap({ Int64($0) }), let trail = text(1).flatMap({ TrailName($0) }),
-      let position = text(2).flatMap({ Position($0) }), let own = unsigned(3), let clock = unsigned(4),
+    guard let at = time(0), let trail = text(1).flatMap({ TrailName($0) }),
+      let position = text(2).flatMap({ Position($0) }), let own = number(3), let ownClock = clock(4),
       let kind = text(5).flatMap({ Conflict.Kind(rawValue: $0) }), let table = text(8), let key = row(9),
       let winner = text(14).flatMap({ ConflictRecord.Winner(rawValue: $0) })
     else { return nil }
     // A row image that is stored but unreadable must not count as a row that was absent.
     guard (10...13).allSatisfy({ text($0) == nil || row($0) != nil }) else { return nil }
     var record = ConflictRecord(
-      at: at, trail: trail, position: position, number: own, clock: clock, kind: kind, rule: text(6) ?? "",
+      at: at, trail: trail, position: position, number: own, clock: ownClock, kind: kind, rule: text(6) ?? "",
       namespace: text(7) ?? "", table: table, key: key, local: row(10), incoming: row(11), before: row(12),
       settled: row(13), winner: winner, other: nil)
-    if let origin = text(15), let number = unsigned(16), let clock = unsigned(17) {
+    if let origin = text(15), let number = number(16), let clock = clock(17) {
       record.other = Stamp(clock: clock, origin: origin, number: number)
     }
     record.id = id
-    record.overturnedAt = text(18).flatMap { Int64($0) }
+    record.overturnedAt = time(18)
     return record
   }
 

@@ -81,12 +81,14 @@ enum QuarantineColumns {
   /// Returns the transaction of a row; nil if another version wrote it.
   static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
     guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
-      let number = text(2).flatMap({ Int64($0) }), let position = text(3).flatMap({ Position($0) }),
+      let number = text(2).flatMap({ Int64($0) }).flatMap(NumberBounds.number),
+      let position = text(3).flatMap({ Position($0) }),
       let border = text(4).flatMap({ Position($0) }), let chain = text(5).flatMap({ ChainHash(hex: $0) }),
-      let at = text(6).flatMap({ Int64($0) }), let footprint = text(13).flatMap({ Footprint($0) })
+      let at = text(6).flatMap({ Int64($0) }), NumberBounds.isTime(at),
+      let footprint = text(13).flatMap({ Footprint($0) })
     else { return nil }
     return QuarantinedTransaction(
-      id: id, trail: trail, number: UInt64(bitPattern: number), position: position,
+      id: id, trail: trail, number: number, position: position,
       border: Checkpoint(trail: trailID, position: border, chain: chain), at: at, code: text(7) ?? "",
       message: text(8) ?? "", hint: text(9) ?? "", heldBy: text(10).flatMap { Int64($0) },
       wish: text(11).flatMap { QuarantinedTransaction.Wish(rawValue: $0) }, footprint: footprint)

@@ -39,7 +39,9 @@ extension PostgresTargetState {
         code, message, hint, id FROM cairn.waiting WHERE trail = $1 ORDER BY source, id
       """, [trail.description])
     return try rows.map { $0.map { $0 ?? "" } }.map { row in
-      guard let checkpoint = Self.checkpoint(row[4], row[5], row[6], row[7]), let number = Int64(row[8]) else {
+      guard let checkpoint = Self.checkpoint(row[4], row[5], row[6], row[7]),
+        let number = Int64(row[8]).flatMap(NumberBounds.number)
+      else {
         throw CairnError(
           .databaseDamaged, "table cairn.waiting of \(connection.place) holds a row that this cairn did not write",
           hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
@@ -47,7 +49,7 @@ extension PostgresTargetState {
       return Waiting(
         id: row[12], source: row[0], place: row[1], from: Position(row[2]),
         table: WaitingTable(
-          name: row[3], checkpoint: checkpoint, number: UInt64(bitPattern: number),
+          name: row[3], checkpoint: checkpoint, number: number,
           code: ErrorCode(rawValue: row[9]) ?? .schemaStopped, message: row[10], hint: row[11]))
     }
   }

@@ -153,21 +153,21 @@ package struct PostgresTargetState {
       FROM cairn.checkpoint WHERE trail = $1
       """, [trail.description])
     guard let row = rows.first?.map({ $0 ?? "" }) else { return nil }
-    guard let checkpoint = Self.checkpoint(row[0], row[1], row[2], row[3]), let number = Int64(row[4]),
+    guard let checkpoint = Self.checkpoint(row[0], row[1], row[2], row[3]),
+      let number = Int64(row[4]).flatMap(NumberBounds.number),
       row[5] == String(Self.version)
     else {
       throw CairnError(
         .databaseDamaged, "table cairn.checkpoint of \(connection.place) holds a row that this cairn did not write",
         hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
     }
-    return (checkpoint, UInt64(bitPattern: number))
+    return (checkpoint, number)
   }
 
   static func checkpoint(_ id: String, _ segment: String, _ offset: String, _ chain: String) -> Checkpoint? {
     guard let id = TrailID(bytes(id)), let segment = Int64(segment), let offset = Int64(offset),
-      let chain = ChainHash(bytes(chain))
+      let chain = ChainHash(bytes(chain)), let position = Position(storedSegment: segment, offset: offset)
     else { return nil }
-    let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
     return Checkpoint(trail: id, position: position, chain: chain)
   }
 

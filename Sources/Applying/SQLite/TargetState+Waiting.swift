@@ -25,15 +25,24 @@ extension TargetState {
     }
 
     /// Nil for a table that does not wait.
-    init?(_ name: String, _ row: [Value]) {
+    ///
+    /// - Throws: `database-damaged` if Cairn did not write the state: a table that waits must not count as one that goes
+    ///   on.
+    init?(_ name: String, _ row: [Value]) throws {
+      if row[0] == .null { return nil }
       guard case .blob(let id) = row[0], let trail = TrailID(id), case .integer(let segment) = row[1],
         case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
-        case .integer(let number) = row[4]
-      else { return nil }
-      let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
+        case .integer(let stored) = row[4], let number = NumberBounds.number(stored),
+        let position = Position(storedSegment: segment, offset: offset)
+      else {
+        throw CairnError(
+          .databaseDamaged,
+          "table cairn_table of the target holds a state of table \(name) that this cairn did not write",
+          hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+      }
       table = WaitingTable(
         name: row[7].string, checkpoint: Checkpoint(trail: trail, position: position, chain: chain),
-        number: UInt64(bitPattern: number), code: ErrorCode(rawValue: row[8].string) ?? .schemaStopped,
+        number: number, code: ErrorCode(rawValue: row[8].string) ?? .schemaStopped,
         message: row[9].string, hint: row[10].string)
       names = NameList.names(row[5].string)
       if names.isEmpty { names = [name] }
@@ -62,7 +71,7 @@ extension TargetState {
     let row = try database.query(
       "SELECT \(columns) FROM cairn_table WHERE name = ? AND trail = ?", [.text(name), .text(trail?.description ?? "")]
     ).first
-    guard let found = row.flatMap({ Waiting(name, $0) }), found.table.checkpoint == expected,
+    guard let found = try row.flatMap({ try Waiting(name, $0) }), found.table.checkpoint == expected,
       found.from == from
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }

@@ -95,14 +95,14 @@ package struct TargetState {
     guard let row = rows.first else { return nil }
     guard case .blob(let id) = row[0], let trailID = TrailID(id), case .integer(let segment) = row[1],
       case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
-      case .integer(let number) = row[4], row[5] == .integer(Self.version)
+      case .integer(let stored) = row[4], let number = NumberBounds.number(stored), row[5] == .integer(Self.version),
+      let position = Position(storedSegment: segment, offset: offset)
     else {
       throw CairnError(
         .databaseDamaged, "table cairn_checkpoint of \(database.path) holds a row that this cairn did not write",
         hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
     }
-    let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
-    return (Checkpoint(trail: trailID, position: position, chain: chain), UInt64(bitPattern: number))
+    return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
   /// Moves the checkpoint by compare-and-swap.
@@ -150,7 +150,7 @@ package struct TargetState {
       table.source = row[4].string
       if row[5] != .null { table.claim = TableClaim(text: row[5].string) }
       table.isGuarded = row[6] == .integer(1)
-      table.waiting = Waiting(row[0].string, Array(row[7...]))
+      table.waiting = try Waiting(row[0].string, Array(row[7...]))
       tables[row[0].string.sqliteKey] = table
     }
     return tables
