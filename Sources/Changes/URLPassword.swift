@@ -24,7 +24,13 @@ package enum URLPassword {
   package static func hidden(in text: String) -> String {
     var shown = Array(text.utf8)
     if let range = secret(in: shown) { shown.replaceSubrange(range, with: "…".utf8) }
-    return withoutOptions(String(decoding: shown, as: UTF8.self))
+    return withoutOptions(String(decoding: withoutUnknown(shown), as: UTF8.self))
+  }
+
+  /// Returns whether the path of a file ends with options, which only a server has.
+  package static func hasOptions(path: String) -> Bool {
+    guard let (_, query) = path.cut(atLast: "?"), let (name, _) = query.cut(at: "=") else { return false }
+    return !name.isEmpty && !name.has("/")
   }
 
   /// Returns the error in the spelling of a URI's user, password or port; nil if there is none. libpq would read part
@@ -133,10 +139,41 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// The options of libpq that may follow a password.
+  /// Returns the text with the values of all options after the question mark of a URL hidden whose names are not known:
+  /// one of them may be a misspelt `password`. An option without a value is hidden as a whole.
+  private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
+    let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
+    guard let start = server ?? file else { return bytes }
+    let isFile = file.map { $0 <= start } ?? false
+    let path = bytes[start...].prefix { $0 > 0x20 && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "'") }
+    guard path.endIndex < bytes.endIndex, bytes[path.endIndex] == UInt8(ascii: "?") else { return bytes }
+    let query = bytes[(path.endIndex + 1)...]
+    // In a message, the URL is in quotes.
+    let isQuoted = bytes[..<start].contains(UInt8(ascii: "'"))
+    let quote = isQuoted ? query.lastIndex(of: UInt8(ascii: "'")) : nil
+    let options = query[..<(quote ?? query.endIndex)]
+    let shown = options.split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false).map { option -> [UInt8] in
+      guard let equals = option.firstIndex(of: UInt8(ascii: "=")) else {
+        return option.isEmpty || isFile ? Array(option) : Array("…".utf8)
+      }
+      let name = decoded(String(decoding: option[..<equals], as: UTF8.self)).asciiLowercased
+      return known.contains(name) ? Array(option) : Array(option[...equals]) + Array("…".utf8)
+    }
+    return Array(bytes[...path.endIndex]) + Array(shown.joined(separator: [UInt8(ascii: "&")]))
+      + Array(bytes[options.endIndex...])
+  }
+
+  /// The options of libpq whose values hold no password.
+  ///
+  /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
   private static let known: Set<String> = [
-    "user", "host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
-    "application_name", "options", "password", "sslpassword", "passfile", "service", "target_session_attrs",
+    "host", "hostaddr", "port", "dbname", "user", "passfile", "require_auth", "channel_binding", "connect_timeout",
+    "client_encoding", "options", "application_name", "fallback_application_name", "keepalives", "keepalives_idle",
+    "keepalives_interval", "keepalives_count", "tcp_user_timeout", "replication", "gssencmode", "sslmode", "requiressl",
+    "sslnegotiation", "sslcompression", "sslcert", "sslkey", "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir",
+    "sslsni", "requirepeer", "ssl_min_protocol_version", "ssl_max_protocol_version", "min_protocol_version",
+    "max_protocol_version", "krbsrvname", "gsslib", "gssdelegation", "service", "target_session_attrs",
+    "load_balance_hosts",
   ]
 
   private static func isNextOption(_ bytes: [UInt8], _ at: Int) -> Bool {
@@ -144,7 +181,8 @@ package enum URLPassword {
     let rest = bytes[(at + 1)...]
     let name = rest.prefix { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
     let behind = rest[name.endIndex...].drop { $0 == 0x20 }
-    return known.contains(String(decoding: name, as: UTF8.self)) && behind.first == UInt8(ascii: "=")
+    let word = String(decoding: name, as: UTF8.self)
+    return (known.contains(word) || Self.options.contains(word)) && behind.first == UInt8(ascii: "=")
   }
 
   private static func end(of mark: String, in bytes: [UInt8]) -> Int? {

@@ -34,6 +34,8 @@ package enum DatabaseURL: Equatable, Sendable {
       path = String(path.dropFirst(2))
     }
     guard !path.isEmpty, !path.hasSuffix("/") else { throw Self.bad(text, "the path of the file is missing") }
+    // One of them may be a password, and the path is shown everywhere.
+    guard !URLPassword.hasOptions(path: path) else { throw Self.bad(text, "a file has no options") }
     self = .sqlite(path: path.hasPrefix("/") ? path : Self.workingFolder + "/" + path)
   }
 

@@ -129,13 +129,19 @@ package final class PostgresConnection {
 
   /// Returns a message of libpq without the part that libpq could not read, which may be part of a password.
   private static func withoutValues(_ message: String, of uri: String) -> String {
-    guard uri.utf8.contains(UInt8(ascii: "@")) || uri.asciiLowercased.contains("password") else { return message }
+    guard uri.has("@") || uri.has("?") || uri.asciiLowercased.contains("password") else { return message }
     // libpq repeats the whole text if it reads it as a connection string of the other form.
     guard uri.hasPrefix("postgresql://") || uri.hasPrefix("postgres://") else { return "it is no URI of PostgreSQL" }
     let bytes = Array(message.utf8)
-    let value = Array(": \"".utf8)
-    let end = bytes.indices.first { bytes[$0...].starts(with: value) } ?? bytes.endIndex
-    return String(decoding: bytes[..<end], as: UTF8.self)
+    // What libpq quotes is part of the URI, except for this sign.
+    let sign = Array("\"=\"".utf8)
+    var end = bytes.startIndex
+    while end < bytes.endIndex, bytes[end] != UInt8(ascii: "\"") || bytes[end...].starts(with: sign) {
+      end += bytes[end...].starts(with: sign) ? sign.count : 1
+    }
+    let ends: Set<UInt8> = [UInt8(ascii: ":"), UInt8(ascii: " ")]
+    let shown = bytes[..<min(end, bytes.endIndex)].reversed().drop { ends.contains($0) }
+    return String(decoding: Array(shown.reversed()), as: UTF8.self)
   }
 
   /// Returns the host and the database of a URI, for messages.

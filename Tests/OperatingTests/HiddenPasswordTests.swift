@@ -28,6 +28,31 @@ import Testing
     "option --from: 'postgresql://ann:s3cret@h1dden/x@db.example/shop' is no database",
   ]
 
+  /// Options of URLs that are none of libpq's, or none of an SQLite file: each may be a misspelt password.
+  static let misspelt = [
+    "postgresql:///shop?passwd=s3cret", "postgresql:///shop?pass word=s3cret", "postgresql:///shop?passwords3cret",
+    "postgresql://ann@db.example/shop?sslmode=require&pasword=s3cret&h1dden", "postgresql:///shop?pwd=s3cret&host=x",
+    "postgresql:///shop?pass=s3cret?h1dden", "postgresql:///shop?PASS%57ORT=s3cret",
+    "mysql://db.example/x?passwd=s3cret",
+    "postgresql:///shop?scram_client_key=s3cret", "postgresql:///shop?pass\"word=s3cret", "sqlite:x?password=s3cret",
+    "sqlite:///srv/x.db?key=s3cret&mode=h1dden", "postgresql:///shop?pass word s3cret",
+    "option --from: 'postgresql:///shop?pass wort=s3cret' is no database",
+    "'postgresql:///shop?pass'word=s3cret' is no database",
+  ]
+
+  @Test(arguments: misspelt) func `no value of an option that nobody knows is shown`(text: String) {
+    func check(_ shown: String, _ what: String) {
+      #expect(!shown.contains("s3cret") && !shown.contains("h1dden"), "\(what): \(shown)")
+    }
+    check(URLPassword.hidden(in: text), "hidden")
+    do {
+      let url = try DatabaseURL(text)
+      check(url.shown, "shown")
+      check(url.place, "place")
+    } catch { check("\(error)", "DatabaseURL") }
+    check(PostgresConnection.problem(with: text) ?? "", "problem")
+  }
+
   @Test(arguments: secrets) func `no spelling of a connection shows any part of its password`(text: String) {
     func check(_ shown: String, _ what: String) {
       #expect(!shown.contains("s3cret") && !shown.contains("h1dden"), "\(what): \(shown)")
@@ -50,7 +75,9 @@ import Testing
       "postgresql://ann@db.example:5433/shop", "postgresql:///shop?host=/run/pg&port=5433",
       "postgresql://db.example/shop",
       "postgresql://ann@one:5432,two:5433/shop?sslmode=verify-full", "postgresql://[::1]:5432/shop", "sqlite:shop.db",
-      "sqlite:///srv/a@b/x:y.db", "there is no option '--at': see 'cairn copy --help'",
+      "sqlite:///srv/a@b/x:y.db", "sqlite:///srv/what?.db", "postgresql:///shop?sslmode=require&options=-c%20a%3Db",
+      "'postgresql:///shop?host=/run/pg' is not a database", "cannot connect to postgresql:///shop?port=1: refused",
+      "there is no option '--at': see 'cairn copy --help'",
     ]) func `text without a password is shown as it is`(text: String)
   {
     #expect(URLPassword.hidden(in: text) == text && !URLPassword.isIn(text))
