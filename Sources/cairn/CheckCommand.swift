@@ -3,6 +3,7 @@ import Changes
 import Configuring
 import Mapping
 import Operating
+import PostgresKit
 import SQLiteKit
 
 /// `cairn check`: which tables would be captured, how, and which problems prevent it.
@@ -44,7 +45,7 @@ struct CheckCommand: Command {
     if arguments.has("--security") { return try checkConf(ConfFolder.usual, arguments) }
     if arguments.value("--user") != nil { throw arguments.usage("--user goes with --config", nil) }
     let from = try DatabaseURL(arguments.required("--from"))
-    let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(separator: ",").map(String.init))
+    let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(at: ","))
     let names = NamePolicy(rawValue: arguments.value("--names") ?? "fold") ?? .fold
     let source = try SourceEnd(from)
     let isJSON = arguments.has("--json")
@@ -57,6 +58,7 @@ struct CheckCommand: Command {
         PostgresSource.versionNotice(server), PostgresSource.encodingNotice(server), server.barNotice(),
       ]
       for case let notice? in notices { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }
+      try tellRights(server, isSource: true, isJSON)
     }
     let ends = try [from] + (arguments.value("--to").map { [try DatabaseURL($0)] } ?? [])
     for url in ends {
@@ -76,12 +78,19 @@ struct CheckCommand: Command {
       options.names = names
       options.joinsCapture = true
       let end = try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
+      if let server = end.server { try tellRights(server, isSource: false, isJSON) }
       say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
       let captured = tables.filter { $0.refusal == nil }
       try tellContracts(captured, source, end, names, isJSON)
       try tellQuietTriggers(end, captured, names, firing: [], isJSON)
     }
     return 0
+  }
+
+  private static func tellRights(_ server: PostgresConnection, isSource: Bool, _ isJSON: Bool) throws {
+    for notice in try ConfCheck.rightsNotices(server, isSource: isSource) {
+      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+    }
   }
 
   private static func checkConf(_ path: String, _ arguments: Arguments) throws -> Int32 {

@@ -125,6 +125,12 @@ extension ConfCheck {
 
   /// Reports rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
+    for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
+  }
+
+  /// Returns the sentences about rights of the role beyond those that Cairn needs, and about the owner of the schema with
+  /// Cairn's tables.
+  static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
       SELECT rolname, rolsuper, rolcreaterole, rolbypassrls AND NOT rolsuper, rolreplication AND NOT rolsuper,
@@ -132,21 +138,23 @@ extension ConfCheck {
       FROM pg_roles WHERE rolname = current_user
       """
     ).first
-    guard let row, let role = row[0] else { return }
+    guard let row, let role = row[0] else { return [] }
+    var notices: [String] = []
     if row[1] == "t" {
-      note("role \(role) at \(server.place) is a superuser: use a role of its own, see docs/operations.md")
+      notices.append("role \(role) at \(server.place) is a superuser: use a role of its own, see docs/operations.md")
     } else {
       var more = [("CREATEROLE", row[2])]
       if !isSource { more += [("BYPASSRLS", row[3]), ("REPLICATION", row[4])] }
       for (right, has) in more where has == "t" {
-        note(
+        notices.append(
           "role \(role) at \(server.place) has \(right), which it does not need: ALTER ROLE \(role.quotedName) NO\(right)"
         )
       }
     }
     if let owner = row[5], owner != role {
-      note("schema cairn of \(server.place) belongs to role \(owner), not to role \(role)")
+      notices.append("schema cairn of \(server.place) belongs to role \(owner), not to role \(role)")
     }
+    return notices
   }
 
   /// Reports slots that belong to no trail here: those of other nodes, or those left when a state folder was removed.

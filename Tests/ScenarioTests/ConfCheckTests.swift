@@ -481,6 +481,13 @@ extension DaemonScenarios {
       #expect(twice.errors.contains("capture.erp captures this database already"), "\(twice.errors)")
       // A trail of another node, too, comes into a database once.
       try server.psql("ALTER ROLE guest SUPERUSER")
+      _ = try bench.sqlite("few.db", "CREATE TABLE few(id INTEGER PRIMARY KEY)")
+      for isSource in [true, false] {
+        let ends = [server.url("more"), "sqlite:few.db"]
+        let looked = try bench.run(
+          Bench.cairn, ["check", "--from", ends[isSource ? 0 : 1], "--to", ends[isSource ? 1 : 0]])
+        #expect(looked.status == 0 && (looked.output + looked.errors).contains("is a superuser"), "\(looked)")
+      }
       try write(
         bench, "conf/conf.d/more.toml",
         more.replacing("/more\"", with: "/postgres?connect_timeout=9\"")
