@@ -320,17 +320,15 @@ final class SecurityReview {
     add(
       "limits", room ?? "trails may use the whole disk",
       weak: disk == nil ? "write disk = \"20 GiB\" in [limits]" : nil)
-    let folders = ["/usr/lib/systemd/system", "/lib/systemd/system", "/run/systemd/system", "/etc/systemd/system"]
-    let units = folders.flatMap { folder -> [String] in
-      let drops = "\(folder)/cairnd.service.d"
-      let names = (try? Folder.names(drops)) ?? []
-      return ["\(folder)/cairnd.service"] + names.map { "\(drops)/\($0)" }
-    }.filter(Folder.exists)
-    guard !units.isEmpty else { return add("limits", "there is no unit cairnd.service, so systemd limits no memory") }
-    let lines = units.compactMap { try? File.text($0) }.flatMap { $0.split(separator: "\n") }
-    let memory = lines.last { $0.hasPrefix("MemoryMax=") }
-    add(
-      "limits", memory.map(String.init) ?? "the unit cairnd.service has no MemoryMax",
-      weak: memory == nil ? "run 'systemctl edit cairnd' and write MemoryMax=1G below [Service]" : nil)
+    let unit = ServiceUnit(root: getenv("CAIRN_TEST_UNIT_ROOT").map { String(cString: $0) } ?? "")
+    guard let unit else { return add("limits", "there is no unit cairnd.service, so systemd limits no memory") }
+    for (setting, advice) in [("MemoryMax", "1G"), ("TasksMax", "4096")] {
+      let value = unit.value(of: setting)
+      add(
+        "limits", "the unit cairnd.service has " + (value.map { "\(setting)=\($0)" } ?? "no \(setting)"),
+        // Without a number of tasks, systemd has one of its own.
+        weak: value?.asciiLowercased == "infinity" || (value == nil && setting == "MemoryMax")
+          ? "run 'systemctl edit cairnd' and write \(setting)=\(advice) below [Service]" : nil)
+    }
   }
 }

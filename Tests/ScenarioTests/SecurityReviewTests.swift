@@ -104,6 +104,38 @@ extension DaemonScenarios {
       try expect()
     }
 
+    /// `make install` puts the unit below /usr/local.
+    @Test func `the unit is found wherever systemd looks for it, and a limit that is none is marked`() throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      try conf()
+      let files = FileManager.default
+      func unit(_ path: String, _ text: String) throws {
+        let file = URL(fileURLWithPath: bench.path("machine/\(path)"))
+        try files.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(text.utf8).write(to: file)
+      }
+      let (machine, folder) = (["CAIRN_TEST_UNIT_ROOT": bench.path("machine")], "/usr/local/lib/systemd/system")
+      func told() throws -> (all: String, weak: [String]) {
+        let all = try bench.run(Bench.cairn, ["check", "--config", "conf", "--security"], environment: machine).output
+        return (all, try weak(machine).lines)
+      }
+      #expect(try told().all.contains("there is no unit cairnd.service"))
+      try unit(folder + "/cairnd.service", "[Service]\nMemoryMax=50%\nTasksMax=4096\n")
+      #expect(try told().all.contains("MemoryMax=50%") && told().weak.isEmpty)
+      try unit("/etc/systemd/system/cairnd.service.d/a.conf", "[Service]\nMemoryMax = infinity\n")
+      #expect(try told().weak == ["limits: the unit cairnd.service has MemoryMax=infinity"])
+      try unit("/etc/systemd/system/cairnd.service.d/b.conf", "[Service]\nMemoryMax=2G\nTasksMax=infinity\n")
+      #expect(try told().weak == ["limits: the unit cairnd.service has TasksMax=infinity"])
+      // What stands in /etc takes the place of a unit, or a drop-in, of the same name elsewhere.
+      try unit(folder + "/cairnd.service.d/b.conf", "[Service]\nTasksMax=infinity\n")
+      try unit("/etc/systemd/system/cairnd.service.d/b.conf", "")
+      try unit("/etc/systemd/system/cairnd.service.d/a.conf", "[Service]\nMemoryMax=\n")
+      #expect(try told().weak == ["limits: the unit cairnd.service has no MemoryMax"])
+      try unit("/etc/systemd/system/cairnd.service", "[Service]\nMemoryMax=1G\n")
+      try files.removeItem(atPath: bench.path("machine/etc/systemd/system/cairnd.service.d/a.conf"))
+      #expect(try told().all.contains("MemoryMax=1G") && told().weak.isEmpty)
+    }
+
     /// Servers whose names lead nowhere: what is said of the way there needs no answer.
     @Test(arguments: [
       ("postgresql://ann@db.invalid/erp", true), ("postgresql://ann@db.invalid/erp?sslmode=require", true),

@@ -1,0 +1,41 @@
+import Changes
+import SystemKit
+
+/// The unit `cairnd.service` of this machine with its drop-ins, as systemd reads them.
+///
+/// Source: systemd.unit(5), "Unit File Load Path" and drop-ins; systemd.syntax(7).
+struct ServiceUnit {
+  /// The folders of units. A unit, or a drop-in, in a later one takes the place of one of the same name.
+  private static let folders = [
+    "/lib/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system", "/run/systemd/system",
+    "/etc/systemd/system",
+  ]
+
+  private let lines: [String]
+
+  /// Nil if there is no such unit. `root` comes before each folder.
+  init?(root: String = "") {
+    let folders = Self.folders.map { root + $0 }
+    guard let unit = folders.last(where: { Folder.exists("\($0)/cairnd.service") }) else { return nil }
+    var drops: [String: String] = [:]
+    for folder in folders.flatMap({ ["\($0)/service.d", "\($0)/cairnd.service.d"] }) {
+      for name in (try? Folder.names(folder)) ?? [] where name.hasSuffix(".conf") { drops[name] = "\(folder)/\(name)" }
+    }
+    let files = ["\(unit)/cairnd.service"] + drops.sorted { $0.key < $1.key }.map(\.value)
+    lines = files.compactMap { try? File.text($0) }.flatMap { $0.split(at: "\n") }
+  }
+
+  /// Returns the value of a setting that stands last; nil if it is set nowhere, or to nothing.
+  func value(of setting: String) -> String? {
+    let values = lines.compactMap { line -> String? in
+      guard let (name, value) = line.cut(at: "="), Self.trimmed(name) == setting else { return nil }
+      return Self.trimmed(value)
+    }
+    return values.last.flatMap { $0.isEmpty ? nil : $0 }
+  }
+
+  private static func trimmed(_ text: String) -> String {
+    let words = text.utf8.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") || $0 == UInt8(ascii: "\r") }
+    return words.map { String(decoding: $0, as: UTF8.self) }.joined(separator: " ")
+  }
+}
