@@ -1,19 +1,25 @@
 import Foundation
 import Testing
 
-/// docs/security.md names suites that prove its promises: each is there.
+/// docs/security.md names suites that prove its promises: each is there, and is the only one of its name. Where several
+/// suites have one name, the page names the folder and the file: `ServingTests/QuestionTests`.
 @Suite struct SecurityPageTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
-  /// The names of all suites in the folder Tests.
-  private static func suites() throws -> Set<String> {
-    var found: Set<String> = []
+  /// The suites in the folder Tests: under their names, and under those of their folders and files.
+  private static func suites() throws -> [String: Int] {
+    var found: [String: Int] = [:]
     let files = FileManager.default.enumerator(atPath: root.path + "/Tests")
     while let file = files?.nextObject() as? String {
       guard file.hasSuffix("Tests.swift") else { continue }
       let text = try String(contentsOf: root.appendingPathComponent("Tests/" + file), encoding: .utf8)
-      for match in text.matches(of: /(?:struct|enum) (\w+Tests)\b/) { found.insert(String(match.1)) }
+      let names = text.matches(of: /(?:struct|enum) (\w+Tests)\b/).map { String($0.1) }
+      for name in names { found[name, default: 0] += 1 }
+      if let folder = file.split(separator: "/").first, !names.isEmpty {
+        let name = file.split(separator: "/").last?.dropLast(".swift".count) ?? ""
+        found["\(folder)/\(name)", default: 0] += 1
+      }
     }
     return found
   }
@@ -26,8 +32,10 @@ import Testing
     let suites = try Self.suites()
     for row in rows {
       let cells = row.split(separator: "|")
-      let named = cells[3].matches(of: /`(\w+)`/).map { String($0.1) }
-      for name in named { #expect(suites.contains(name), "\(name)") }
+      let named = cells[3].matches(of: /`([\w\/]+)`/).map { String($0.1) }
+      for name in named {
+        #expect(suites[name] == 1, "\(name): \(suites[name] ?? 0) suites; several are told apart as FOLDER/FILE")
+      }
       // A promise needs a proof; where there is none, the row says "none".
       #expect(!named.isEmpty || cells[2].contains("none"), "\(row)")
     }

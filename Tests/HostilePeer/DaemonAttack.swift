@@ -23,13 +23,15 @@ package struct DaemonAttack {
     package var residentBytes = 0
     package var peakBytes = 0
     package var diskBytes = 0
+    /// The trails of the peer of which something was applied, of all daemons.
+    package var applied = 0
     package var wrong: [String] = []
 
     package var description: String {
       let told = statuses.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }.joined(separator: ", ")
       return "\(requests) requests in \(milliseconds / 1000) s to \(starts) daemons: \(told), without answer: "
         + "\(unanswered); memory \(residentBytes >> 20) MiB before, \(peakBytes >> 20) MiB at most; "
-        + "\(diskBytes >> 20) MiB of disk at most; \(wrong.count) findings"
+        + "\(diskBytes >> 20) MiB of disk at most; \(applied) trails applied; \(wrong.count) findings"
     }
   }
 
@@ -99,6 +101,9 @@ package struct DaemonAttack {
     require(peak < resident + Self.memoryBudget + Self.memorySlack, "\(peak >> 20) MiB of memory")
     require(disk < Self.diskBudget + Self.diskSlack, "\(disk >> 20) MiB of disk")
     for problem in try node.problems() { require(false, problem) }
+    let applied = try node.appliedCount()
+    report.applied += applied
+    require(count < Self.roundRequests || applied > 1, "of all trails \(applied) were applied")
   }
 
   private struct Tally: Sendable {

@@ -15,6 +15,10 @@ final class HostileNode {
   /// Bytes that only the secret trail has.
   let needle: [UInt8]
   private let folder: String
+  /// The rows of all tables of the target that no trail may write.
+  private let canary: [String]
+  /// The trails that are applied, each with tables of its own choice.
+  package static let applied = ["x", "y"] + (0..<20).map { "n\($0)" }
   private let secret: Data
   private var secretFile: String { state + "/hub.secret/00000001.seg" }
 
@@ -31,6 +35,7 @@ final class HostileNode {
         """)
     }
     try Database(path: folder + "/target.db", mode: .create).executeScript(Canary.sqliteTables)
+    canary = try Self.rows(folder + "/target.db")
     let conf = """
       [node]
       name = "hub"
@@ -45,10 +50,12 @@ final class HostileNode {
       database = "open"
       [capture.secret]
       database = "secret"
-      [apply.evil]
-      trail = "evil.x"
+      \(Self.applied.map { """
+      [apply.evil-\($0)]
+      trail = "evil.\($0)"
       database = "target"
       tables = ["t", "u", "new1"]
+      """ }.joined(separator: "\n"))
       [limits]
       disk = "\(DaemonAttack.diskBudget >> 20) MiB"
       [receive]
@@ -110,8 +117,31 @@ final class HostileNode {
       """
     ).map { $0[0].string }.joined(separator: " ")
     if tables != "paid salaries salaries_pay sqlite_sequence x" { wrong.append("the target has \(tables)") }
-    let rows = try database.text("SELECT group_concat(id || ' ' || pay) FROM salaries")
-    if rows != "1 100,2 200" { wrong.append("the canary has \(rows ?? "no row")") }
+    wrong += Canary.difference(canary, try Self.rows(folder + "/target.db")).map { "the canary: \($0)" }
     return wrong
+  }
+
+  /// The number of trails of the peer of which the target has applied something.
+  func appliedCount() throws -> Int {
+    let database = try Database(ofProgram: folder + "/target.db")
+    return Int(try database.integer("SELECT count(*) FROM cairn_checkpoint WHERE trail LIKE 'evil.%'") ?? 0)
+  }
+
+  /// The rows of all tables that no trail may write, whatever tables there are.
+  private static func rows(_ path: String) throws -> [String] {
+    let database = try Database(ofProgram: path)
+    let tables = try database.query(
+      """
+      SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('t', 'u', 'new1')
+        AND name NOT LIKE 'cairn~_%' ESCAPE '~' ORDER BY 1
+      """
+    ).map { $0[0].string }
+    // SQLite counts keys of all tables there.
+    return try tables.flatMap { table in
+      let mine = table == "sqlite_sequence" ? " WHERE name NOT IN ('t', 'u', 'new1')" : ""
+      return try database.query("SELECT * FROM \(table.quotedName)\(mine)").map { row in
+        "\(table): " + row.map { $0.shown(max: 1 << 20) }.joined(separator: "|")
+      }
+    }
   }
 }

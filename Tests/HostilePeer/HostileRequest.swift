@@ -52,9 +52,11 @@ package struct HostileRequest {
     // Some are right but for the body: they get as far as anybody can.
     if method == "POST", Int.random(in: 0..<4, using: &random) == 0 {
       let name = ["x", "y", "n\(Int.random(in: 0..<50, using: &random))"].randomElement(using: &random) ?? "x"
-      path = "/cairn/1/trails/evil.\(name)/\(HostileSegment.id(7))/00000001.seg"
+      // The first one to come fixes the id of its trail.
+      let id = HostileSegment.id(UInt8.random(in: 1...200, using: &random))
+      path = "/cairn/1/trails/evil.\(name)/\(id)/00000001.seg"
       (query, node) = (["offset": "0", "chain": "\(ChainHash.zero)"], "evil")
-      body = HostileTrails.segment(TrailName(origin: "evil", name: name), &random).bytes
+      body = HostileTrails.segment(TrailName(origin: "evil", name: name), &random, id: id).bytes
       guard Int.random(in: 0..<50, using: &random) == 0 else { return }
       // Megabytes of a transaction that never ends, each time in another trail: the limit of the disk is reached.
       let large = TrailName(origin: "evil", name: "large\(Int.random(in: 0..<40, using: &random))")

@@ -122,10 +122,15 @@ package struct HostileRecords {
     bytes += Array(record.bytes)
   }
 
-  package mutating func begin(_ number: UInt64, time: Int64 = 1_772_368_200_000_000, clock: UInt64? = nil) {
+  package mutating func begin(
+    _ number: UInt64, time: Int64 = 1_772_368_200_000_000, clock: UInt64? = nil, flags: TransactionHeader.Flags = [],
+    sourcePosition: [UInt8] = [], dependencies: [TransactionHeader.Dependency] = []
+  ) {
     add(RecordKind.begin) {
       $0.append(
-        TransactionHeader(number: number, commitTime: time, clock: clock ?? 1_772_368_200_000_000 + number))
+        TransactionHeader(
+          number: number, commitTime: time, clock: clock ?? 1_772_368_200_000_000 + number, flags: flags,
+          sourcePosition: sourcePosition, dependencies: dependencies))
     }
   }
 
@@ -155,11 +160,19 @@ package struct HostileRecords {
     }
   }
 
-  package mutating func change(_ operation: Changes.Operation, _ id: UInt64, before: [Value?]?, after: [Value?]?) {
+  /// `flags` beside those of the images; `replaced` is the version of the row that the change says to replace.
+  package mutating func change(
+    _ operation: Changes.Operation, _ id: UInt64, before: [Value?]?, after: [Value?]?, flags: UInt8 = 0,
+    replaced: (origin: String, clock: UInt64)? = nil
+  ) {
     add(RecordKind.change) {
       $0.append(operation.rawValue)
-      $0.append((before == nil ? 0 : 1) | (after == nil ? 0 : 2))
+      $0.append((before == nil ? 0 : 1) | (after == nil ? 0 : 2) | flags | (replaced == nil ? 0 : 8))
       $0.appendVarint(id)
+      if let replaced {
+        $0.appendString(replaced.origin)
+        $0.appendVarint(replaced.clock)
+      }
       if let before { $0.appendImage(before) }
       if let after { $0.appendImage(after) }
     }

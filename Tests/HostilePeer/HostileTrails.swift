@@ -120,7 +120,9 @@ package enum HostileTrails {
       records.begin(
         isExtreme ? self.number(&random) : number,
         time: isExtreme ? integers.randomElement(using: &random) ?? 0 : 1_772_368_200_000_000,
-        clock: isExtreme ? self.number(&random) : nil)
+        clock: isExtreme ? self.number(&random) : nil, flags: flags(&random),
+        sourcePosition: Int.random(in: 0..<6, using: &random) == 0 ? Array(text(&random).utf8) : [],
+        dependencies: dependencies(&random, isExtreme))
       var changes: UInt64 = 0
       if schemas == 0 {
         schemas = 1
@@ -135,6 +137,23 @@ package enum HostileTrails {
     return records.bytes
   }
 
+  /// Flags of a header: each that there is, now and then one that is none.
+  private static func flags(_ random: inout Seeded) -> TransactionHeader.Flags {
+    guard Int.random(in: 0..<4, using: &random) == 0 else { return [] }
+    return [.group, .late, .relayed, [.relayed, .group], [.relayed, .late]].randomElement(using: &random) ?? []
+  }
+
+  private static func dependencies(_ random: inout Seeded, _ isExtreme: Bool) -> [TransactionHeader.Dependency] {
+    guard Int.random(in: 0..<3, using: &random) == 0 else { return [] }
+    let origins = ["evil.x", "good.shop", "hub.open", "hub.secret", "evil.y", "far.shop"] + (isExtreme ? texts : [])
+    return (0..<Int.random(in: 1...3, using: &random)).map { _ in
+      .init(
+        origin: origins.randomElement(using: &random) ?? "",
+        number: isExtreme ? number(&random) : UInt64.random(in: 0...9, using: &random),
+        id: [nil, HostileSegment.id(7), HostileSegment.id(9)].randomElement(using: &random) ?? nil)
+    }
+  }
+
   private static func add(
     _ records: inout HostileRecords, _ random: inout Seeded, _ schemas: inout UInt64, _ changes: inout UInt64
   ) {
@@ -146,7 +165,10 @@ package enum HostileTrails {
       let hasBefore = operation == .update || operation == .delete
       records.change(
         operation, id, before: hasBefore ? row(&random, 3) : nil,
-        after: operation == .insert || operation == .update ? row(&random, 3) : nil)
+        after: operation == .insert || operation == .update ? row(&random, 3) : nil,
+        flags: Int.random(in: 0..<8, using: &random) == 0 ? 4 : 0,
+        replaced: Int.random(in: 0..<6, using: &random) == 0
+          ? (["evil.x", "good.shop", text(&random)].randomElement(using: &random) ?? "", number(&random)) : nil)
       changes += 1
     case 5:
       let method = [Refresh.Method.byKey, .whole, .rows].randomElement(using: &random) ?? .whole
@@ -224,9 +246,12 @@ package enum HostileTrails {
   }
 
   /// A segment of them, and what a fuzzer makes of its bytes: most with right checksums, some without.
-  package static func segment(_ name: TrailName, _ random: inout Seeded) -> HostileSegment {
+  package static func segment(
+    _ name: TrailName, _ random: inout Seeded, id: TrailID = HostileSegment.id(7)
+  ) -> HostileSegment {
     var segment = HostileSegment(
-      name, created: Int.random(in: 0..<40, using: &random) == 0 ? integers.randomElement(using: &random) ?? 0 : 0,
+      name, id: id,
+      created: Int.random(in: 0..<40, using: &random) == 0 ? integers.randomElement(using: &random) ?? 0 : 0,
       first: 1)
     var content = transactions(&random)
     if !content.isEmpty, Int.random(in: 0..<3, using: &random) == 0 {

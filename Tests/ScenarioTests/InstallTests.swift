@@ -85,6 +85,16 @@ extension DaemonScenarios {
       }
     }
 
+    /// What docs/security.md counts on, beside what systemd rates.
+    @Test func `the unit limits memory and threads, and its files are not for everybody`() throws {
+      let unit = try String(contentsOfFile: Bench.root + "/systemd/cairnd.service", encoding: .utf8)
+      let lines = unit.split(separator: "\n").map(String.init)
+      for (setting, value) in [
+        ("MemoryMax", "50%"), ("TasksMax", "4096"), ("UMask", "0027"), ("LimitCORE", "0"), ("NoNewPrivileges", "yes"),
+        ("CapabilityBoundingSet", ""), ("User", "cairn"),
+      ] { #expect(lines.filter { $0.hasPrefix(setting + "=") } == ["\(setting)=\(value)"]) }
+    }
+
     /// Symbols that are bound late, and libraries that are looked for beside the program, are what an intruder looks for.
     @Test(
       .enabled(
