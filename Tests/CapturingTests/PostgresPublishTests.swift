@@ -93,7 +93,7 @@ extension PostgresCapturing {
       let stop = StopSignal()
       try origin.with(TablePatterns(text: "*,!busy")) { capture in
         let progress = capture.session.progress
-        let worker = WorkerThread<Void>({
+        let worker = try WorkerThread<Void>({
           while progress.snapshot.rowsCopied == 0 { Clock.sleep(milliseconds: 1) }
           stop.set()
         })
@@ -113,7 +113,7 @@ extension PostgresCapturing {
       // While the stream is busy, the catalog is read between two chunks.
       let isOver = StopSignal()
       let (server, database) = (origin.server, origin.database)
-      let writer = WorkerThread<Void>({
+      let writer = try WorkerThread<Void>({
         while !isOver.isSet {
           _ = try? server.psql("INSERT INTO busy SELECT * FROM generate_series(1, 20000); TRUNCATE busy", database)
         }
