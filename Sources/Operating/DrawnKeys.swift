@@ -153,14 +153,8 @@ extension PostgresConnection {
     return now
   }
 
-  /// Returns the greatest or least value of the column; nil if there are no rows.
+  /// Returns the greatest or least value of the column; nil if there are no rows, or the values are no numbers.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
-    let table = "\(key.namespace.quotedName).\(key.table.quotedName)"
-    return try transaction {
-      try hold(table)
-      return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap {
-        Int64($0)
-      }
-    }
+    try extreme(of: key.column, in: "\(key.namespace.quotedName).\(key.table.quotedName)", isLeast: isLeast)
   }
 }
