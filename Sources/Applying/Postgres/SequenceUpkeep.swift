@@ -111,17 +111,21 @@ struct SequenceUpkeep {
 
   private func keepUp(_ table: String, _ column: String, _ connection: PostgresConnection) throws {
     do {
-      try connection.query(
-        """
-        SELECT setval(s.name, v.value::bigint) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s
-          JOIN pg_sequence AS q ON q.seqrelid = s.name AND q.seqincrement > 0,
-          (SELECT max(\(column.quotedName)) AS value FROM \(table)) m,
-          LATERAL (SELECT q.seqstart + ceil((m.value::numeric - q.seqstart) / q.seqincrement) * q.seqincrement
-            AS value) v
-        WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0) AND v.value BETWEEN q.seqmin AND q.seqmax
-        """, [table, column])
+      try connection.transaction {
+        guard let greatest = try connection.extreme(of: column, in: table, isLeast: false) else { return }
+        try connection.query(
+          """
+          SELECT setval(s.name, v.value::bigint) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s
+            JOIN pg_sequence AS q ON q.seqrelid = s.name AND q.seqincrement > 0,
+            LATERAL (SELECT q.seqstart + ceil(($3::numeric - q.seqstart) / q.seqincrement) * q.seqincrement
+              AS value) v
+          WHERE $3::numeric > coalesce(pg_sequence_last_value(s.name), 0) AND v.value BETWEEN q.seqmin AND q.seqmax
+          """, [table, column, String(greatest)])
+      }
     } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
       // The table was dropped or renamed since: nothing depends on the sequence any more.
+    } catch let error as CairnError where error.code == .tableRefused {
+      // Another thing has its name by now.
     }
   }
 }
