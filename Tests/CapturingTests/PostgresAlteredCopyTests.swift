@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import PostgresKit
 import SQLiteKit
 import SystemKit
 import TestServers
@@ -63,6 +64,33 @@ extension PostgresCapturing {
       try origin.take()
       try take(origin, during: changes)
       try expectEqual(origin, "t", "u")
+    }
+
+    /// The owner gives the table's name, or that of a column, to another one after the snapshot and before the lock.
+    @Test(arguments: [
+      "ALTER TABLE public.t RENAME TO gone; ALTER TABLE public.x RENAME TO t",
+      "ALTER TABLE public.t DROP COLUMN id; ALTER TABLE public.t ADD COLUMN id low.t DEFAULT ROW(5)::low.t",
+    ])
+    func `a table is proved under its lock, before it is read`(change: String) throws {
+      let origin = try PostgresOrigin(
+        """
+        DO $$ BEGIN CREATE ROLE low; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+        CREATE SCHEMA low AUTHORIZATION low; GRANT CREATE ON SCHEMA public TO low; SET ROLE low;
+        CREATE TABLE public.t(id bigint PRIMARY KEY, v text); INSERT INTO public.t SELECT i, 'x' FROM generate_series(1, 9) AS i;
+        CREATE TYPE low.t AS (a bigint); CREATE TABLE public.x(id low.t, v text)
+        """)
+      let connection = try PostgresConnection(origin.uri)
+      let found = try #require(try connection.userTables().first { $0.schema.name == "t" })
+      let table = PostgresRegistry.Table(
+        relation: found.oid, epoch: 1, schema: found.schema,
+        types: found.details.map { .init(oid: $0.type, modifier: $0.modifier) })
+      let copier = try PostgresCopier(connection)
+      try copier.lock(try copier.open(table, .next))
+      copier.close()
+      let chunk = try copier.open(table, .next)
+      try origin.run("SET ROLE low; \(change)")
+      #expect(throws: PostgresChunk.Obstacle.hasChanged) { try copier.lock(chunk) }
+      copier.close()
     }
 
     @Test func `a table without key is copied whole`() throws {

@@ -84,7 +84,11 @@ struct PostgresCopier {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
       try connection.execute(Self.patience)
-      try connection.hold(chunk.table.sqlName)
+      // The wait for the lock may have ended with another table, or other columns. The snapshot does not show them.
+      let table = chunk.table
+      try connection.hold(
+        table.sqlName,
+        as: HeldShape(table: table.relation, columns: table.schema.columns.map(\.name), types: table.types.map(\.oid)))
     } catch let error as PostgresError where error.isLockTimeout {
       throw PostgresChunk.Obstacle.isLocked
     } catch let error as CairnError where error.code == .tableRefused {
