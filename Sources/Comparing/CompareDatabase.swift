@@ -17,6 +17,8 @@ package final class CompareDatabase {
     let name: String
     let schema: TableSchema
     let refusal: String?
+    /// Whether another session keeps the table locked, so that nothing but its name is known.
+    var isLocked = false
     /// Returns the table as one end of a comparison, with these columns.
     let end: ([Int]) -> TableEnd
   }
@@ -75,18 +77,21 @@ package final class CompareDatabase {
       }
     case .postgres(let connection):
       let sortsByBytes = sortsByBytes
-      return try connection.catalog {
-        try connection.userTables().filter { patterns?.includes($0) ?? true }.map { table in
+      let (tables, locked) = try connection.userTables(
+        patience: "SET LOCAL lock_timeout = \(PostgresRowReader.patienceMilliseconds)")
+      return (tables.map { ($0, false) } + locked.map { ($0, true) }).filter { patterns?.includes($0.0) ?? true }
+        .map { table, isLocked in
           // Some properties make a table unfit for capture, but not for reading at the target.
           let refusal =
-            table.schema.columns.isEmpty ? "it has no column" : patterns == nil ? nil : table.refusal?.reason
-          return Table(name: table.displayName, schema: table.schema, refusal: refusal) { columns in
+            isLocked
+            ? "another session keeps it locked"
+            : table.schema.columns.isEmpty ? "it has no column" : patterns == nil ? nil : table.refusal?.reason
+          return Table(name: table.displayName, schema: table.schema, refusal: refusal, isLocked: isLocked) { columns in
             TableEnd(
               schema: table.schema, columns: columns, sqlName: table.sqlName, oid: table.oid,
-              isPartitioned: table.isPartitioned, sortsByBytes: sortsByBytes)
+              types: table.details.map(\.type), isPartitioned: table.isPartitioned, sortsByBytes: sortsByBytes)
           }
         }
-      }
     case .origin:
       let isSQLite = engine == .sqlite
       let sortsByBytes = sortsByBytes

@@ -11,6 +11,8 @@ struct ComparePlan {
   private(set) var differences: [Difference] = []
   /// Tables of the source that are left out, with the reason.
   private(set) var notices: [String] = []
+  /// Tables that are not compared because another session keeps them locked at one end, with the place.
+  private(set) var locked: [(name: String, place: String)] = []
 
   private let source: CompareDatabase
   private let target: CompareDatabase
@@ -29,7 +31,11 @@ struct ComparePlan {
         if let names = try? TableMapping(table.schema, to: target.engine, names: names).target {
           claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName.nameKey))
         }
-        notices.append("table \(table.name) is left out: \(refusal)")
+        if table.isLocked {
+          locked.append((table.name, "the source"))
+        } else {
+          notices.append("table \(table.name) is left out: \(refusal)")
+        }
         continue
       }
       let place = TableMapping.targetPlace(of: table.schema, in: target.engine, names: names)
@@ -55,6 +61,10 @@ struct ComparePlan {
         continue
       }
       claimed.insert(there.schema.fullName.nameKey)
+      guard !there.isLocked else {
+        locked.append((table.name, "the target"))
+        continue
+      }
       try add(table, there, mapping)
     }
     let created = try target.createdTables(by: trail)

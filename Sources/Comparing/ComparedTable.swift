@@ -84,16 +84,18 @@ package struct TableEnd: Sendable {
   package let rowidName: String?
   /// The oid of a PostgreSQL table.
   package let oid: UInt32
+  /// The oid of the type of each of the schema's columns in PostgreSQL; empty for other ends.
+  let types: [UInt32]
   package let isPartitioned: Bool
   /// Whether text keys of a PostgreSQL table sort by their bytes.
   package let sortsByBytes: Bool
 
   package init(
     schema: TableSchema, columns: [Int], sqlName: String, rowidName: String? = nil, oid: UInt32 = 0,
-    isPartitioned: Bool = false, sortsByBytes: Bool = true
+    types: [UInt32] = [], isPartitioned: Bool = false, sortsByBytes: Bool = true
   ) {
     (self.schema, self.columns, self.sqlName) = (schema, columns, sqlName)
-    (self.rowidName, self.oid, self.isPartitioned) = (rowidName, oid, isPartitioned)
+    (self.rowidName, self.oid, self.types, self.isPartitioned) = (rowidName, oid, types, isPartitioned)
     self.sortsByBytes = sortsByBytes
   }
 
@@ -105,6 +107,10 @@ package struct TableEnd: Sendable {
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
+  }
+  /// The table and the types of the compared columns, as they were read.
+  var shape: HeldShape {
+    HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }
   package var columnList: String { columns.indices.map(name).joined(separator: ",") }
 }

@@ -85,6 +85,10 @@ package final class Comparison {
       summary.differences += 1
       try tell(.difference(difference, nil))
     }
+    for (name, place) in plan.locked {
+      summary.inFlight += 1
+      try tell(.notice("table \(name) is not compared: another session keeps it locked at \(place); compare it again"))
+    }
     watch.update { $0.tables = plan.tables.count }
     let unknown = flight == nil ? try unknownTrail(looks) : nil
     if let unknown { try tell(.notice(unknown)) }

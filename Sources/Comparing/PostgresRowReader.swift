@@ -4,6 +4,9 @@ import PostgresKit
 
 /// Reads rows of a PostgreSQL database by COPY. Each slice is one statement, so one short snapshot.
 final class PostgresRowReader: RowReader {
+  /// The longest wait for a lock of another session. It is shorter than the time in which a daemon must end.
+  static let patienceMilliseconds = 5000
+
   let engine = Engine.postgres
   let connection: PostgresConnection
   let side: CanonicalColumn.Side
@@ -16,7 +19,7 @@ final class PostgresRowReader: RowReader {
     // Read ranges by index, whatever the planner's statistics say.
     try connection.executeScript(
       """
-      SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0;
+      SET row_security = off; SET statement_timeout = 0; SET lock_timeout = \(Self.patienceMilliseconds);
       SET idle_in_transaction_session_timeout = 0; SET jit = off; SET max_parallel_workers_per_gather = 0;
       SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off
       """)
@@ -25,20 +28,21 @@ final class PostgresRowReader: RowReader {
   func parts(of table: ComparedTable) throws -> PartSequence {
     let end = table.end(side)
     guard connection.serverVersion >= 140000 else { return .slices([.all]) }
-    let leaves =
+    let leaves = try patiently(end.sqlName) {
       end.isPartitioned
-      ? try connection.query(
-        """
-        SELECT p.relid::regclass::text, pg_relation_size(p.relid) / current_setting('block_size')::bigint
-        FROM pg_partition_tree($1::oid::regclass) AS p WHERE p.isleaf
-        """, [String(end.oid)])
-      : [
-        [
-          end.sqlName,
-          try connection.first(
-            "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::bigint", [String(end.oid)]),
+        ? try connection.query(
+          """
+          SELECT p.relid::regclass::text, pg_relation_size(p.relid) / current_setting('block_size')::bigint
+          FROM pg_partition_tree($1::oid::regclass) AS p WHERE p.isleaf
+          """, [String(end.oid)])
+        : [
+          [
+            end.sqlName,
+            try connection.first(
+              "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::bigint", [String(end.oid)]),
+          ]
         ]
-      ]
+    }
     return .pages(leaves.map { (table: $0[0] ?? "", pages: $0[1].flatMap { UInt32($0) } ?? 0) })
   }
 
@@ -61,7 +65,7 @@ final class PostgresRowReader: RowReader {
     // Without `naming`, only the lines count: equal values give equal lines.
     let isRaw = table.isSame && !naming
     let bind = { for (name, key) in borders { try self.connection.bind(key, as: name) } }
-    try copy(query, from: name, bind) { line in
+    try copy(query, of: end, from: name, bind) { line in
       self.line = line
       read.rows += 1
       let isLast = read.rows == limit
@@ -107,7 +111,7 @@ final class PostgresRowReader: RowReader {
       "(\(names.joined(separator: ","))) IN (SELECT \(values.joined(separator: ",")) FROM \(PostgresConnection.boundRows("keys", names.count)))"
     let query = "SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)"
     let bind = { try self.connection.bind(rows: keys.map { $0.map(Self.text) }, as: "keys") }
-    try copy(query, from: end.sqlName, bind) { line in
+    try copy(query, of: end, from: end.sqlName, bind) { line in
       fields.take(line)
       try body(nil, table.columns.indices.map { fields[$0].value ?? .null })
     }
@@ -118,22 +122,35 @@ final class PostgresRowReader: RowReader {
   /// Runs a COPY of the query in a transaction, after `bind` has bound the values that the query asks for.
   ///
   /// The table is locked before COPY takes its snapshot: one from before an `ALTER TABLE` that rewrites the table would
-  /// find it empty.
+  /// find it empty. Under the lock, the name and the columns must still be those for which the query was made.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(
-    _ query: String, from name: String, _ bind: () throws -> Void, _ line: (UnsafeRawBufferPointer) throws -> Void
+    _ query: String, of end: TableEnd, from name: String, _ bind: () throws -> Void,
+    _ line: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     let isOwn = !connection.isInTransaction
     if isOwn { try connection.execute("BEGIN READ ONLY") }
     do {
       try bind()
-      try connection.hold(name, takesTexts: true)
+      _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
       try connection.copyOut("COPY (\(query)) TO STDOUT", line)
       if isOwn { try connection.execute("COMMIT") }
     } catch {
       if isOwn { connection.rollback() }
       throw error
+    }
+  }
+
+  /// Throws `table-refused` if another session keeps a table locked for longer than ``patienceMilliseconds``.
+  ///
+  /// The owner of a table may lock it for as long as he likes. That must not keep other tables from being compared.
+  private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
+    do { return try body() } catch let error as PostgresError where error.isLockTimeout {
+      throw CairnError(
+        .tableRefused,
+        "another session keeps table \(name) of \(connection.place) locked for more than \(Self.patienceMilliseconds / 1000) s",
+        hint: "look for it in pg_locks, and compare the table again", context: ["table": name])
     }
   }
 

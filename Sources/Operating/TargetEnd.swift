@@ -153,6 +153,12 @@ package struct TargetEnd {
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
       return try connection.transaction {
         try connection.hold(table.qualifiedName)
+        for share in source.treatment?.shares ?? [] {
+          guard let index = source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else {
+            continue
+          }
+          try connection.checkCasts(of: table.qualifiedName, column: table.columns[index].name)
+        }
         return try connection.first("SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1") != nil
       }
     }

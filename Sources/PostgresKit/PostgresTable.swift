@@ -103,6 +103,38 @@ extension PostgresConnection {
     return tables
   }
 
+  /// Returns ``userTables()``, read in one snapshot. If other sessions keep tables locked longer than `patience`, each
+  /// table is read by itself, and `locked` has those that are locked still, without columns.
+  ///
+  /// - Parameter patience: A statement that sets `lock_timeout` for the transaction.
+  package func userTables(patience: String) throws -> (tables: [PostgresTable], locked: [PostgresTable]) {
+    do { return (try catalog(patience: patience) { try userTables() }, []) } catch let error as PostgresError
+      where error.isLockTimeout
+    {}
+    let listed = try query(
+      """
+      SELECT c.oid, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE \(PostgresTable.isUsers("c", "n")) ORDER BY n.nspname, c.relname
+      """)
+    var (tables, locked): ([PostgresTable], [PostgresTable]) = ([], [])
+    for row in listed {
+      guard let oid = row[0].flatMap({ UInt32($0) }) else { continue }
+      do {
+        if let table = try catalog(patience: "SET LOCAL lock_timeout = 100", { try self.table(oid) }) {
+          tables.append(table)
+        }
+      } catch let error as PostgresError where error.isLockTimeout {
+        locked.append(
+          PostgresTable(
+            oid: oid,
+            schema: TableSchema(epoch: 0, engine: .postgres, namespace: row[1] ?? "", name: row[2] ?? "", columns: []),
+            isPartitioned: false, estimatedRows: 0, isOwned: false, owner: "", sequences: []))
+      }
+    }
+    PostgresTable.refuseAmbiguousNames(&tables)
+    return (tables, locked)
+  }
+
   /// Returns the table of this oid; nil if there is none.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))

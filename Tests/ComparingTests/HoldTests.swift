@@ -138,6 +138,61 @@ import Testing
     #expect(try problem(connection, "public.felt", takesTexts: true) == nil)
   }
 
+  /// PostgreSQL may take an operator of another type, to which an implicit cast leads.
+  @Test(arguments: ["bigint", "text"])
+  func `a key that an implicit cast of another role makes another value is refused`(type: String) throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    let connection = try PostgresConnection(server.url(name, user: "reader"))
+    let cast = "CREATE CAST (low.mood AS \(type)) WITH FUNCTION low.turn(low.mood)"
+    try server.psql(
+      "SET ROLE low; CREATE FUNCTION low.turn(v low.mood) RETURNS \(type) LANGUAGE sql AS $$ SELECT '1'::\(type) $$; \(cast)",
+      name)
+    #expect(try problem(connection, "public.felt", takesTexts: true) == nil)
+    try server.psql("SET ROLE low; DROP CAST (low.mood AS \(type)); \(cast) AS IMPLICIT", name)
+    let error = try problem(connection, "public.felt", takesTexts: true)
+    #expect(
+      error?.code == .tableRefused && error?.message.contains("low.turn(low.mood)") == true, "\(error?.message ?? "")")
+    #expect(try problem(connection, "public.felt") == nil)
+  }
+
+  @Test(arguments: [
+    "ALTER TABLE public.item RENAME TO gone; ALTER TABLE public.twin RENAME TO item",
+    "ALTER TABLE public.item RENAME TO gone; ALTER TABLE public.cast RENAME TO item",
+    "ALTER TABLE public.item DROP COLUMN id; ALTER TABLE public.item ADD COLUMN id low.t DEFAULT ROW(5)::low.t",
+    "ALTER TABLE public.item RENAME COLUMN id TO other",
+  ])
+  func `a table of another shape than the one that was looked at is refused`(change: String) throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      SET ROLE low; INSERT INTO public.item VALUES (1); CREATE TABLE public.twin(id integer PRIMARY KEY);
+      CREATE TYPE low.t AS (a bigint); CREATE TABLE public.cast(id low.t);
+      GRANT SELECT ON public.twin, public.cast TO PUBLIC
+      """, name)
+    let connection = try PostgresConnection(server.url(name, user: "reader"))
+    let oid = try #require(try connection.first("SELECT 'public.item'::regclass::oid").flatMap { UInt32($0) })
+    let shape = HeldShape(table: oid, columns: ["id"], types: [23])
+    // The snapshot is from before the change, and does not show it.
+    for isChanged in [false, true] {
+      try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+      #expect(try connection.first("SELECT count(*) FROM pg_class WHERE relname = 'item'") == "1")
+      if isChanged { try server.psql("SET ROLE low; \(change)", name) }
+      var code: ErrorCode?
+      do { try connection.hold("ONLY public.item", as: shape) } catch let error as CairnError { code = error.code }
+      #expect(code == (isChanged ? .tableRefused : nil))
+      connection.rollback()
+    }
+    // Types of PostgreSQL may take each other's place.
+    try server.psql("CREATE TABLE public.wide(id bigint); GRANT SELECT ON public.wide TO PUBLIC", name)
+    let number = try server.psql("SELECT 'public.wide'::regclass::oid", name)
+    let wide = try #require(UInt32(number))
+    _ = try connection.transaction {
+      try connection.hold("public.wide", as: HeldShape(table: wide, columns: ["id"], types: [23]))
+    }
+  }
+
   @Test(arguments: [
     ("low.num[]", "{1}"), ("low.nums", "{1}"), ("low.pair", "(1)"), ("low.pair[]", "{(1)}"), ("low.span", "[1,2)"),
   ])
@@ -156,6 +211,12 @@ import Testing
     let connection = try PostgresConnection(server.url(name, user: "reader"))
     let error = try problem(connection, "public.kept", takesTexts: true)
     #expect(error?.code == .tableRefused && error?.message.contains("column id") == true, "\(error?.message ?? "")")
+    #expect(throws: CairnError.self) {
+      try connection.printed(text, as: type, ofColumn: "v", in: "public.kept")
+    }
+    #expect(try server.psql("SELECT * FROM public.ran", name) == "")
+    // The statement names the type, whatever the column has become.
+    try server.psql("ALTER TABLE public.kept DROP COLUMN v, ADD COLUMN v text", name)
     #expect(throws: CairnError.self) {
       try connection.printed(text, as: type, ofColumn: "v", in: "public.kept")
     }
