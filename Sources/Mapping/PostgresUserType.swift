@@ -150,3 +150,38 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER DOMAIN \(name) \($0)" }
   }
 }
+
+extension TableSchema {
+  /// The types that the definitions of a PostgreSQL table may use, apart from PostgreSQL's own, by schema and name, quoted.
+  ///
+  /// The types in `certain` are those of columns and casts. The names in `possible` may also be those of tables, columns
+  /// and functions.
+  ///
+  ///     // CREATE TABLE public.t (id integer, price shop.money DEFAULT '0'::shop.money, CHECK (shop.f(price)))
+  ///     table.namedTypes.certain   // ["\"shop\".\"money\""]
+  ///     table.namedTypes.possible  // ["\"public\".\"t\"", "\"shop\".\"f\"", "\"shop\".\"money\""]
+  package var namedTypes: (certain: Set<NameKey>, possible: Set<NameKey>) {
+    var (certain, possible): (Set<NameKey>, Set<NameKey>) = ([], [])
+    func read(_ script: PostgresTokens, isType: Bool = false) {
+      let tokens = script.tokens
+      for index in tokens.indices.dropLast(2) {
+        guard let schema = tokens[index].name, tokens[index + 1].isSymbol("."), let name = tokens[index + 2].name else {
+          continue
+        }
+        let full = NameKey("\(schema.quotedName).\(name.quotedName)")
+        let isCast = index > 1 && tokens[index - 1].isSymbol(":") && tokens[index - 2].isSymbol(":")
+        if isType || isCast { certain.insert(full) } else { possible.insert(full) }
+      }
+    }
+    for column in columns {
+      read(PostgresTokens(column.declaredType), isType: true)
+      if let text = column.defaultText { read(PostgresTokens(text)) }
+    }
+    let script = PostgresTokens(createText)
+    for statement in PostgresTokens.split(script.tokens[...], at: ";") {
+      read(PostgresScript.bare(script.text(statement)))
+    }
+    for object in objects { read(PostgresTokens(object.text)) }
+    return (certain, possible)
+  }
+}

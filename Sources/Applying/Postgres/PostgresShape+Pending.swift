@@ -12,6 +12,14 @@ extension PostgresShape {
         try state.remove(pending)
         continue
       }
+      do {
+        let refusal = SchemaRefusal(place: connection.place, phrases: ["index \(pending.name)"])
+        try checkTypes([mapped], table, refusal, named: mapped.fullName)
+      } catch let error as CairnError {
+        progress.note("\(error.message); \(error.hint)")
+        try state.remove(pending)
+        continue
+      }
       try make(pending, sink) { try connection.execute(object.text) }
     }
   }

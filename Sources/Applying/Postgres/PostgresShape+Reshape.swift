@@ -59,6 +59,7 @@ extension PostgresShape {
       }
       try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)
     case .follow:
+      try checkTypes([change.before, change.after], known, refusal, named: change.name)
       if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
       try follow(alteration, change, known, moved, refusal, sink)
       try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)

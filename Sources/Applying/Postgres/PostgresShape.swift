@@ -44,6 +44,7 @@ struct PostgresShape {
     case .stop: throw refusal.error("schema changes stop (--ddl stop)", table: source.fullName)
     case .follow: break
     }
+    try checkTypes([mapped], known, refusal, named: source.fullName)
     try prepareTypes(source, mapped, refusal)
     do {
       // Labels of an existing type have been added already, unless the type is out of reach.
