@@ -45,8 +45,8 @@ package struct ApplyOptions: Sendable {
   package var valueBytesMax: Int32?
   /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, these may fire
-  /// although another role owns their code.
+  /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, those with the name
+  /// of their table may fire although another role owns their code (``fires(_:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [ReshapeRule] = []
@@ -144,8 +144,41 @@ package struct LeftOutTable: Hashable, Sendable {
 }
 
 extension ApplyOptions {
-  /// Whether the conf lets a trigger of the target fire, whoever owns its code.
-  func fires(_ trigger: String) -> Bool { !fireTriggers.isEmpty && TablePatterns(fireTriggers).includes(trigger) }
+  /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns its code: the last
+  /// pattern that matches decides.
+  ///
+  /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The owner
+  /// of another table can give his own trigger any name. A name without `*` and `?` is compared by its bytes. A pattern
+  /// that excludes may be a bare name.
+  ///
+  ///     // fire_triggers = ["order.audit"]
+  ///     options.fires(.init(namespace: "public", table: "order", name: "audit"))  // true
+  ///     options.fires(.init(namespace: "public", table: "mine", name: "audit"))   // false
+  func fires(_ trigger: OwnersCode.Trigger) -> Bool {
+    func isMatch(_ part: Substring.UTF8View, _ name: String) -> Bool {
+      let pattern = String(decoding: part, as: UTF8.self)
+      if pattern.hasSameBytes(as: name) { return true }
+      return pattern.utf8.first != UInt8(ascii: "!")
+        && part.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") }
+        && TablePatterns([pattern]).includes(name)
+    }
+    var isIncluded = false
+    for pattern in fireTriggers {
+      let excludes = pattern.utf8.first == UInt8(ascii: "!")
+      let parts = pattern[...].utf8.dropFirst(excludes ? 1 : 0)
+        .split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+      let whole = [trigger.namespace, trigger.table, trigger.name]
+      let names: [String]
+      switch parts.count {
+      case 1 where excludes: names = [trigger.name]
+      case 2 where trigger.namespace.hasSameBytes(as: "public"): names = Array(whole.dropFirst())
+      case 3: names = whole
+      default: continue
+      }
+      if zip(parts, names).allSatisfy({ isMatch($0, $1) }) { isIncluded = !excludes }
+    }
+    return isIncluded
+  }
 
   /// Throws `table-forbidden` if the list does not include a table into which apply is about to write rows.
   ///

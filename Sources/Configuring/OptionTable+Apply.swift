@@ -33,7 +33,9 @@ extension OptionTable {
           the index once by hand, as `INSERT INTO doc_fts(doc_fts) VALUES ('rebuild')`. In a PostgreSQL target, triggers \
           fire that `ALTER TABLE ... ENABLE ALWAYS TRIGGER` (or `REPLICA`) makes fire. Such a trigger runs with the \
           rights of the role of apply, so a table with one whose function belongs to a role other than a superuser or \
-          that role is refused (`owners-code`), unless a pattern here names it.
+          that role is refused (`owners-code`), unless a pattern here names it with its table, as `table.trigger` in \
+          schema `public`, else `schema.table.trigger`. There a bare name counts for nothing: the owner of another \
+          table could take it.
           """, example: "[\"doc_fts_*\"]"),
       Option(
         "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",

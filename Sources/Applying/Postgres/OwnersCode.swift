@@ -24,6 +24,22 @@ struct OwnersCode: Equatable {
     @ByBytes var function: String
     /// Whether `function` is of a trusted role, and `owner` has an expression call it.
     var isCall = false
+    /// The trigger, if it is one.
+    var trigger: Trigger?
+  }
+
+  /// A trigger and the table that has it: the written one, a partition, or a table that a foreign key changes.
+  struct Trigger: Equatable {
+    @ByBytes var namespace: String
+    @ByBytes var table: String
+    @ByBytes var name: String
+
+    /// The pattern for `fire_triggers` that names this trigger. A `?` stands for a character that means more there.
+    var pattern: String {
+      ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
+        String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
+      }.joined(separator: ".")
+    }
   }
 
   /// The power that an untrusted role has over the table at any time.
@@ -64,12 +80,21 @@ struct OwnersCode: Equatable {
     func part(_ index: Int) -> String? { index < state.count ? state[index] : nil }
     return OwnersCode(
       findings: rows.map {
-        Finding(
-          kind: $0[0] ?? "", object: $0[1] ?? "", owner: $0[2] ?? "", function: $0[3] ?? "", isCall: $0[4] == "t")
+        let trigger = $0[0] == "trigger" ? Self.trigger($0[1] ?? "") : nil
+        return Finding(
+          kind: $0[0] ?? "", object: trigger?.name ?? $0[1] ?? "", owner: $0[2] ?? "", function: $0[3] ?? "",
+          isCall: $0[4] == "t", trigger: trigger)
       },
       openness: part(0) == "closed" ? .closed : part(0) == "name" ? .name : .code,
       parents: part(1).flatMap(Parents.init), bearer: part(2) ?? "",
       runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
+  }
+
+  /// Reads what ``triggerText`` returns.
+  private static func trigger(_ json: String) -> Trigger? {
+    guard case .list(let parts)? = try? JSONReader.read(Array(json.utf8)) else { return nil }
+    let names = parts.compactMap { if case .text(let name) = $0 { name } else { nil } }
+    return names.count == 3 ? Trigger(namespace: names[0], table: names[1], name: names[2]) : nil
   }
 
   /// Locks, until the transaction ends, the tables that a table's foreign keys change, if an untrusted role may add
@@ -114,18 +139,19 @@ struct OwnersCode: Equatable {
   /// Throws `owners-code` for the first finding that the conf does not allow.
   ///
   /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
-  func check(_ table: String, place: String, allows: (String) -> Bool) throws(CairnError) {
-    guard let found = findings.first(where: { $0.kind != "trigger" || !allows($0.object) }) else { return }
+  func check(_ table: String, place: String, allows: (Trigger) -> Bool) throws(CairnError) {
+    guard let found = findings.first(where: { !($0.trigger.map(allows) ?? false) }) else { return }
     let function =
       found.function.isEmpty ? "" : found.isCall ? ", which calls \(found.function)," : ", function \(found.function),"
     throw CairnError(
       .ownersCode,
       "\(found.kind) \(found.object) of table \(table) of \(place)\(function) belongs to role \(found.owner), and would run with the rights of apply",
-      hint: found.kind == "trigger"
-        ? "if you trust role \(found.owner), write fire_triggers = [\(found.object.confText)] in the apply's section; else run at the target: ALTER TABLE \(table) DISABLE TRIGGER \(found.object.quotedName)"
-        : found.function.isEmpty || found.isCall
+      hint: found.trigger.map {
+        "if you trust role \(found.owner), write fire_triggers = [\($0.pattern.confText)] in the apply's section; else run at the target: ALTER TABLE \($0.namespace.quotedName).\($0.table.quotedName) DISABLE TRIGGER \($0.name.quotedName)"
+      }
+        ?? (found.function.isEmpty || found.isCall
           ? "drop the \(found.kind) at the target, or leave the table out with 'tables'"
-          : "if you trust role \(found.owner), run at the target: ALTER FUNCTION \(found.function) OWNER TO CURRENT_USER, as the role of apply or a superuser; else drop the \(found.kind)",
+          : "if you trust role \(found.owner), run at the target: ALTER FUNCTION \(found.function) OWNER TO CURRENT_USER, as the role of apply or a superuser; else drop the \(found.kind)"),
       context: ["table": table])
   }
 
@@ -151,7 +177,8 @@ struct OwnersCode: Equatable {
   /// These are the table with its partitions, and the tables that its foreign keys change, if such triggers fire. The
   /// parts are what runs when the table is written, and all that these need by the server's list of dependencies. Those
   /// are functions, operators, types with their components, constraints of domains, and casts between such a type and
-  /// one of PostgreSQL's own.
+  /// one of PostgreSQL's own. The type that a polymorphic function returns is no dependency, so an array, a range or a
+  /// multirange also needs its siblings: `multirange(anyrange)` makes one of the other.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -168,7 +195,7 @@ struct OwnersCode: Equatable {
         JOIN pg_attrdef d ON d.adrelid = rel.oid JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
       UNION ALL SELECT 'index', n.relname, 'pg_class'::regclass, n.oid FROM rel
         JOIN pg_index i ON i.indrelid = rel.oid JOIN pg_class n ON n.oid = i.indexrelid
-      UNION ALL SELECT 'trigger', t.tgname, 'pg_trigger'::regclass, t.oid FROM rel
+      UNION ALL SELECT 'trigger', \(triggerText), 'pg_trigger'::regclass, t.oid FROM rel
         JOIN pg_trigger t ON t.tgrelid = rel.oid WHERE NOT t.tgisinternal AND strpos($2, t.tgenabled::text) > 0
       UNION ALL SELECT 'rule', r.rulename, 'pg_rewrite'::regclass, r.oid FROM rel
         JOIN pg_rewrite r ON r.ev_class = rel.oid WHERE strpos($2, r.ev_enabled::text) > 0
@@ -195,9 +222,33 @@ struct OwnersCode: Equatable {
           WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typrelid <> 0
         UNION ALL SELECT 'pg_type'::regclass, t.typelem FROM pg_type t
           WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typelem >= 16384
+        UNION ALL SELECT 'pg_type'::regclass, t.typarray FROM pg_type t
+          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typarray >= 16384
+        -- Multiranges came with PostgreSQL 14.
+        UNION ALL SELECT 'pg_type'::regclass, s.oid FROM pg_range g
+          CROSS JOIN LATERAL (SELECT (to_jsonb(g) ->> 'rngmultitypid')::oid AS oid) m
+          CROSS JOIN LATERAL (VALUES (g.rngtypid), (g.rngsubtype), (m.oid)) AS s(oid)
+          WHERE r.class = 'pg_type'::regclass AND r.oid IN (g.rngtypid, m.oid) AND s.oid >= 16384
         UNION ALL SELECT 'pg_cast'::regclass, c.oid FROM pg_cast c
           WHERE r.class = 'pg_type'::regclass AND r.oid >= 16384 AND (
             (c.castsource = r.oid AND c.casttarget < 16384) OR (c.casttarget = r.oid AND c.castsource < 16384))) x)
+    """
+
+  /// The name of a trigger `t` with that of its table, as JSON. The collation is that of names. A trigger that a partition
+  /// has from its parent counts as that of the parent.
+  private static let triggerText = """
+    (SELECT json_build_array(n.nspname, c.relname, t.tgname)::text COLLATE "C" FROM pg_class c
+      JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = (
+        WITH RECURSIVE up(tgrelid, parent) AS (
+          SELECT t.tgrelid, (to_jsonb(t) ->> 'tgparentid')::oid
+          UNION ALL SELECT o.tgrelid, (to_jsonb(o) ->> 'tgparentid')::oid FROM up JOIN pg_trigger o ON o.oid = up.parent)
+        SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
+    """
+
+  /// Functions of `pg_catalog` that look up a cast of the type of an argument when they run: to `json`. No list of
+  /// dependencies names that cast.
+  private static let casting = """
+    array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
   /// Further functions of `pg_catalog` that compute, or report only the session. Those of triggers change one row.
@@ -219,10 +270,18 @@ struct OwnersCode: Equatable {
   /// Some functions can run what the catalog lists nowhere. They take the text form of a value, the number of an
   /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. Of the other
   /// functions of PostgreSQL, immutable ones compute; so do operators and casts. The rest is a list. A superuser's
-  /// function is accepted if it is declared immutable, or has an operator.
+  /// function is accepted if it is declared immutable, or has an operator. A function with an argument of any type is
+  /// not accepted if it may look up casts (``casting``, or its text is SQL) and the table needs a type of another role.
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
-      AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype) AND (
+      AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
+      AND (NOT EXISTS (SELECT FROM unnest(p.proargtypes) AS a(type) JOIN pg_type AS t ON t.oid = a.type
+          WHERE t.typtype = 'p')
+        OR p.prolang IN (SELECT oid FROM pg_language WHERE lanname IN ('internal', 'c'))
+          AND (p.oid >= 16384 OR p.proname <> ALL ('{\(words(casting))}'))
+        OR NOT EXISTS (SELECT FROM reach JOIN pg_type AS t ON reach.class = 'pg_type'::regclass AND t.oid = reach.oid
+          WHERE t.oid >= 16384 AND t.typowner NOT IN (SELECT oid FROM trusted)))
+      AND (
         NOT EXISTS (SELECT FROM unnest(p.proargtypes) AS a(type) JOIN pg_type AS t ON t.oid = a.type
           WHERE t.typname ~ '^_?(cstring|internal|oid|oidvector|reg.*)$' AND t.typname <> 'regconfig')
         AND (p.provolatile = 'i'
@@ -280,7 +339,8 @@ struct OwnersCode: Equatable {
         FROM own JOIN pg_partitioned_table p ON p.partrelid = own.oid WHERE p.partexprs IS NOT NULL
       UNION ALL SELECT 'policy', p.polname, own.relowner, concat(p.polqual::text, p.polwithcheck::text)
         FROM own JOIN pg_policy p ON p.polrelid = own.oid WHERE $2 LIKE '%O%'
-      UNION ALL SELECT 'trigger', t.tgname, own.relowner, t.tgqual::text FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
+      UNION ALL SELECT 'trigger', \(triggerText), own.relowner, t.tgqual::text
+        FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
         WHERE NOT t.tgisinternal AND strpos($2, t.tgenabled::text) > 0 AND t.tgqual IS NOT NULL
       UNION ALL SELECT 'rule', r.rulename, own.relowner, concat(r.ev_qual::text, r.ev_action::text)
         FROM own JOIN pg_rewrite r ON r.ev_class = own.oid WHERE strpos($2, r.ev_enabled::text) > 0
@@ -297,7 +357,8 @@ struct OwnersCode: Equatable {
       UNION ALL SELECT kind, object, owner, o.oprcode FROM nested
         CROSS JOIN LATERAL regexp_matches(tree, ':opnos \\(o ([0-9 ]+)\\)', 'g') AS m
         JOIN pg_operator o ON o.oid::text = ANY (string_to_array(m[1], ' '))
-      UNION ALL SELECT 'trigger', t.tgname, own.relowner, t.tgfoid FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
+      UNION ALL SELECT 'trigger', \(triggerText), own.relowner, t.tgfoid
+        FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
         WHERE NOT t.tgisinternal AND strpos($2, t.tgenabled::text) > 0)
     SELECT DISTINCT f.kind, f.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text, false FROM called f
       JOIN pg_proc p ON p.oid = f.oid WHERE p.proowner NOT IN (SELECT oid FROM trusted)
