@@ -46,7 +46,7 @@ package struct ApplyOptions: Sendable {
   /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, those with the name
-  /// of their table may fire although another role owns their code (``fires(_:)``).
+  /// of their table may fire although another role owns their code (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [ReshapeRule] = []
@@ -148,13 +148,16 @@ extension ApplyOptions {
   /// pattern that matches decides.
   ///
   /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The owner
-  /// of another table can give his own trigger any name. A name without `*` and `?` is compared by its bytes. A pattern
-  /// that excludes may be a bare name.
+  /// of another table can give his own trigger any name, so a bare name counts only while all triggers that it matches
+  /// are of tables of one owner. A name without `*` and `?` is compared by its bytes. A pattern that excludes may be a
+  /// bare name.
   ///
   ///     // fire_triggers = ["order.audit"]
-  ///     options.fires(.init(namespace: "public", table: "order", name: "audit"))  // true
-  ///     options.fires(.init(namespace: "public", table: "mine", name: "audit"))   // false
-  func fires(_ trigger: OwnersCode.Trigger) -> Bool {
+  ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
+  ///     options.fires(.init(namespace: "public", table: "mine", name: "audit"), among: [])   // false
+  ///
+  /// - Parameter all: All triggers of the database, with the owners of their tables.
+  func fires(_ trigger: OwnersCode.Trigger, among all: [OwnersCode.TriggerOwner]) -> Bool {
     func isMatch(_ part: Substring.UTF8View, _ name: String) -> Bool {
       let pattern = String(decoding: part, as: UTF8.self)
       if pattern.hasSameBytes(as: name) { return true }
@@ -171,6 +174,10 @@ extension ApplyOptions {
       let names: [String]
       switch parts.count {
       case 1 where excludes: names = [trigger.name]
+      case 1:
+        let matched = all.filter { isMatch(parts[0], $0.name) }
+        guard let first = matched.first, matched.allSatisfy({ $0.owner == first.owner }) else { continue }
+        names = [trigger.name]
       case 2 where trigger.namespace.hasSameBytes(as: "public"): names = Array(whole.dropFirst())
       case 3: names = whole
       default: continue

@@ -42,7 +42,7 @@ extension ErrorCode {
         """,
       what: [
         "Read the message: it names the table, the object and the role that owns the code.",
-        "If you trust a trigger, list it: `fire_triggers = [\"NAME\"]` in `[apply.NAME]`, and reload.",
+        "If you trust a trigger, list it with its table: `fire_triggers = [\"TABLE.TRIGGER\"]` in `[apply.NAME]`, and reload.",
         "If you trust the function, give it to a superuser or to the role of apply: `ALTER FUNCTION ... OWNER TO ...`.",
         "Otherwise drop the trigger or expression, or leave the table out: `tables = [\"*\", \"!TABLE\"]`.",
       ])

@@ -34,8 +34,8 @@ extension OptionTable {
           fire that `ALTER TABLE ... ENABLE ALWAYS TRIGGER` (or `REPLICA`) makes fire. Such a trigger runs with the \
           rights of the role of apply, so a table with one whose function belongs to a role other than a superuser or \
           that role is refused (`owners-code`), unless a pattern here names it with its table, as `table.trigger` in \
-          schema `public`, else `schema.table.trigger`. There a bare name counts for nothing: the owner of another \
-          table could take it.
+          schema `public`, else `schema.table.trigger`. There a bare name counts only while all \
+          triggers that it matches are of tables of one owner: the owner of another table could take it.
           """, example: "[\"doc_fts_*\"]"),
       Option(
         "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",

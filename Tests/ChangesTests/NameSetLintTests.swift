@@ -49,7 +49,7 @@ import Testing
   /// Sets of other names, or of names that are meant to count as one, by the files.
   static let gathered: [String: [String]] = [
     "columns of Cairn's own tables": [
-      "Applying/SQLite/TargetState.swift", "Applying/Conflicts/ConflictLog.swift",
+      "Applying/SQLite/TargetState.swift"
     ],
     "names that look alike, which are refused": ["PostgresKit/PostgresTable.swift", "SQLiteKit/SQLiteTable.swift"],
     "names of nodes": ["Serving/RefreshDesk.swift"],
@@ -163,7 +163,7 @@ import Testing
     "names of files": ["Operating/StateFolder.swift"],
     "constant text": [
       "Capturing/SQLite/CaptureTriggers.swift", "Capturing/Postgres/SchemaTriggers.swift",
-      "Capturing/Postgres/PostgresCapture+Stream.swift",
+      "Capturing/Postgres/Decisions/IncomingTransaction.swift",
     ],
     "scalars": ["Changes/TablePatterns.swift"],
     "words of SQL": ["SQLiteKit/SQLiteTable+Traps.swift"],

@@ -88,7 +88,7 @@ struct PostgresRowReaderTests {
         INSERT INTO z SELECT i, 'x' FROM generate_series(1, 9) AS i
         """, name)
     }
-    let program = WorkerThread<Void>({
+    let program = try WorkerThread<Void>({
       _ = try? server.psql("BEGIN; LOCK TABLE s IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(60)", name)
     })
     let asleep = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = '\(name)'"

@@ -55,7 +55,7 @@ enum DecisionOutcome {
   case refused(String)
 
   /// Why a target did not take a row.
-  enum Refusal: Equatable {
+  enum Refusal {
     case locked
     case refused(String)
   }

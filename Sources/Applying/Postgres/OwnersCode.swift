@@ -136,6 +136,23 @@ struct OwnersCode: Equatable {
       + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
   }
 
+  /// A trigger of the database, by its name and the oid of the owner of its table.
+  struct TriggerOwner: Equatable {
+    @ByBytes var name: String
+    var owner: UInt32
+  }
+
+  /// Reads the triggers of all tables, if one was found here; those of foreign keys are not among them.
+  func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
+    guard findings.contains(where: { $0.trigger != nil }) else { return [] }
+    return try connection.query(
+      """
+      SELECT DISTINCT t.tgname, c.relowner FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+      WHERE NOT t.tgisinternal
+      """
+    ).compactMap { row in row[1].flatMap { UInt32($0) }.map { TriggerOwner(name: row[0] ?? "", owner: $0) } }
+  }
+
   /// Throws `owners-code` for the first finding that the conf does not allow.
   ///
   /// - Parameter allows: Returns whether `fire_triggers` names a trigger.

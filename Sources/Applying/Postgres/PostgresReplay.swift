@@ -608,7 +608,8 @@ final class PostgresReplay {
   private func provedCode(of target: PostgresTargetTable, _ name: String, isWrittenNow: Bool) throws -> OwnersCode {
     func read() throws -> OwnersCode {
       let code = try OwnersCode.read(target.qualifiedName, connection)
-      try code.check(name, place: connection.place, allows: options.fires)
+      let triggers = try code.triggerOwners(connection)
+      try code.check(name, place: connection.place) { options.fires($0, among: triggers) }
       return code
     }
     let code = try read()
