@@ -264,6 +264,8 @@ final class TableTracker {
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
       do {
+        // After a crash between the two, the next start sees published tables: what must be copied is saved before.
+        try saveUnpublished(session.tables.all.filter { missing.contains($0.relation) })
         _ = try session.source.publish(tables)
         published.formUnion(missing)
       } catch let error as CairnError where error.code == .privilegeMissing {
@@ -290,7 +292,7 @@ final class TableTracker {
       // and larger ones may be running (procarray.c, GetSnapshotData).
       let xid = try session.source.connection.first("SELECT pg_current_xact_id()").flatMap { UInt64($0) } ?? 0
       for table in late {
-        if table.refresh == nil {
+        if known.contains(table.relation) {
           session.progress.tell(
             "not every change of table \(table.schema.fullName) was published any more: copying it again")
         }
@@ -321,16 +323,22 @@ final class TableTracker {
   /// After another role has fixed it, the tables are copied again.
   private func waitForPublication(_ tables: [PostgresRegistry.Table], _ error: CairnError) throws {
     guard let first = tables.first else { return }
+    try saveUnpublished(tables)
+    throw CairnError(
+      .privilegeMissing,
+      "not every change of table \(first.schema.fullName) is published any more\(tables.count > 1 ? ", nor of \(tables.count - 1) others" : ""), and that cannot be mended: \(error.message)",
+      hint: error.hint, context: ["table": first.schema.fullName])
+  }
+
+  /// Saves that tables are captured but not completely published: once they are, they are copied again.
+  private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
+    guard !tables.isEmpty else { return }
     for var table in tables {
       table.refresh = table.refresh ?? .lostChanges
       table.copyNotBefore = PostgresRegistry.Table.unpublished
       session.tables.set(table)
     }
     try session.saveTables()
-    throw CairnError(
-      .privilegeMissing,
-      "not every change of table \(first.schema.fullName) is published any more\(tables.count > 1 ? ", nor of \(tables.count - 1) others" : ""), and that cannot be mended: \(error.message)",
-      hint: error.hint, context: ["table": first.schema.fullName])
   }
 
   /// Ends the transaction of the trail that a change of tables began, if it had something to write.
