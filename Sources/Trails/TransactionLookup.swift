@@ -5,7 +5,7 @@ import SystemKit
 /// Reads single transactions of a trail at their places, in any order.
 ///
 /// It reads a segment once, to check it and to learn the places of its blocks, and its schemas. After that, a
-/// transaction costs only the blocks that hold it. One thread uses it. Every error is a `CairnError`.
+/// transaction costs only the blocks that hold it. One thread uses it.
 package final class TransactionLookup {
   /// The facts about a segment that has been read.
   private struct Segment {
@@ -30,14 +30,27 @@ package final class TransactionLookup {
   package init(folder path: String) { folder = TrailFolder(path) }
 
   /// Reads the transaction whose begin record is at a place. Calls `body` with every record from there to the commit,
-  /// with the schema of a change or of a copied row. Views are valid during the call. Throws `.checkpointForeign` if no
-  /// transaction begins there, or if it has been purged.
+  /// with the schema of a change or of a copied row. Views are valid during the call.
+  ///
+  /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged; the errors of `body` as
+  ///   they are, with `trail-damaged` in place of a ``DecodingError``.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
+    var failure: (any Error)?
     do {
       try learn(place)
       guard let segment = segments[place.segment] else { return }
-      try read(place, segment, body)
-    } catch { throw folder.outward(error) }
+      try read(place, segment) { record, schema in
+        do { try body(record, schema) } catch {
+          failure = error
+          throw error
+        }
+      }
+    } catch {
+      if let failure = failure as? DecodingError {
+        throw folder.damaged(place, "a value of the transaction cannot be decoded: \(failure)")
+      }
+      throw failure ?? folder.outward(error)
+    }
   }
 
   // MARK: Segments

@@ -48,6 +48,20 @@ import Trails
       stamp: Stamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
   }
 
+  /// A database that takes the rows may refuse one, or be told to stop: whoever asked decides what that means.
+  @Test func `an error of who takes the rows comes out as it is`() throws {
+    struct Refused: Error {}
+    let place = try place { try writer.change(nil, item(1, "tea", 1)) }
+    let reader = VersionReader(seen: seenByName)
+    #expect(throws: Refused.self) { try reader.forEachRow(at: place, folder: folder) { _, _, _ in throw Refused() } }
+    let error = #expect(throws: CairnError.self) {
+      try reader.forEachRow(at: place, folder: folder) { _, _, _ in throw DecodingError(offset: 0, problem: "no value")
+      }
+    }
+    #expect(error?.code == .trailDamaged)
+    #expect(try reader.read(rowName(1), at: place, folder: folder, rowNames: rowNames).count == 1)
+  }
+
   @Test func `several changes of a row are one version`() throws {
     let found = try versions(seen: [.init(origin: "b.db", number: 7)]) {
       try writer.change(nil, item(2, "other", 1))
