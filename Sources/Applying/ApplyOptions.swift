@@ -148,7 +148,7 @@ extension ApplyOptions {
   /// pattern that matches decides.
   ///
   /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The owner
-  /// of another table can give his own trigger any name, so a bare name counts only while all triggers that it matches
+  /// of another table can give a trigger of its own any name, so a bare name counts only while all triggers that it matches
   /// are of tables of one owner. A name without `*` and `?` is compared by its bytes. A pattern that excludes may be a
   /// bare name.
   ///

@@ -8,22 +8,18 @@ extension [RowVersion] {
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]
-    var equal: [RowVersion] = []
-    for version in sorted(by: { $0.stamp.clock > $1.stamp.clock }) {
-      if let first = equal.first, first.stamp.clock != version.stamp.clock { equal.removeAll() }
-      func claims(_ number: UInt64, of origin: String) -> Bool {
-        origin != version.stamp.origin && number <= version.seen[origin] ?? 0
+    let descending = sorted { $0.stamp.clock > $1.stamp.clock }
+    var next = descending.startIndex
+    for version in descending {
+      while next < descending.endIndex, descending[next].stamp.clock >= version.stamp.clock {
+        let stamp = descending[next].stamp
+        later[stamp.origin] = Swift.min(later[stamp.origin] ?? .max, stamp.number)
+        next += 1
       }
-      if version.seen.keys.contains(where: { claims(later[$0] ?? .max, of: $0) }) { return false }
-      for other in equal {
-        if claims(other.stamp.number, of: other.stamp.origin) { return false }
-        if other.stamp.origin != version.stamp.origin, version.stamp.number <= other.seen[version.stamp.origin] ?? 0 {
-          return false
-        }
+      let claims = version.seen.contains { origin, number in
+        origin != version.stamp.origin && later[origin] ?? .max <= number
       }
-      equal.append(version)
-      let origin = version.stamp.origin
-      later[origin] = Swift.min(later[origin] ?? .max, version.stamp.number)
+      if claims { return false }
     }
     return true
   }

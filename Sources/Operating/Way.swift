@@ -32,7 +32,7 @@ extension TwoWay {
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, watch: LocalWatch?,
-    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20,
+    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
     after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     let local: LocalCommits
@@ -54,7 +54,7 @@ extension TwoWay {
     }
     self.init(
       own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local,
-      skewMicrosecondsMax: skewMicrosecondsMax, deferredBytesMax: deferredBytesMax,
+      skewMicrosecondsMax: skewMicrosecondsMax, deferredBytesMax: deferredBytesMax, waitingBytesMax: waitingBytesMax,
       after: before, rules: rules)
   }
 }

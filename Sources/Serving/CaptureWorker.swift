@@ -50,7 +50,6 @@ final class CaptureWorker: Worker {
       try SQLiteApply.makeFile(path)
     }
     run.watch = context.twoWays.watch(of: capture, at: run.source)
-    if !Trail.exists(folder: folder), applies.isEmpty { try refuseSlips(at: run.source) }
     if run.relays, try RelayedRows.areMissing(in: folder, of: trail, at: run.source, run.tables) {
       try CopyRequest.askCapture(folder)
       context.tell(name, RelayedRows.notice(trail, at: run.source))
@@ -63,6 +62,7 @@ final class CaptureWorker: Worker {
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {
+      if applies.isEmpty, !Trail.exists(folder: folder) { try refuseSlips(at: run.source) }
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
           if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }

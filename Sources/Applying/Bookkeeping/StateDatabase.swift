@@ -4,8 +4,8 @@ import Mapping
 /// The database of a target, as apply keeps its books there: the tables of Cairn, written in the transaction that
 /// applies the rows.
 ///
-/// Each statement is written once, in the SQL that both engines share. `?` stands for the next parameter; the names of
-/// tables and types come from here. Values go and come as texts, also those of numbers; nil is NULL. For one thread.
+/// Each statement is written once, in the SQL that both engines share. `?` is the next parameter. The protocol gives the
+/// names of tables and types. Values are passed and returned as texts, numbers too; nil is NULL. For one thread.
 ///
 ///     try state.run("DELETE FROM \(state.table("conflict")) WHERE at < ?", ["1700000000000000"])
 protocol StateDatabase {
@@ -16,7 +16,7 @@ protocol StateDatabase {
   /// The types of columns with texts and with signed numbers of 64 bits.
   var textType: String { get }
   var numberType: String { get }
-  /// What follows the definition of a table whose rows are found by a key of texts.
+  /// The options at the end of CREATE TABLE for a table with a key of texts.
   var keyedTableOptions: String { get }
 
   /// The name of a table of Cairn in statements.

@@ -123,7 +123,7 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// What becomes of rows that are there already; where what others write is settled row by row, in a copy only.
+  /// The policy for rows that the target has already. If local writes are settled row by row, it holds in a copy only.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// What waits to be sent together.

@@ -268,7 +268,6 @@ package final class PostgresApply {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
-    try session.allowViews()
     try session.execute("SET lock_timeout = \(lockMilliseconds)")
     let outcome = try Decisions(session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }

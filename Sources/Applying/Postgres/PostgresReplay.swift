@@ -29,7 +29,7 @@ final class PostgresReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
-  /// What resolves conflicts then.
+  /// The resolution of conflicts in that case; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
   /// Transactions that are put aside.
   let shelf: QuarantineShelf?

@@ -39,9 +39,14 @@ struct PostgresStateDatabase: StateDatabase {
 
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
 
-  func actAsApplication() throws { try connection.allowViews() }
+  /// In a session of this connection, triggers fire and foreign keys hold already.
+  func actAsApplication() {}
 
-  func turn(_ row: TurnedRow, to version: ConflictRow?) throws { try PostgresTurnedRow(connection, row).put(version) }
+  func turn(_ row: TurnedRow, to version: ConflictRow?) throws {
+    // What the application's own triggers read may be views. A rollback ends that.
+    try connection.allowViews()
+    try PostgresTurnedRow(connection, row).put(version)
+  }
 
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal? {
     switch error {

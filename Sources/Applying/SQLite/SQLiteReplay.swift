@@ -45,7 +45,7 @@ final class SQLiteReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
-  /// What resolves conflicts then.
+  /// The resolution of conflicts in that case; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// Transactions that are put aside; nil: this replay brings one of them back.
   let shelf: QuarantineShelf?

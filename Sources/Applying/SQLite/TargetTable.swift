@@ -115,7 +115,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// What becomes of rows that are there already; where what others write is settled row by row, in a copy only.
+  /// The policy for rows that the target has already. If local writes are settled row by row, it holds in a copy only.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// True when a row is told from others by all its values.

@@ -63,7 +63,7 @@ protocol ApplyTarget: AnyObject {
 protocol ApplyTable: AnyObject {
   /// Its name at the target, its columns in the order of rows, and its key.
   var shape: TableSchema { get }
-  /// What becomes of rows that are there already.
+  /// The policy for rows that the target has already.
   var existing: ExistingRows { get }
   /// The copy that is under way; nil: none.
   var refreshing: Refresh.Method? { get }

@@ -12,9 +12,6 @@ final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
 
-  /// Each judgement reads the rows that wait, in the target's transaction: no trail may make them too many.
-  private static var waitingBytesMax: Int64 { 16 << 20 }
-
   private unowned let target: Target
   private let desk: Desk
   private let trail: TrailName
@@ -311,11 +308,13 @@ final class RowResolver<Target: ApplyTarget> {
   /// Throws `constraint-failed` if too many rows of the trail wait.
   private func checkRoom() throws {
     let bytes = try target.candidates.byteCount(of: trail.description)
-    guard bytes > Self.waitingBytesMax else { return }
+    guard bytes > desk.shared.waitingBytesMax else { return }
     throw CairnError(
       .constraintFailed,
-      "more than \(Self.waitingBytesMax >> 20) MiB of rows of trail \(trail) wait for unique values that other rows have",
-      hint: "list them with 'cairn conflicts list --waiting', and give them other values where they were written")
+      "\(bytes >> 20) MiB of rows of trail \(trail) would wait for unique values that other rows have: \(desk.shared.waitingBytesMax >> 20) MiB may",
+      hint:
+        "list those that wait with 'cairn conflicts list --waiting', and give them other values where they were written"
+    )
   }
 
   private func log(_ row: ContestedRow, _ other: ContestedRow, _ stamp: Stamp?, isOurs: Bool) throws {

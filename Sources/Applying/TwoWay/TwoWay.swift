@@ -38,6 +38,9 @@ package final class TwoWay: Sendable {
   let skewMicrosecondsMax: Int64
   /// Rows of a transaction that are settled when it ends take this much memory, and then a temporary file.
   let deferredBytesMax: Int
+  /// The most bytes of rows of one trail that wait for unique values: each judgement reads them, in the target's
+  /// transaction.
+  let waitingBytesMax: Int64
   private let turn: ApplyTurn
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -58,7 +61,7 @@ package final class TwoWay: Sendable {
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
     copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000,
-    deferredBytesMax: Int = 16 << 20, after before: TwoWay? = nil,
+    deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20, after before: TwoWay? = nil,
     rules: @escaping RuleBook
   ) {
     self.own = own.name
@@ -68,7 +71,7 @@ package final class TwoWay: Sendable {
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
-    self.deferredBytesMax = deferredBytesMax
+    (self.deferredBytesMax, self.waitingBytesMax) = (deferredBytesMax, waitingBytesMax)
     turn = before?.turn ?? ApplyTurn()
     before?.isRetired.withLock { $0 = true }
   }

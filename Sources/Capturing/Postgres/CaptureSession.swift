@@ -251,7 +251,7 @@ final class CaptureSession {
       case .withoutPublication:
         (
           "publication \(slotName) is gone",
-          copy + "publication and slot are made anew and every table is copied again"
+          copy + "a new publication and slot are made and every table is copied again"
         )
       case .foreign(let database, let plugin):
         (

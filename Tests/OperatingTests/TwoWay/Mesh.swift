@@ -163,6 +163,8 @@ final class Mesh {
   /// What applies told.
   private(set) var notices: [String] = []
   private(set) var nodes: [Node] = []
+  /// As ``TwoWay/waitingBytesMax``, from the next ``renew(_:after:)`` on.
+  var waitingBytesMax: Int64 = 64 << 20
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
   private var databases: [String] = []
@@ -254,7 +256,8 @@ final class Mesh {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
-      copiesRows: node.copiesRows, watch: node.watch, deferredBytesMax: bytes, after: before,
+      copiesRows: node.copiesRows, watch: node.watch, deferredBytesMax: bytes, waitingBytesMax: waitingBytesMax,
+      after: before,
       rules: node.rules)
   }
 

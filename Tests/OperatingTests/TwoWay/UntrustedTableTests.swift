@@ -3,7 +3,8 @@ import Foundation
 import TestServers
 import Testing
 
-/// Code of another role at a two-way PostgreSQL node, where apply itself looks at rows: it does not run as apply.
+/// What the owner of a table of a two-way node, or a peer, could do by rows that apply itself looks at: code of another
+/// role does not run as apply, and rows that wait have a bound.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct UntrustedTableTests {
   /// A role that owns a type, a function that leaves a mark, and what the test gives it.
@@ -65,6 +66,31 @@ struct UntrustedTableTests {
     #expect(marks.isEmpty)
     try #expect(a.rows("SELECT id FROM item ORDER BY id") == ["1", "2"])
     try low.drop()
+    try mesh.close()
+  }
+
+  @Test(
+    "a trail makes no more rows wait than have room, and goes on when they have other values", arguments: ["ss", "pp"])
+  func waitingRows(engines: String) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, code TEXT UNIQUE, pad TEXT)")
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    mesh.waitingBytesMax = 2000
+    mesh.renew(b)
+    for number in 1...3 {
+      try a.execute("INSERT INTO item VALUES (\(number), 'x\(number)', '\(String(repeating: "p", count: 900))')")
+      try a.capturePending()
+    }
+    usleep(3000)
+    try b.execute("INSERT INTO item VALUES (11, 'x1', ''), (12, 'x2', ''), (13, 'x3', '')")
+    try b.capturePending()
+    let error = #expect(throws: CairnError.self) { try mesh.apply(0, to: 1) }
+    #expect(error?.code == .constraintFailed && error?.message.contains("would wait for unique values") == true)
+    #expect(error?.hint.contains("cairn conflicts list --waiting") == true)
+    try b.execute("UPDATE item SET code = 'y' || id")
+    try b.capturePending()
+    mesh.renew(b)
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { try #expect(node.rows("SELECT count(*) FROM item") == ["6"], "\(node.name)") }
     try mesh.close()
   }
 

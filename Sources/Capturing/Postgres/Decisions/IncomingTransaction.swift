@@ -6,7 +6,7 @@ import PostgresKit
 ///
 /// One call per message of the stream. A transaction is left out if the trail has it already, or if an apply made it.
 struct IncomingTransaction {
-  /// What decides about transactions of applies.
+  /// The settings by which transactions of applies are left out.
   struct Rules {
     let options: PostgresCapture.Options
     /// The name of the trail, `NODE.NAME`.
@@ -48,7 +48,7 @@ struct IncomingTransaction {
     case readCatalog
   }
 
-  /// What the end of a transaction brings.
+  /// The result of the end of a transaction.
   struct Outcome {
     let transaction: PostgresPosition.Transaction
     /// The time of the commit, µs since 1970.

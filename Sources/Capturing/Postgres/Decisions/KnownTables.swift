@@ -7,7 +7,7 @@ import PostgresKit
 /// A change of a table returns the records that the trail needs. Changes count once the transaction of the trail is
 /// complete (``settle()``); if it is dropped, they are undone (``abandon()``).
 struct KnownTables {
-  /// What a change of a table brings.
+  /// The result of a change of a table.
   struct Change: Equatable {
     var records: [ShapeChange] = []
     /// The tables whose refresh begins again.

@@ -13,7 +13,7 @@ struct RefreshQueue {
     case row(PostgresRegistry.Table, [String])
   }
 
-  /// What the end of a chunk brings.
+  /// The result of the end of a chunk.
   enum ChunkEnd: Equatable {
     /// More of the table is to be read.
     case goesOn
@@ -23,7 +23,7 @@ struct RefreshQueue {
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// What a moved row brings.
+  /// The result of a moved row.
   enum MovedRow: Equatable {
     case ignored
     case queued
