@@ -36,18 +36,25 @@ extension Scenarios {
       let cairn = try bench.startReplicating()
       #expect(try bench.waitForTarget("SELECT count(*) FROM sqlite_master WHERE name = 'ship'", "1"))
       usleep(2_000_000)
-      func ticks() throws -> Int {
-        let stat = try String(contentsOfFile: "/proc/\(cairn.processIdentifier)/stat", encoding: .utf8)
-        let fields = stat.split(separator: ")").last?.split(separator: " ") ?? []
-        return try #require(Int(fields[11])) + (try #require(Int(fields[12])))
+      /// Nanoseconds of processor time of all threads that run. The ticks of /proc/PID/stat are 10 ms each: too coarse here.
+      func used() throws -> Int {
+        let tasks = "/proc/\(cairn.processIdentifier)/task"
+        return try FileManager.default.contentsOfDirectory(atPath: tasks).reduce(into: 0) { sum, task in
+          guard let text = try? String(contentsOfFile: "\(tasks)/\(task)/schedstat", encoding: .utf8) else { return }
+          sum += try #require(text.split(separator: " ").first.flatMap { Int($0) })
+        }
       }
-      let before = try ticks()
-      let seconds = isSoak ? 60 : 10
-      usleep(UInt32(seconds) * 1_000_000)
-      let used = try ticks() - before
-      print("idle for \(seconds) s: \(used * 10) ms of processor time")
-      // A tick is 10 ms, so in the reduced run one tick is the finest that can be seen.
-      #expect(used * 10 <= max(seconds, 20))
+      // Other load on the machine makes the same work dearer, never cheaper: the least of some stretches is what it needs.
+      let seconds = isSoak ? 30 : 5
+      var least = Int.max
+      for _ in 0..<3 {
+        let before = try used()
+        usleep(UInt32(seconds) * 1_000_000)
+        least = min(least, try used() - before)
+        if least <= seconds * 1_000_000 { break }
+      }
+      print("idle for \(seconds) s: \(least / 1000) us of processor time")
+      #expect(least >= 0 && least <= seconds * 1_000_000 * (isSoak ? 1 : 2))
       #expect(bench.stop(cairn) == 0)
     }
 
