@@ -62,7 +62,7 @@ package final class Replication: Sendable {
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
   /// The watches of PostgreSQL ends; nil for SQLite.
-  private let watches: (source: LocalWatch?, target: LocalWatch?)
+  private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
   /// The state folder with the trail from the source: that of this replication, or of another one from the same file.
   let home: Mutex<CaptureHome>
@@ -104,8 +104,8 @@ package final class Replication: Sendable {
         notice: notice) : nil
     captureProgress = CaptureProgress(notice: notice)
     for text in [source, target].compactMap(\.trustNotice) { notice(.init(text)) }
-    let watches = back == nil ? (nil, nil) : (LocalWatch(source), LocalWatch(target))
-    self.watches = watches
+    let links = (source: CaptureLink(source), target: CaptureLink(target))
+    self.links = back == nil ? nil : links
     let plan = options.conflicts
     let rules: TwoWay.RuleBook = { _, table, columns in plan.rules(forTarget: table, columns: columns) }
     let tables = options.tables
@@ -113,8 +113,8 @@ package final class Replication: Sendable {
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
         TwoWay(
-          own: forth, applied: [backwards], captured: tables, copiesRows: true, watch: watches.0, rules: rules),
-        TwoWay(own: backwards, applied: [forth], captured: tables, watch: watches.1, rules: rules)
+          own: forth, applied: [backwards], captured: tables, copiesRows: true, link: links.source, rules: rules),
+        TwoWay(own: backwards, applied: [forth], captured: tables, link: links.target, rules: rules)
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
@@ -372,7 +372,7 @@ package final class Replication: Sendable {
     run.tables = options.tables
     run.journalRows = options.journalRows
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
-    run.watch = watches.source
+    run.link = links?.source
     run.applies = applies
     run.relays = relays.load(ordering: .acquiring)
     run.folds = options.folds.forth
@@ -442,7 +442,7 @@ package final class Replication: Sendable {
     run.needsTables = false
     run.journalRows = options.journalRows
     run.copiesRows = false
-    run.watch = watches.target
+    run.link = links?.target
     run.applies = applies
     run.folds = options.folds.back
     if case .sqlite(let path) = back.source { try SQLiteApply.makeFile(path) }

@@ -28,15 +28,15 @@ package final class Way: Sendable {
 }
 
 extension TwoWay {
-  /// For the applies to a database that is captured into `own`. `watch`: of its capture, where it is PostgreSQL.
+  /// For the applies to a database that is captured into `own`. `link`: to its capture.
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
-    captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, watch: LocalWatch?,
+    captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,
     skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
     after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     let local: LocalCommits
-    if let watch {
+    if let watch = link.watch {
       let capture = CaptureBegun(own.folder)
       local = .stream(
         CaptureStream { stop, hurry in
@@ -53,7 +53,7 @@ extension TwoWay {
       }
     }
     self.init(
-      own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local,
+      own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local, turns: link.turns,
       skewMicrosecondsMax: skewMicrosecondsMax, deferredBytesMax: deferredBytesMax, waitingBytesMax: waitingBytesMax,
       after: before, rules: rules)
   }
@@ -79,10 +79,10 @@ extension CaptureStream.Passed {
   fileprivate init(_ mark: LocalWatch.Mark) { self.init(moment: mark.moment, message: mark.transaction) }
 }
 
-extension LocalWatch {
-  /// Nil for SQLite, whose journal shows what was committed.
-  package convenience init?(_ database: DatabaseURL) {
-    guard case .postgres(let uri) = database else { return nil }
-    self.init(uri: uri)
+extension CaptureLink {
+  package init(_ database: DatabaseURL) {
+    var watch: LocalWatch?
+    if case .postgres(let uri) = database { watch = LocalWatch(uri: uri) }
+    self.init(watch: watch)
   }
 }

@@ -24,8 +24,8 @@ package struct CaptureRun: Sendable {
   /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// PostgreSQL: receives the progress of the trail, for an apply into the same database.
-  package var watch: LocalWatch?
+  /// What it shares with two-way applies to the same database; nil if there are none.
+  package var link: CaptureLink?
   /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
@@ -66,6 +66,7 @@ package struct CaptureRun: Sendable {
         options.place = place
         options.folds = folds
         options.relays = relays
+        options.turns = link?.turns
         options.skewMicrosecondsMax = skewMicrosecondsMax
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
@@ -77,7 +78,7 @@ package struct CaptureRun: Sendable {
         options.copiesAgain = copiesAgain
         options.copiesRows = copiesRows
         options.needsTables = needsTables
-        options.watch = watch
+        (options.watch, options.turns) = (link?.watch, link?.turns)
         options.applies = applies
         options.relays = relays
         options.skewMicrosecondsMax = skewMicrosecondsMax

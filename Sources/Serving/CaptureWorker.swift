@@ -49,7 +49,7 @@ final class CaptureWorker: Worker {
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
       try SQLiteApply.makeFile(path)
     }
-    run.watch = context.twoWays.watch(of: capture, at: run.source)
+    run.link = context.twoWays.link(to: capture, at: run.source)
     if run.relays, try RelayedRows.areMissing(in: folder, of: trail, at: run.source, run.tables) {
       try CopyRequest.askCapture(folder)
       context.tell(name, RelayedRows.notice(trail, at: run.source))

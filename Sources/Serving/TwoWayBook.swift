@@ -12,15 +12,16 @@ import Versions
 /// The state that the applies to a two-way database share, for all databases of the daemon.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
-  private let watches = Mutex<[String: LocalWatch]>([:])
+  private let links = Mutex<[String: CaptureLink]>([:])
 
-  /// Returns the watch of a PostgreSQL capture; nil for SQLite, whose journal has the same facts.
-  func watch(of capture: Configuration.Capture, at location: DatabaseURL) -> LocalWatch? {
-    watches.withLock { watches in
+  /// Returns the link to a capture.
+  func link(to capture: Configuration.Capture, at location: DatabaseURL) -> CaptureLink {
+    links.withLock { links in
       let key = "\(capture.name) \(location.place)"
-      if let watch = watches[key] { return watch }
-      watches[key] = LocalWatch(location)
-      return watches[key]
+      if let link = links[key] { return link }
+      let link = CaptureLink(location)
+      links[key] = link
+      return link
     }
   }
 
@@ -28,12 +29,12 @@ final class TwoWayBook: Sendable {
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
     guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
-    let watch = watch(of: capture, at: location)
+    let link = link(to: capture, at: location)
     return known.withLock { known in
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
       let twoWay = TwoWay(
         own: (plan.own, context.folder(of: plan.own)), applied: plan.applied.map { ($0, context.folder(of: $0)) },
-        captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, watch: watch,
+        captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, link: link,
         skewMicrosecondsMax: plan.skew.milliseconds * 1000, after: known[apply.database]?.twoWay
       ) { trail, table, columns in
         (plan.rules[trail.description] ?? ConflictPlan()).rules(forTarget: table, columns: columns)

@@ -63,6 +63,8 @@ package struct DaemonAttack {
       note(report)
       (left, round) = (left - batch, round + 1)
     }
+    // Else nothing was attacked but the listener.
+    if count >= Self.roundRequests, report.applied == 0 { report.wrong.append("no trail was applied") }
   }
 
   // MARK: One daemon
@@ -101,9 +103,7 @@ package struct DaemonAttack {
     require(peak < resident + Self.memoryBudget + Self.memorySlack, "\(peak >> 20) MiB of memory")
     require(disk < Self.diskBudget + Self.diskSlack, "\(disk >> 20) MiB of disk")
     for problem in try node.problems() { require(false, problem) }
-    let applied = try node.appliedCount()
-    report.applied += applied
-    require(count < Self.roundRequests || applied > 1, "of all trails \(applied) were applied")
+    report.applied += try node.appliedCount()
   }
 
   private struct Tally: Sendable {

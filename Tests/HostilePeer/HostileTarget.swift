@@ -121,7 +121,7 @@ struct SQLiteVictim {
     if let ownTrail {
       options.twoWay = TwoWay(
         own: (Self.own, ownTrail), applied: [(name, trail)], captured: TablePatterns(["t", "u"]), copiesRows: false,
-        watch: nil
+        link: CaptureLink(watch: nil)
       ) { _, _, _ in ConflictRules() }
     }
     do {

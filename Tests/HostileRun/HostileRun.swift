@@ -38,7 +38,12 @@ import TestServers
     }
     if requests > 0 {
       var attack = DaemonAttack(cairnd: given["--cairnd"] ?? "", seed: seed)
-      try attack.run(requests) { say($0) }
+      var shown = 0
+      try attack.run(requests) { report in
+        say(report)
+        for finding in report.wrong.dropFirst(shown) { say("found \(finding)") }
+        shown = report.wrong.count
+      }
       say("hostile peer: \(attack.report)")
       wrong += attack.report.wrong
     }

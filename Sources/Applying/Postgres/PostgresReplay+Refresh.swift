@@ -40,6 +40,7 @@ extension PostgresReplay {
       noteBegin(of: refresh.schemaID, table, method)
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
+      try resolver?.beginChunk(of: table)
       switch range {
       case .row: try clear(range, table)
       case .some: break

@@ -51,6 +51,7 @@ extension SQLiteReplay {
       noteBegin(of: refresh.schemaID, table, method)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
+      try resolver?.beginChunk(of: table)
       switch range {
       case .row: try clear(range, table)
       case .some: break

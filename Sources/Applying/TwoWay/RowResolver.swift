@@ -341,6 +341,13 @@ final class RowResolver<Target: ApplyTarget> {
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 
+  /// Judges the rows that earlier copies displaced, before a chunk deletes what its author does not have any more: a
+  /// row that waits at the author is not deleted there, and must wait here too.
+  func beginChunk(of table: Table) throws {
+    guard hasCandidates, table.goesBothWays, table.isContested else { return }
+    try judge()
+  }
+
   /// Takes a row of a copy that another row keeps from its place by a unique value. Rows in the way are deleted if the
   /// copy's author no longer has them; else the commit decides which row has the value.
   ///

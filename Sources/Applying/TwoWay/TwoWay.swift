@@ -42,6 +42,9 @@ package final class TwoWay: Sendable {
   /// transaction.
   let waitingBytesMax: Int64
   private let turn: ApplyTurn
+  /// Keeps groups apart from the reading of copies into the own trail; the applies are the writer. Nil if nothing is
+  /// captured meanwhile.
+  private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
   private let decisions = Mutex(true)
@@ -60,7 +63,7 @@ package final class TwoWay: Sendable {
   /// any more, and what it has committed is known to the new one.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
-    copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000,
+    copiesRows: Bool = false, local: LocalCommits, turns: AlternatingLock? = nil, skewMicrosecondsMax: Int64 = 60_000_000,
     deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20, after before: TwoWay? = nil,
     rules: @escaping RuleBook
   ) {
@@ -70,7 +73,7 @@ package final class TwoWay: Sendable {
     (self.captured, self.copiesRows) = (captured, copiesRows)
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
-    (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
+    (self.local, self.turns, self.skewMicrosecondsMax, self.rules) = (local, turns, skewMicrosecondsMax, rules)
     (self.deferredBytesMax, self.waitingBytesMax) = (deferredBytesMax, waitingBytesMax)
     turn = before?.turn ?? ApplyTurn()
     before?.isRetired.withLock { $0 = true }
@@ -166,7 +169,7 @@ package final class TwoWay: Sendable {
 
   // MARK: One apply decides at a time
 
-  /// Waits until no other apply has a group under way; false when `stop` was set first.
+  /// Waits until no other apply has a group under way, and no copy is being read; false when `stop` was set first.
   func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
       try window.check()
@@ -176,7 +179,13 @@ package final class TwoWay: Sendable {
           hint: "see its error; this one begins anew", remedy: .retry)
       }
       if turn.take() {
-        if !isRetired.withLock({ $0 }) { return true }
+        if !isRetired.withLock({ $0 }) {
+          if turns?.tryLock(.writer) ?? true { return true }
+          turn.end()
+          Pulse.beat()
+          Clock.sleep(milliseconds: 1)
+          continue
+        }
         turn.end()
         throw CairnError(
           .busy, "the applies to this database were changed by a reload while this one ran",
@@ -188,7 +197,10 @@ package final class TwoWay: Sendable {
     return false
   }
 
-  func leave() { turn.end() }
+  func leave() {
+    turns?.unlock(.writer)
+    turn.end()
+  }
 
   /// Runs `body` while no other apply has a group under way; nil when `stop` was set first. Nothing is to be waited for in
   /// it: all applies of the database wait with it.

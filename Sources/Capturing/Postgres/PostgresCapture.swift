@@ -24,6 +24,8 @@ package final class PostgresCapture {
     package var needsTables = true
     /// The watch to inform when its messages have been read.
     package var watch: LocalWatch?
+    /// The lock that keeps the reading of copies apart from two-way applies; nil if there are none.
+    package var turns: AlternatingLock?
     /// The trails whose applies' transactions are left out, because they come from where the trail goes. Writes of
     /// other applies count as those of applications. Nil: all applies are left out.
     package var applies: Set<String>?
@@ -87,6 +89,7 @@ package final class PostgresCapture {
     progress.noteDurable(session.trail.end.position)
     var failures = 0
     var goneSince: Int64 = 0
+    defer { refresher.giveTurnBack() }
     while !stop.isSet {
       do {
         if !isConnected {
@@ -129,6 +132,7 @@ package final class PostgresCapture {
     // The server sends everything after it again.
     session.slot.disconnect()
     session.refreshes.disconnect(session.tables)
+    refresher.giveTurnBack()
     isConnected = false
   }
 
@@ -167,6 +171,7 @@ package final class PostgresCapture {
           if stream.hasGrown, try giveMemoryBack() { return .isToGoOn }
         }
       }
+      try refresher.endTurn()
       if untilCaughtUp, isFinished { break }
       try session.reportInTime()
     }

@@ -14,6 +14,8 @@ final class PostgresRefresher {
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
+  /// Whether rows of tables may be read: no two-way apply writes meanwhile.
+  private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
 
@@ -29,6 +31,28 @@ final class PostgresRefresher {
   func disconnect() {
     copier = nil
     place.drop()
+  }
+
+  // MARK: Turns
+
+  /// Returns whether rows may be read now, see ``CaptureLink``.
+  private func takeTurn() -> Bool {
+    if !hasTurn { hasTurn = session.options.turns?.tryLock(.reader) ?? true }
+    return hasTurn
+  }
+
+  /// Ends the turn if no chunk is open: what was read is durable in the trail then.
+  func endTurn() throws {
+    guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
+    if session.slot.hasUnsynced { try session.sync() }
+    giveTurnBack()
+  }
+
+  /// Ends the turn; nothing that was read goes into the trail any more.
+  func giveTurnBack() {
+    guard hasTurn else { return }
+    hasTurn = false
+    session.options.turns?.unlock(.reader)
   }
 
   // MARK: The stream
@@ -61,7 +85,9 @@ final class PostgresRefresher {
 
   /// Opens the snapshot of what is read next, if anything is.
   func beginChunk() throws {
-    guard !session.refreshes.isPaused(now: Clock.monotonicMilliseconds), try !beginRequested() else { return }
+    guard !session.refreshes.isPaused(now: Clock.monotonicMilliseconds), takeTurn(), try !beginRequested() else {
+      return
+    }
     let copier = try self.copier ?? openCopier()
     switch session.refreshes.next(session.tables) {
     case .row(let table, let key)?: try open(.row(key), of: table, copier)

@@ -48,6 +48,7 @@ final class CaptureLoop<Source: ChangeSource> {
 
   /// Takes one look. Returns false if there was nothing.
   private func take(_ stop: StopSignal) throws -> Bool {
+    defer { source.endLook() }
     switch try source.look() {
     case .nothing: return false
     case .settled: return true

@@ -14,6 +14,7 @@ import Trails
 ///       try trail.sync()
 ///       try source.finish(look)
 ///     }
+///     source.endLook()
 protocol ChangeSource: AnyObject {
   /// What one look found; the source holds its snapshot until `write` returns.
   associatedtype Look: ChangeLook
@@ -32,6 +33,8 @@ protocol ChangeSource: AnyObject {
   func write(_ look: Look, stop: StopSignal) throws
   /// Takes note that the trail has the look, durably.
   func finish(_ look: Look) throws
+  /// Ends a look, whatever came of it.
+  func endLook()
   /// Returns whether there is something new, without a transaction.
   func hasNews() throws -> Bool
   /// Uses a quiet moment: whatever the source writes to the file must not wait for an application, nor hold one up.

@@ -10,6 +10,9 @@ import Trails
 /// A look becomes one transaction of the trail, or several: each ends before a note of an apply, because whoever wrote
 /// what follows the note could see what the apply had brought.
 final class LookWriter {
+  /// Rows are requested that may be read only in the reader's turn, see ``CaptureLink``.
+  struct NeedsTurn: Error {}
+
   /// The part of the look that is being written.
   private struct Part {
     let readAt: Int64
@@ -47,6 +50,7 @@ final class LookWriter {
   private var relay: AppliedNote?
   /// Ends the look, also within a transaction.
   private var stop = StopSignal()
+  private var mayReadTables = true
   /// The tables and columns with texts that SQLite reads altered, and of which a notice has gone out.
   private var illFormed: Set<NameKey> = []
 
@@ -143,8 +147,13 @@ final class LookWriter {
   ///   - last: The last journal row of the snapshot.
   ///   - begin: The row after which the look began, if an earlier run wrote a part of it.
   ///   - readAt: The time of the snapshot, µs since 1970.
-  func write(from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, stop: StopSignal) throws {
-    self.stop = stop
+  ///   - mayReadTables: Whether rows may be read from tables.
+  /// - Throws: ``NeedsTurn`` if rows were requested, and may not be read. The trail has nothing of the look, or whole
+  ///   transactions of its beginning.
+  func write(
+    from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, mayReadTables: Bool, stop: StopSignal
+  ) throws {
+    (self.stop, self.mayReadTables) = (stop, mayReadTables)
     history.forgetDroppedIndexes()
     part = Part(readAt: readAt, checksum: reader.checksum, look: .init(from: begin, through: last), next: position)
     do {
@@ -372,7 +381,10 @@ final class LookWriter {
     // A trigger that an older version left wrote it: the table is no longer captured.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
     if kind == .asked { try reader.fold?.write(to: trail) }
-    if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
+    if kind == .asked {
+      guard mayReadTables else { throw NeedsTurn() }
+      try part?.requested.add(layout, at: seq, to: trail)
+    }
     let refresh = part?.next.refresh
     try reader.emit(kind, layout, to: trail) { rowid in layout.wantsChange(of: rowid, during: refresh) }
     return true

@@ -26,6 +26,8 @@ package final class SQLiteCapture {
     package var statements = true
     /// Whether only the net changes of each look go into the trail, as one transaction without statements.
     package var folds = false
+    /// The lock that keeps the reading of copies apart from two-way applies; nil if there are none.
+    package var turns: AlternatingLock?
     package init() {}
   }
 

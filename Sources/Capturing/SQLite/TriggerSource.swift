@@ -50,6 +50,12 @@ final class TriggerSource: ChangeSource {
   /// Whether the journal dropped rows that had not been marked as taken; found at the start.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
+  /// Whether rows of tables may be read: no two-way apply writes meanwhile.
+  private var hasTurn = false
+  /// Whether the last look met requests for rows, and must wait for its turn.
+  private var wantsTurn = false
+  /// The pause before the turn is asked for again, ms.
+  private static let turnMilliseconds: Int32 = 2
 
   private struct Statements {
     let begin, commit, schemaVersion, lastRow, lastChange, firstRow, mark: Statement
@@ -204,6 +210,7 @@ final class TriggerSource: ChangeSource {
   func begin() throws { if hasLostRows { try recoverFromLoss() } }
 
   func look() throws -> Found<Look> {
+    if wantsTurn, !takeTurn() { return .settled }
     _ = try statements.begin.step()
     var isOpen = true
     defer { if isOpen { try? source.execute("ROLLBACK") } }
@@ -223,6 +230,12 @@ final class TriggerSource: ChangeSource {
     let from = writer.position.mark.taken
     seenThrough = last
     let readsTables = try writer.readsTables(last: last)
+    if readsTables, !hasTurn, options.turns != nil {
+      // The snapshot of what is read begins within the turn.
+      try endRead()
+      wantsTurn = true
+      return .settled
+    }
     let through = readsTables || untilNotesAreTaken == 0 ? last : try lastChange(behind: from)
     guard through > from || readsTables else {
       let unseen = try findUnseenWrites(last: last)
@@ -248,8 +261,14 @@ final class TriggerSource: ChangeSource {
   func write(_ look: Look, stop: StopSignal) throws {
     var isOpen = true
     defer { if isOpen { try? source.execute("ROLLBACK") } }
-    try writer.write(
-      from: look.from, through: look.through, last: look.last, begin: look.begin, readAt: look.readAt, stop: stop)
+    do {
+      try writer.write(
+        from: look.from, through: look.through, last: look.last, begin: look.begin, readAt: look.readAt,
+        mayReadTables: hasTurn || options.turns == nil, stop: stop)
+    } catch is LookWriter.NeedsTurn {
+      writer.release()
+      wantsTurn = true
+    }
     isOpen = false
     _ = try statements.commit.step()
   }
@@ -259,12 +278,27 @@ final class TriggerSource: ChangeSource {
     guard writer.doubtful.isEmpty else { return try writer.refreshDoubtful() }
     takenAt = Clock.monotonicMilliseconds
     writer.finishLook()
+    if wantsTurn { try writer.reloadLayouts() }
     if let refresh = writer.position.refresh, refresh.isDone {
       if let layout = writer.layouts[refresh.layout] { try journal.finishRefresh(layout) }
       try writer.reloadLayouts()
       writer.position.refresh = nil
     }
     if takenAt - markedAt > Self.markMilliseconds { try markSource(waitMilliseconds: 5) }
+  }
+
+  func endLook() {
+    guard hasTurn else { return }
+    hasTurn = false
+    options.turns?.unlock(.reader)
+  }
+
+  /// Takes the turn for the look that begins. Returns false after a pause, if a two-way apply has it.
+  private func takeTurn() -> Bool {
+    hasTurn = options.turns?.tryLock(.reader) ?? true
+    if !hasTurn { Clock.sleep(milliseconds: Int(Self.turnMilliseconds)) }
+    wantsTurn = !hasTurn
+    return hasTurn
   }
 
   func hasNews() throws -> Bool {

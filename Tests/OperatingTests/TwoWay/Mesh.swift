@@ -20,8 +20,9 @@ final class Mesh {
     let url: DatabaseURL
     let trail: TrailName
     let folder: String
+    let link: CaptureLink
     /// Nil for SQLite.
-    let watch: LocalWatch?
+    var watch: LocalWatch? { link.watch }
     var twoWay: TwoWay?
     /// How far the clock of its capture is ahead, s; PostgreSQL says itself when something was committed.
     var clockAhead: Int64 = 0
@@ -43,7 +44,7 @@ final class Mesh {
       (self.name, self.url, self.tables, self.rules) = (name, url, tables, rules)
       trail = TrailName(origin: name, name: "shop")
       self.folder = "\(folder)/\(trail)"
-      watch = LocalWatch(url)
+      link = CaptureLink(url)
       switch url {
       case .sqlite(let path):
         sqlite = try Database(path: path, mode: .create)
@@ -81,7 +82,7 @@ final class Mesh {
     func startCapture() throws {
       var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
       (run.copiesRows, run.tables) = (copiesRows, tables)
-      run.watch = watch
+      run.link = link
       run.relays = relays
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
@@ -256,7 +257,7 @@ final class Mesh {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
-      copiesRows: node.copiesRows, watch: node.watch, deferredBytesMax: bytes, waitingBytesMax: waitingBytesMax,
+      copiesRows: node.copiesRows, link: node.link, deferredBytesMax: bytes, waitingBytesMax: waitingBytesMax,
       after: before,
       rules: node.rules)
   }

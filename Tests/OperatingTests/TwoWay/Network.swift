@@ -110,7 +110,7 @@ final class Network {
       let others = places.filter { $0 !== place }.map(\.node.trail)
       place.node.twoWay = TwoWay(
         own: (place.node.trail, place.node.folder), applied: others.map { ($0, place.shared.copies.folder($0)) },
-        watch: place.node.watch, rules: rules)
+        link: place.node.link, rules: rules)
       for source in shape.sources(of: index, count: places.count) {
         try place.pull(from: places[source.node], source.isOfAll ? "*" : "n\(source.node).*")
       }

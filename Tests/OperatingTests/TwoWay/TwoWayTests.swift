@@ -94,7 +94,7 @@ struct TwoWayTests {
     try mesh.settle()
     let old = try #require(b.twoWay)
     b.twoWay = TwoWay(
-      own: (b.trail, b.folder), applied: [(a.trail, a.folder)], captured: b.tables, watch: b.watch, after: old,
+      own: (b.trail, b.folder), applied: [(a.trail, a.folder)], captured: b.tables, link: b.link, after: old,
       rules: b.rules)
     try b.execute("UPDATE item SET stock = 11")
     try b.capturePending()

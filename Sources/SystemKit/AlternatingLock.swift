@@ -1,0 +1,50 @@
+import Synchronization
+
+/// A lock for two parties that take turns: whoever gives it back lets the other party go first, if that one has asked
+/// for it.
+///
+/// Nobody waits in a call. A party that does not get the lock asks again soon; while it keeps asking, its turn is kept.
+///
+///     let turns = AlternatingLock()
+///     turns.tryLock(.reader)    // true
+///     turns.tryLock(.writer)    // false: the reader has it
+///     turns.unlock(.reader)
+///     turns.tryLock(.reader)    // false: it is the writer's turn
+package final class AlternatingLock: Sendable {
+  package enum Party: Sendable { case reader, writer }
+
+  private struct State {
+    var holder: Party?
+    /// The party that had the lock last.
+    var last: Party?
+    /// The party that asked in vain, and the time until which its turn is kept, in monotonic ms.
+    var asking: (party: Party, until: Int64)?
+  }
+
+  /// The time after which a party that does not ask again has given up, ms.
+  private static let patienceMilliseconds: Int64 = 100
+  private let state = Mutex(State())
+
+  package init() {}
+
+  /// Takes the lock. Returns false if the other party has it, or has its turn.
+  ///
+  /// - Parameter now: Monotonic ms.
+  package func tryLock(_ party: Party, now: Int64 = Clock.monotonicMilliseconds) -> Bool {
+    state.withLock { state in
+      let isOthersTurn = state.last == party && state.asking.map { $0.party != party && now < $0.until } ?? false
+      guard state.holder == nil, !isOthersTurn else {
+        if state.holder != party, state.holder != nil || state.asking?.party == party {
+          state.asking = (party, now + Self.patienceMilliseconds)
+        }
+        return false
+      }
+      (state.holder, state.last) = (party, party)
+      if state.asking?.party == party { state.asking = nil }
+      return true
+    }
+  }
+
+  /// Gives the lock back. Does nothing if the party does not have it.
+  package func unlock(_ party: Party) { state.withLock { if $0.holder == party { $0.holder = nil } } }
+}
