@@ -63,9 +63,9 @@ package final class TwoWay: Sendable {
   /// any more, and what it has committed is known to the new one.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
-    copiesRows: Bool = false, local: LocalCommits, turns: AlternatingLock? = nil, skewMicrosecondsMax: Int64 = 60_000_000,
-    deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20, after before: TwoWay? = nil,
-    rules: @escaping RuleBook
+    copiesRows: Bool = false, local: LocalCommits, turns: AlternatingLock? = nil,
+    skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
+    after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     self.own = own.name
     folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
