@@ -17,10 +17,20 @@ struct ReturnsFromWaiting {
   private static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
+  /// The transactions known here when this list began, by their trails. Any row may have come back before.
+  private var atBegin: [String: UInt64] = [:]
+
+  /// Begins the list, at a start.
+  ///
+  /// - Parameter numbers: The transactions known here, by their trails.
+  mutating func begin(behind numbers: [String: UInt64]) { atBegin = numbers }
 
   /// - Parameter numbers: The transactions known here, by the trails of other nodes.
   mutating func note(_ row: KeyedRow, behind numbers: [String: UInt64]) {
-    if known.count >= Self.countMax { (known, open) = ([:], []) }
+    if known.count >= Self.countMax {
+      (known, open) = ([:], [])
+      begin(behind: numbers)
+    }
     known[row.name, default: []].removeAll { $0.row.isSame(as: row) }
     known[row.name, default: []].append(Return(row: row, numbers: numbers, isOpen: true))
     open.insert(row.name)
@@ -41,7 +51,11 @@ struct ReturnsFromWaiting {
   ///
   /// - Parameter seen: The transactions of other trails that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {
+    func lacks(_ numbers: [String: UInt64]) -> Bool {
+      numbers.contains { $0.key != author && $0.value > seen[$0.key] ?? 0 }
+    }
+    if lacks(atBegin) { return true }
     guard let found = known[row.name]?.first(where: { $0.row.isSame(as: row) }) else { return false }
-    return found.isOpen || found.numbers.contains { $0.key != author && $0.value > seen[$0.key] ?? 0 }
+    return found.isOpen || lacks(found.numbers)
   }
 }

@@ -62,7 +62,7 @@ final class RowResolver<Target: ApplyTarget> {
     guard let keyed = desk.names.keyed(table.shape, row), let copied = desk.names.copied(table.shape, row) else {
       return false
     }
-    return try !desk.keepsUnmentioned(keyed, copied: copied)
+    return try !desk.keepsUnmentioned(keyed, copied: copied, isContested: table.isContested)
   }
 
   // MARK: The end of a transaction

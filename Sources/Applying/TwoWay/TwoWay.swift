@@ -147,6 +147,8 @@ package final class TwoWay: Sendable {
       } else {
         try window.putOffCatchUp()
       }
+      let known = appliedNumbers.merging([own.description: window.ownReach.number]) { $1 }
+      returned.withLock { $0.begin(behind: known) }
       isPrepared = true
     }
   }

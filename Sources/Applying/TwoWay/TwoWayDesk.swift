@@ -425,9 +425,11 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   /// Whether a row stays that the author of a transaction has not, or not any more, and of which it says no more.
-  func keepsUnmentioned(_ row: KeyedRow, copied: RowName) throws -> Bool {
+  ///
+  /// - Parameter isContested: Whether rows of the table may clash in unique values besides the key.
+  func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
     try watch([row.name])
-    if shared.mayWait(row, at: trail, seen: seen) { return true }
+    if isContested, shared.mayWait(row, at: trail, seen: seen) { return true }
     return try isConcurrent(row)
       || shared.window.concurrent(copied, with: place.stamp, seen: seen).contains {
         try made(row, at: $0, isCopied: true)
@@ -531,7 +533,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Whether a row stays that is in the way of one that a copy brings, until both are judged: else it is one that the copy's
   /// author has no longer.
   func contests(_ row: ContestedRow) throws -> Bool {
-    try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied)
+    try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
   /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.

@@ -89,6 +89,31 @@ struct CopiedValueTests {
     try mesh.close()
   }
 
+  @Test(
+    "a row that waits where a copy is read, and is back here, stays after a restart",
+    arguments: zip(["ss", "sp", "ps", "ss"], [false, true, true, true]))
+  func returnedBeforeRestart(engines: String, restarts: Bool) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'x', 0)")
+    try a.capturePending()
+    try b.execute("INSERT INTO item VALUES (2, 'x', 0)")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try Self.waiting(node) == ["1"], "\(node.name)") }
+    try b.execute("DELETE FROM item WHERE id = 2")
+    try b.capturePending()
+    try mesh.apply(0, to: 1)
+    #expect(try b.rows(Self.all) == ["1|x|0"])
+    if restarts { try mesh.restart(b) }
+    try a.askForCopies()
+    try a.capturePending()
+    try mesh.apply(0, to: 1)
+    #expect(try b.rows(Self.all) == ["1|x|0"])
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try node.rows(Self.all) == ["1|x|0"], "\(node.name)") }
+    try mesh.close()
+  }
+
   @Test("a copy is not read while an apply writes, and no apply writes while one is read", arguments: ["sp", "ps"])
   func turns(engines: String) throws {
     let mesh = try Mesh(
