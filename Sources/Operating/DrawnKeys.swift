@@ -115,12 +115,14 @@ extension SQLiteTable {
 }
 
 extension PostgresConnection {
-  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence.
+  /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. The last value
+  /// of a sequence is not known if this role may not read it.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """
       SELECT n.nspname, c.relname, a.attname, s.seqrelid::regclass::text, s.seqincrement, s.seqstart,
-        pg_sequence_last_value(s.seqrelid), s.seqmin, s.seqmax
+        CASE WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid) END,
+        s.seqmin, s.seqmax
       FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
       JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
       JOIN LATERAL (

@@ -56,12 +56,20 @@ package struct SourceEnd {
         .filter { patterns.includes($0.name) }
         .map { Table(name: $0.name, schema: $0.schema, refusal: $0.refusal) }
     case .postgres(let connection):
-      return try connection.catalog { try connection.userTables() }.filter(patterns.includes).map { table in
+      return try connection.catalog { try connection.userTables(patterns.includes) }.map { table in
         let mend = table.refusal.map { $0.mend.isEmpty ? "" : "; run: \($0.mend)" } ?? ""
         return Table(
           name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend },
           mend: table.refusal?.mend ?? "")
       }
+    }
+  }
+
+  /// Returns the names of all tables. It reads no definition of a table in PostgreSQL, and waits for no lock there.
+  func tableNames() throws -> [String] {
+    switch handle {
+    case .sqlite: try tables(TablePatterns()).map(\.name)
+    case .postgres(let connection): try connection.userTableNames().map(\.displayName)
     }
   }
 

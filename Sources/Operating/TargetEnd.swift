@@ -50,8 +50,10 @@ package struct TargetEnd {
         .first { $0.name.isSameInSQLite(as: mapping.target.name) }
       return there.map { mapping.onto($0.schema) } ?? mapping
     case .postgres(let server):
-      let there = try server.catalog { try server.userTables() }
-        .first { $0.schema.qualifiedName.hasSameBytes(as: mapping.target.qualifiedName) }
+      let there = try server.catalog {
+        let target = mapping.target
+        return try server.userTables { $0.hasSameBytes(as: target.namespace) && $1.hasSameBytes(as: target.name) }
+      }.first
       return there.map { mapping.onto($0.schema) } ?? mapping
     }
   }

@@ -120,7 +120,7 @@ package struct TwoWayCheck {
   package func keysAlike() throws -> CairnError? {
     let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
-    let there = Set(try other?.tables(TablePatterns()).map { DrawnKey.commonName(ofTable: $0.name).nameKey } ?? [])
+    let there = Set(try other?.tableNames().map { DrawnKey.commonName(ofTable: $0).nameKey } ?? [])
     let made = ours.filter { !there.contains($0.commonTable) }.compactMap(asMade)
     let theirs = try other.map { try DrawnKeys($0).all() } ?? []
     let alike = DrawnKey.alike(ours, theirs + made).map(\.0)

@@ -3,7 +3,11 @@ import Changes
 extension SourceEnd {
   /// Returns the names in a list of tables that match no table of the database.
   package func unmatched(_ patterns: TablePatterns) throws -> [TablePatterns.Unmatched] {
-    patterns.unmatched(in: try tables(TablePatterns()).flatMap { $0.schema.listedNames })
+    switch handle {
+    case .sqlite: return patterns.unmatched(in: try tables(TablePatterns()).flatMap { $0.schema.listedNames })
+    case .postgres(let connection):
+      return patterns.unmatched(in: try connection.userTableNames().flatMap { $0.listedNames })
+    }
   }
 }
 

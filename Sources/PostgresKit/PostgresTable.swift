@@ -45,18 +45,21 @@ package struct PostgresTable: Sendable {
     package let isHarmless: Bool
     /// Whether a partition logs too little of its old rows: UPDATE and DELETE of applications work, but would be lost.
     package var isOfPartition = false
+    /// Whether another table has the same full name.
+    package var isOfName = false
   }
 
   /// The name in patterns and messages, `schema.name`; without the schema if that is `public`.
-  package var displayName: String {
-    schema.namespace == "public" ? schema.name : "\(schema.namespace).\(schema.name)"
-  }
+  package var displayName: String { schema.displayName }
 
   /// The name for SQL. `ONLY` excludes children of inheritance, which have rows of their own.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
 extension TableSchema {
+  /// The name in patterns and messages of a table of PostgreSQL, see ``PostgresTable/displayName``.
+  package var displayName: String { namespace.hasSameBytes(as: "public") ? name : "\(namespace).\(name)" }
+
   /// The schema and the name, quoted.
   package var qualifiedName: String {
     namespace.isEmpty ? name.quotedName : "\(namespace.quotedName).\(name.quotedName)"
@@ -90,14 +93,20 @@ extension PostgresConnection {
   /// temporary tables and those of extensions. Partitions are part of their root. A table that cannot be captured comes
   /// with a refusal.
   ///
-  /// Everything is of one moment.
-  package func userTables() throws -> [PostgresTable] {
+  /// Within ``catalog(patience:_:)``, everything is of one moment.
+  ///
+  /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. Of other tables, no definition is read:
+  ///   that would wait for whoever has locked them.
+  package func userTables(
+    _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
+  ) throws -> [PostgresTable] {
+    let meant = try listedTables().filter { isMeant($0[1] ?? "", $0[2] ?? "") }.compactMap { $0[0] }
     let rows = try query(
       """
       SELECT \(CatalogDocument.sql(of: "listed.oid")) FROM pg_class AS listed
         JOIN pg_namespace AS place ON place.oid = listed.relnamespace
-      WHERE \(PostgresTable.isUsers("listed", "place")) ORDER BY place.nspname, listed.relname
-      """)
+      WHERE listed.oid = ANY ($1::oid[]) ORDER BY place.nspname, listed.relname
+      """, ["{\(meant.joined(separator: ","))}"])
     var tables = try rows.compactMap { try PostgresTable(CatalogDocument($0[0] ?? "")) }
     PostgresTable.refuseAmbiguousNames(&tables)
     return tables
@@ -111,11 +120,7 @@ extension PostgresConnection {
     do { return (try catalog(patience: patience) { try userTables() }, []) } catch let error as PostgresError
       where error.isLockTimeout
     {}
-    let listed = try query(
-      """
-      SELECT c.oid, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-      WHERE \(PostgresTable.isUsers("c", "n")) ORDER BY n.nspname, c.relname
-      """)
+    let listed = try listedTables()
     var (tables, locked): ([PostgresTable], [PostgresTable]) = ([], [])
     for row in listed {
       guard let oid = row[0].flatMap({ UInt32($0) }) else { continue }
@@ -133,6 +138,22 @@ extension PostgresConnection {
     }
     PostgresTable.refuseAmbiguousNames(&tables)
     return (tables, locked)
+  }
+
+  /// Returns the tables of ``userTables(_:)`` without their columns. It waits for no lock.
+  package func userTableNames() throws -> [TableSchema] {
+    try listedTables().map {
+      TableSchema(epoch: 0, engine: .postgres, namespace: $0[1] ?? "", name: $0[2] ?? "", columns: [])
+    }
+  }
+
+  /// Returns the oid, the schema and the name of each users' table, by schema and name.
+  private func listedTables() throws -> [[String?]] {
+    try query(
+      """
+      SELECT c.oid, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE \(PostgresTable.isUsers("c", "n")) ORDER BY n.nspname, c.relname
+      """)
   }
 
   /// Returns the table of this oid; nil if there is none.
@@ -162,18 +183,17 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
-  /// Refuses tables whose full names are equal, or differ only in how Unicode composes their letters. PostgreSQL
-  /// compares the bytes of a name, and a dot may be part of it, but Cairn identifies a table by its full name.
+  /// Refuses tables whose full names are equal: a dot may be part of a name, but Cairn identifies a table by its full
+  /// name.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
-    // Keys of a Swift dictionary are equal if they are canonically equivalent.
-    let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName })
+    let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {
       for index in group where tables[index].refusal == nil {
         guard let other = group.first(where: { $0 != index }) else { continue }
         tables[index].refusal = .init(
           reason:
-            "its name and that of \(tables[other].schema.qualifiedName) differ only in a dot or in how Unicode composes their letters",
-          mend: "ALTER TABLE \(tables[index].schema.qualifiedName) RENAME TO ...", isHarmless: false)
+            "its name and that of \(tables[other].schema.qualifiedName) are the same but for the dot that is part of one",
+          mend: "ALTER TABLE \(tables[index].schema.qualifiedName) RENAME TO ...", isHarmless: false, isOfName: true)
       }
     }
     for index in tables.indices where tables[index].refusal == nil {

@@ -269,11 +269,15 @@ package final class PostgresCapture {
     let wanted = session.tables.sequenceNames
     guard !wanted.isEmpty else { return }
     let found: [SequenceState]
-    do { found = try source.catalog.sequences() } catch let error as PostgresError
-      where error.sqlState == "XX000" || error.isTransient
+    do {
+      let read = try source.catalog.sequences(wanted)
+      if !read.isWhole { session.sequences.noteChanges() }
+      found = read.found
+    } catch let error as PostgresError
+      where ["XX000", "42P01"].contains(error.sqlState) || error.isTransient
     {
-      // A sequence was dropped while the view was read ("could not open relation with OID"). Or this query deadlocked
-      // with a session that alters several tables.
+      // A sequence was dropped while it was read ("could not open relation with OID"), or another session has just
+      // locked it.
       return session.sequences.noteChanges()
     }
     let moved = session.sequences.news(found, of: wanted)

@@ -13,7 +13,7 @@ struct PostgresCatalog {
 
   /// Returns the tables that the patterns select.
   func tables(_ patterns: TablePatterns) throws -> [PostgresTable] {
-    try connection.catalog { try connection.userTables().filter(patterns.includes) }
+    try connection.catalog { try connection.userTables(patterns.includes) }
   }
 
   /// Returns a table as it now is; nil if it does not exist.
@@ -27,12 +27,17 @@ struct PostgresCatalog {
   /// - Parameter known: The tables that are captured already.
   func capturableTables(_ patterns: TablePatterns, known: KnownTables) throws -> [PostgresTable] {
     let meant = try tables(patterns)
-    let harmed = meant.filter { $0.refusal?.isHarmless == false }
+    // A new table that takes the name of a captured one is left out; the captured one stays.
+    let taken = Set(meant.filter { known[$0.oid] != nil }.map(\.schema.fullName.nameKey))
+    let harmed = meant.filter { table in
+      guard let refusal = table.refusal, !refusal.isHarmless else { return false }
+      return !refusal.isOfName || !taken.contains(table.schema.fullName.nameKey)
+    }
     for table in harmed where known[table.oid] != nil {
       if let refusal = table.refusal { throw refuse(table, refusal) }
     }
     guard let first = harmed.first, let reason = first.refusal?.reason else {
-      return meant.filter { $0.refusal == nil }
+      return meant.filter { $0.refusal == nil || $0.refusal?.isOfName == true && known[$0.oid] != nil }
     }
     let others = harmed.dropFirst().map { "; table \($0.displayName): \($0.refusal?.reason ?? "")" }.joined()
     let script = harmed.compactMap(\.refusal?.mend).filter { !$0.isEmpty }.joined(separator: "; ")
@@ -55,7 +60,7 @@ struct PostgresCatalog {
       context: ["table": table.displayName])
   }
 
-  /// Returns a digest of everything in the catalog that capture depends on.
+  /// Returns a digest of everything in the catalog that capture depends on. It takes no lock on a table.
   func fingerprint() throws -> String {
     try connection.first(
       """
@@ -67,8 +72,9 @@ struct PostgresCatalog {
         UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
           a.attidentity, a.attgenerated, a.atthasdef) FROM pg_attribute AS a JOIN t ON t.oid = a.attrelid
           WHERE a.attnum > 0 AND NOT a.attisdropped
-        UNION ALL SELECT 'p' || p.relid || ':' || pg_relation_filenode(p.relid) FROM t,
-          pg_partition_tree(t.oid::regclass) AS p WHERE t.relkind = 'p' AND p.isleaf
+        UNION ALL SELECT concat_ws(' ', 'p', i.inhparent, i.inhrelid, to_jsonb(i) ->> 'inhdetachpending',
+          pg_relation_filenode(i.inhrelid)) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+          WHERE c.relispartition AND c.relkind IN ('r', 'p', 'f')
         UNION ALL SELECT concat_ws(' ', 'r', r.prrelid, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs')
           FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
         UNION ALL SELECT concat_ws(' ', 'o', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot)
@@ -116,13 +122,32 @@ struct PostgresCatalog {
     return holders.first.map { ($0[0] ?? "?", $0[1] ?? "?", $0[2] ?? "") }
   }
 
-  /// Returns the present values of all sequences that have given out one.
-  func sequences() throws -> [SequenceState] {
-    try connection.query(
-      "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL"
-    ).compactMap { row in
-      guard let namespace = row[0], let name = row[1], let last = Int64(row[2] ?? "") else { return nil }
+  /// Returns the present values of the named sequences, `SCHEMA.NAME`, that have given out one, and whether none of them
+  /// was left out because another session is altering it.
+  ///
+  /// To read a sequence takes a lock, which its owner can hold for as long as he likes. So no other sequence is read.
+  func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {
+    let listed = try connection.query(
+      """
+      SELECT c.oid, n.nspname, c.relname, s.seqincrement, EXISTS (SELECT FROM pg_locks AS l
+        WHERE l.relation = c.oid AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))
+      FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE has_sequence_privilege(s.seqrelid, 'SELECT, USAGE')
+      """
+    ).filter { wanted.contains("\($0[1] ?? "").\($0[2] ?? "")".nameKey) }
+    let free = listed.filter { $0[4] == "f" }
+    let values = try connection.transaction("BEGIN READ ONLY") {
+      try connection.execute(PostgresCopier.patience)
+      return try connection.query(
+        "SELECT o.oid, pg_sequence_last_value(o.oid::regclass) FROM unnest($1::oid[]) AS o(oid)",
+        ["{\(free.compactMap { $0[0] }.joined(separator: ","))}"])
+    }
+    let last = Dictionary(values.map { ($0[0] ?? "", Int64($0[1] ?? "")) }) { $1 }
+    let found = free.compactMap { row -> SequenceState? in
+      guard let namespace = row[1], let name = row[2], let last = last[row[0] ?? ""] ?? nil else { return nil }
       return SequenceState(namespace: namespace, name: name, last: last, increment: Int64(row[3] ?? "") ?? 1)
     }
+    return (found, free.count == listed.count)
   }
 }

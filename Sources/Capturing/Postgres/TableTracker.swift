@@ -40,6 +40,7 @@ final class TableTracker {
   private func introduce(
     _ table: PostgresTable, _ refresh: Refresh.Reason?, _ text: String = "", isPublished: Bool = true
   ) throws {
+    guard !isTaken(table.schema, by: table.oid) else { return session.catalog.want() }
     try session.openTransaction()
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
@@ -51,12 +52,22 @@ final class TableTracker {
     _ word: RowFate.Word
   ) throws {
     guard let alteration = KnownTables.Alteration(known, to: given, details, word) else { return }
+    if isTaken(given.schema, by: known.relation) { return try drop(known, word.text) }
     if alteration.restartsRefresh { session.refreshes.restart(known.relation) }
     guard alteration.hasOtherShape else { return session.tables.set(alteration.fresh) }
     try session.openTransaction()
     let change = session.tables.alter(alteration)
     if let epoch = session.tables[known.relation]?.epoch { session.refreshes.follow(known.relation, epoch: epoch) }
     try session.append(change)
+  }
+
+  /// Returns whether a captured table of another schema has the same full name, as a dot is part of one of them. The
+  /// trail would not distinguish their rows.
+  private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
+    session.tables.all.contains {
+      $0.relation != relation && $0.schema.fullName.hasSameBytes(as: schema.fullName)
+        && !$0.schema.namespace.hasSameBytes(as: schema.namespace)
+    }
   }
 
   /// Copies a table again, of which changes may be missing.
@@ -237,7 +248,7 @@ final class TableTracker {
       let catalog = try source.connection.catalog(patience: PostgresCopier.patience) {
         CatalogWatch.Catalog(
           fingerprint: try source.catalog.fingerprint(),
-          tables: try source.connection.userTables().filter(session.options.tables.includes))
+          tables: try source.connection.userTables(session.options.tables.includes))
       }
       session.catalog.wait(for: try session.emitBarrier(), catalog)
       return true
@@ -308,6 +319,8 @@ final class TableTracker {
   private func canCapture(_ table: PostgresTable) throws -> Bool {
     guard let refusal = table.refusal else { return true }
     guard !refusal.isHarmless else { return false }
+    // Whoever gives another table the same name does not end the capture of this one.
+    if refusal.isOfName, session.tables[table.oid] != nil { return true }
     if session.tables[table.oid] != nil, let now = try session.source.catalog.table(table.oid)?.refusal, !now.isHarmless
     {
       throw session.source.catalog.refuse(table, now)

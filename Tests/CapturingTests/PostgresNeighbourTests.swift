@@ -1,0 +1,98 @@
+import Changes
+import PostgresKit
+import TestServers
+import Testing
+
+@testable import Capturing
+
+/// Other roles of a captured database hold up or end no capture of tables that are not theirs.
+@Suite(.enabled(if: PostgresServer.isAvailable)) struct PostgresNeighbourTests {
+  private func origin(_ schema: String) throws -> PostgresOrigin {
+    let origin = try PostgresOrigin(
+      """
+      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+      CREATE SCHEMA low AUTHORIZATION low; CREATE SCHEMA app; GRANT CREATE, USAGE ON SCHEMA app TO low; \(schema)
+      """)
+    return origin
+  }
+
+  /// Runs `body` while a session of role `low` stays in a transaction.
+  private func beside(_ statement: String, _ origin: PostgresOrigin, _ body: () throws -> Void) throws {
+    let other = try PostgresConnection(origin.server.url(origin.database, user: "low"))
+    try other.execute("BEGIN")
+    try other.execute(statement)
+    defer { other.rollback() }
+    try body()
+  }
+
+  @Test(.timeLimit(.minutes(2))) func `a locked table that is not captured holds up no capture`() throws {
+    let origin = try origin(
+      """
+      CREATE TABLE app.item(id integer PRIMARY KEY); INSERT INTO app.item VALUES (1);
+      SET ROLE low; CREATE TABLE low.x(id integer PRIMARY KEY CHECK (id > 0), v text DEFAULT 'x');
+      CREATE TABLE low.parts(id integer CHECK (id > 0)) PARTITION BY LIST (id)
+      """)
+    // The slot begins once no transaction is open; then restarts do not wait for one.
+    try origin.take(TablePatterns(["app.*"]))
+    for table in ["low.x", "low.parts"] {
+      try beside("LOCK TABLE \(table)", origin) {
+        try origin.take(TablePatterns(["app.*"]))
+        try origin.run("INSERT INTO app.item SELECT max(id) + 1 FROM app.item")
+        try origin.run("ALTER TABLE app.item ADD COLUMN \(table.suffix(1)) text")
+        try origin.take(TablePatterns(["app.*"]))
+      }
+    }
+    let wanted = ["insert item id=2", "reshape item item", "insert item id=3 x=NULL", "reshape item item"]
+    #expect(try origin.lines().suffix(4) == wanted)
+  }
+
+  @Test(.timeLimit(.minutes(2))) func `a sequence that its owner is altering is left for later`() throws {
+    let origin = try origin(
+      """
+      CREATE TABLE app.item(id serial PRIMARY KEY); CREATE TABLE app.low(id integer PRIMARY KEY);
+      ALTER TABLE app.low OWNER TO low; SET ROLE low; CREATE SEQUENCE low.s; GRANT ALL ON SEQUENCE low.s TO PUBLIC;
+      ALTER TABLE app.low ALTER id SET DEFAULT nextval('low.s'); INSERT INTO app.low DEFAULT VALUES
+      """)
+    try origin.take(TablePatterns(["app.*"]))
+    try origin.run("INSERT INTO app.item DEFAULT VALUES; INSERT INTO app.low DEFAULT VALUES")
+    try beside("ALTER SEQUENCE low.s INCREMENT BY 2", origin) {
+      try origin.take(TablePatterns(["app.*"]))
+      let catalog = PostgresCatalog(connection: try PostgresConnection(origin.uri), publication: "")
+      let read = try catalog.sequences(["app.item_id_seq", "low.s"])
+      #expect(read.found.map(\.name) == ["item_id_seq"] && read.found.first?.last == 1 && !read.isWhole)
+    }
+    let catalog = PostgresCatalog(connection: try PostgresConnection(origin.uri), publication: "")
+    let read = try catalog.sequences(["app.item_id_seq", "low.s", "low.none"])
+    #expect(read.found.map(\.last).sorted() == [1, 2] && read.isWhole)
+  }
+
+  /// PostgreSQL takes two names of which the letters are composed in another way for two, and so does a trail.
+  @Test(arguments: [("app", "b\u{fc}cher", "app", "bu\u{308}cher"), ("app", "a.b", "app.a", "b")])
+  func `a table that another role names alike ends the capture of none`(
+    _ names: (String, String, String, String)
+  ) throws {
+    let one = "\(names.0.quotedName).\(names.1.quotedName)"
+    let other = "\(names.2.quotedName).\(names.3.quotedName)"
+    let origin = try origin(
+      """
+      CREATE TABLE \(one)(id integer PRIMARY KEY); INSERT INTO \(one) VALUES (1);
+      CREATE SCHEMA IF NOT EXISTS \(names.2.quotedName); GRANT ALL ON SCHEMA \(names.2.quotedName) TO low
+      """)
+    try origin.take()
+    let before = try origin.tables()
+    try origin.run("SET ROLE low; CREATE TABLE \(other)(id integer PRIMARY KEY); INSERT INTO \(other) VALUES (7)")
+    try origin.take()
+    try origin.run("INSERT INTO \(one) VALUES (2)")
+    try origin.take()
+    let after = try origin.tables()
+    #expect(before.count == 1 && after.count == (names.0 == names.2 ? 2 : 1), "\(after)")
+    #expect(try origin.ddl().allSatisfy { $0.action != .drop })
+  }
+}
+
+extension PostgresOrigin {
+  /// The names of the tables that capture knows, sorted.
+  fileprivate func tables() throws -> [String] {
+    try RegistryFile(folder: folder("state"), number: .max).registry.tables.values.map(\.schema.fullName).sorted()
+  }
+}
