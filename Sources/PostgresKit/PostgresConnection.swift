@@ -31,10 +31,16 @@ package final class PostgresConnection {
     "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
   ]
 
-  /// The settings under which values are read and written.
+  /// The settings under which values are read and written. The owner of a database can set others for all its sessions.
+  ///
+  /// `role=none` keeps the session in the role that logged in: code of a role that the owner sets would count as the
+  /// session's own, and could leave that role again. `row_security=off` makes the server refuse a read that policies of
+  /// the table's owner would filter, because their functions run as the reader.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/runtime-config-client.html, `row_security`.
   private static let settings =
     printSettings + [
-      "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
+      "role=none", "row_security=off", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
     ]
 

@@ -21,6 +21,8 @@ struct PostgresTurnedRow {
     try OwnersCode.lockReferencing(table, connection)
     try OwnersCode.read(table, fires: "AO", connection)
       .check("\(turned.namespace).\(turned.table)", place: connection.place) { _ in false }
+    // Policies apply as they do to an application; their code has just been looked at.
+    try connection.execute("SET LOCAL row_security = on")
     let rows = try connection.query(
       """
       SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
