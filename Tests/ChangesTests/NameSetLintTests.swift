@@ -53,7 +53,7 @@ import Testing
     "columns of Cairn's own tables": [
       "Applying/SQLite/TargetState.swift"
     ],
-    "names that look alike, which are refused": ["PostgresKit/PostgresTable.swift", "SQLiteKit/SQLiteTable.swift"],
+    "names that look alike, which are refused": ["SQLiteKit/SQLiteTable.swift"],
     "names of nodes": ["Serving/RefreshDesk.swift"],
   ]
 
