@@ -228,6 +228,14 @@ extension ApplyOptions {
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
+  /// Returns whether all rows of a target's table are the source's: the first copy left no others, and applications may
+  /// not write to it.
+  func holdsOnlyTheSource(_ namespace: String, _ name: String) -> Bool {
+    let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
+    let writes = localWrites.writes(forTarget: plain.asciiLowercased)
+    return existing == .overwrite && [.stop, .refuse].contains(writes)
+  }
+
   /// Returns whether rows written to a table of the target are replicated back.
   func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
 

@@ -40,6 +40,28 @@ extension TableSchema.Column {
     let rest = word.dropFirst(4).drop { ") ".contains($0) }
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text
   }
+
+  /// The default as a bare literal, without its cast; `NULL` if there is none. Nil if it is anything else: apply does not
+  /// execute such a text.
+  ///
+  ///     'x'::character varying  ->  'x'
+  var literalDefault: String? {
+    guard let text = defaultValue else { return "NULL" }
+    let bytes = Array(text.utf8)
+    let quote = UInt8(ascii: "'")
+    guard bytes.first == quote else {
+      let isNumber = !bytes.isEmpty && bytes.allSatisfy { (0x30...0x39).contains($0) || "-.".utf8.contains($0) }
+      return isNumber && Double(text) != nil || ["TRUE", "FALSE"].contains(text.asciiUppercased) ? text : nil
+    }
+    var end = 1
+    while end < bytes.count, bytes[end] != quote || (end + 1 < bytes.count && bytes[end + 1] == quote) {
+      end += bytes[end] == quote ? 2 : 1
+    }
+    guard end < bytes.count, !bytes[...end].contains(UInt8(ascii: "\\")) else { return nil }
+    let rest = bytes[(end + 1)...]
+    guard rest.isEmpty || rest.starts(with: "::".utf8) else { return nil }
+    return String(decoding: bytes[...end], as: UTF8.self)
+  }
 }
 
 extension WaitingTable {

@@ -19,12 +19,15 @@ struct SchemaRight: Equatable {
   var isCreated: Bool
   /// The other trails of the table, for whose rows the change is refused; empty if it is not refused for that reason.
   @ByBytes var others: [String]
+  /// Whether only this trail brings rows into the table: no other trail does, and no way back.
+  var isOnlyTrail: Bool
 
   /// - Parameter isCreatedElsewhere: another trail's apply created the table.
   /// - Parameter others: the other trails that bring rows into the table.
   init(
     _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
   ) {
+    isOnlyTrail = !goesBothWays && others.isEmpty
     switch effect {
     case .adds:
       self.isCreated = isCreated || isCreatedElsewhere
@@ -43,6 +46,7 @@ struct SchemaRight: Equatable {
   init(isCreated: Bool) {
     self.isCreated = isCreated
     others = []
+    isOnlyTrail = true
   }
 
   /// Returns the policy for the change.

@@ -118,4 +118,35 @@ import Testing
     try made.replay()
     #expect(try made.rows("SELECT * FROM t") == [[1, 1, "x", .null], [2, 2, .null, .null]])
   }
+
+  @Test(
+    "a column that was added by hand with another default waits for the rows that are there",
+    arguments: [DDLPolicy?.none, .follow, .stop, .ignore], ["b DEFAULT 'x'", "b", "b DEFAULT 5", "b TEXT DEFAULT '5'"])
+  func otherDefault(policy: DDLPolicy?, definition: String) throws {
+    let made = try started(policy)
+    let type = definition.contains("TEXT") ? "TEXT" : ""
+    try made.run("ALTER TABLE t ADD COLUMN b \(type) DEFAULT 'mine'")
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, \(definition))")
+      try made.insert("t", [2, 2, .null])
+    }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.message.contains("column b is there, but has another value"), "\(error.message)")
+    #expect(try made.rows("SELECT * FROM t") == [[1, 1, "mine"]])
+    let statement = try #require(error.hint.split(separator: "\n").first { $0.contains("UPDATE") })
+    try made.run(String(statement))
+    try made.replay()
+    let value: Value =
+      definition.contains("'x'") ? "x" : definition.contains("'5'") ? "5" : definition.contains("5") ? 5 : .null
+    #expect(try made.rows("SELECT * FROM t") == [[1, 1, value], [2, 2, .null]])
+  }
+
+  @Test func `a column that applications of the target fill is left to them`() throws {
+    let made = try started(.follow)
+    made.options.localWrites = .init(.allow)
+    try made.run("ALTER TABLE t ADD COLUMN b DEFAULT 'mine'")
+    try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b DEFAULT 'x')") }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t") == [[1, 1, "mine"]])
+  }
 }

@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import PostgresKit
 import TestServers
 import Testing
@@ -124,5 +125,28 @@ struct PostgresExactPlaceTests {
     try target.psql("UPDATE t SET b = 'x' WHERE b IS NULL")
     try target.replay()
     #expect(try rows(target) == "(1,1,x) (2,2,)")
+  }
+
+  @Test(
+    "a column that was added by hand with another default waits for the rows that are there",
+    arguments: [DDLPolicy.follow, .stop, .ignore],
+    ["TEXT DEFAULT 'x'", "TEXT", "INTEGER DEFAULT 5", "JSON DEFAULT '{}'"])
+  func otherDefault(policy: DDLPolicy, definition: String) throws {
+    let target = try started()
+    target.options.ddl = policy
+    let trail = target.trail
+    let theirs = ["TEXT": "text DEFAULT 'mine'", "INTEGER": "bigint DEFAULT 7", "JSON": "json DEFAULT '[]'"]
+    try target.psql("ALTER TABLE t ADD b \(theirs[String(definition.prefix { $0 != " " })] ?? "")")
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b \(definition))")
+      try trail.insert("t", [2, 2, .null])
+    }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.message.contains("column b is there, but has another value"), "\(error.message)")
+    let statement = try #require(error.hint.split(separator: "\n").first { $0.contains("UPDATE") })
+    try target.psql(String(statement))
+    try target.replay()
+    let value = definition.split(separator: " ").last.map { $0.filter { $0 != "'" } } ?? ""
+    #expect(try rows(target) == "(1,1,\(definition.contains("DEFAULT") ? value : "")) (2,2,)")
   }
 }

@@ -171,11 +171,14 @@ extension PostgresReplay {
     let shapes = try TableMapping.change(
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
     shapes.after.notices.forEach(progress.note)
-    let change = PostgresShape.Change(
+    var change = PostgresShape.Change(
       source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
+    // The rows of a copy that is awaited come again.
+    change.isSourceAlone =
+      right.isOnlyTrail && !own.isAwaited && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)

@@ -10,6 +10,8 @@ extension PostgresShape {
     let before: TableSchema
     let after: TableSchema
     let isRefreshed: Bool
+    /// Whether every row of the target's table is one of this trail's source.
+    var isSourceAlone = false
     var name: String { source.after.fullName }
     var phrases: [String] {
       source.isEmpty ? ["a change of constraints of table \(after.fullName)"] : source.phrases
@@ -51,18 +53,19 @@ extension PostgresShape {
         throw refusal.error(
           "\(type) has other attributes now, and schema changes are ignored (--ddl ignore)", table: change.name)
       }
+      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
     case .stop:
       let why = right.refusal
       if isRenamed, target != nil { throw refusal.error(why, table: change.name) }
       if let missing = try whatIsMissing(change, moved) {
         throw refusal.error("\(why), and \(missing)", table: change.name)
       }
-      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)
+      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
     case .follow:
       try checkTypes([change.before, change.after], known, refusal, named: change.name)
       if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
       try follow(alteration, change, known, moved, refusal, sink)
-      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)
+      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
     }
     return moved
   }
@@ -108,29 +111,48 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if a new column is NULL in rows that have its default at the source.
+  /// Throws `schema-stopped` if a new column that was there before has another value in a row than at the source, where
+  /// each row has the default of the column.
   ///
-  /// This happens if an operator has added the column.
+  /// This happens if an operator has added the column. If other trails or applications write to the table too, only NULL
+  /// is known to be another value.
   ///
   /// - Parameter there: The columns before the change.
   private func checkFilled(
-    _ there: Set<NameKey>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal
+    _ there: Set<NameKey>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal,
+    _ sink: PostgresSink
   ) throws {
     guard !change.isRefreshed else { return }
     for case .addColumn(let index) in change.source.changes {
       let (source, column) = (change.source.after.columns[index], change.after.columns[index])
       guard there.contains(column.name),
-        !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) }),
-        let text = source.defaultValue
+        !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
       else { continue }
       let name = column.name.quotedName
       let table = "\(known.schema.quotedName).\(known.name.quotedName)"
-      guard try connection.first("SELECT 1 FROM \(table) WHERE \(name) IS NULL LIMIT 1") != nil else { continue }
-      var refusal = refusal
-      refusal.statements = ["UPDATE \(table) SET \(name) = \(column.defaultValue ?? "…") WHERE \(name) IS NULL"]
-      throw refusal.error(
-        "column \(column.name) is there, but NULL in rows that have the default \(text) at the source",
-        table: change.name)
+      let wanted = source.defaultValue == nil ? "NULL" : column.literalDefault
+      func refuse(_ condition: String, _ what: String) throws {
+        guard try sink.attempt({ try connection.first("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") }) != nil
+        else { return }
+        var refusal = refusal
+        refusal.statements = [
+          "UPDATE \(table) SET \(name) = \(wanted ?? column.defaultValue ?? "…") WHERE \(condition)"
+        ]
+        throw refusal.error("column \(column.name) is there, but \(what)", table: change.name)
+      }
+      if let text = source.defaultValue {
+        try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
+      }
+      guard change.isSourceAlone, let wanted else { continue }
+      let what = "has another value in rows that have \(wanted) at the source"
+      if wanted == "NULL" {
+        try refuse("\(name) IS NOT NULL", what)
+      } else {
+        guard let there = try read(known)?.column(column.name) else { continue }
+        if there.hasEquality { try refuse("\(name) IS DISTINCT FROM \(wanted)", what) }
+        // Other types have no equality, or one of the operator's.
+        if ["json", "xml"].contains(there.castType) { try refuse("\(name)::text IS DISTINCT FROM \(wanted)", what) }
+      }
     }
   }
 

@@ -223,6 +223,9 @@ extension SQLiteReplay {
     var change = TargetShape.Change(
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
+    let name = change.after?.target.name ?? change.name
+    // The rows of a copy that is awaited come again.
+    change.isSourceAlone = right.isOnlyTrail && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)

@@ -20,6 +20,8 @@ struct TargetShape {
     /// after.
     var isRename = false
     var right = SchemaRight(isCreated: false)
+    /// Whether every row of the target's table is one of this trail's source.
+    var isSourceAlone = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
@@ -102,7 +104,9 @@ struct TargetShape {
       guard try exists(now), try was.isSameInSQLite(as: now) || !exists(was) else {
         throw refusal(change).error("--ddl ignore leaves its name as it is", table: was)
       }
-      if !change.isMovingAside { try check(after, change) }
+      if change.isMovingAside { return }
+      try check(after, change)
+      try checkFilled(Set(try table(now)?.schema.columns.map { $0.name.sqliteKey } ?? []), change)
     case .follow:
       let difference = TableDifference(before.target, after.target, origins: change.origins)
       try keepingDependents(change) { try follow(difference, change) }
@@ -154,23 +158,34 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if a new column is NULL in rows that have its default at the source.
+  /// Throws `schema-stopped` if a new column that was there before has another value in a row than at the source, where
+  /// each row has the default of the column.
   ///
-  /// This happens if an operator has added the column.
+  /// This happens if an operator has added the column. If other trails or applications write to the table too, only NULL
+  /// is known to be another value.
   ///
   /// - Parameter there: The columns before the change, in lower case.
   private func checkFilled(_ there: Set<NameKey>, _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let (source, column) = (after.source.columns[index], after.target.columns[index])
-      guard there.contains(column.name.sqliteKey), let text = source.defaultValue else { continue }
+      guard there.contains(column.name.sqliteKey) else { continue }
       let (table, name) = (after.target.name.quotedName, column.name.quotedName)
-      guard try database.integer("SELECT 1 FROM \(table) WHERE \(name) IS NULL LIMIT 1") != nil else { continue }
-      var refusal = refusal(change)
-      refusal.statements = ["UPDATE \(table) SET \(name) = \(column.defaultValue ?? "…") WHERE \(name) IS NULL"]
-      throw refusal.error(
-        "column \(column.name) is there, but NULL in rows that have the default \(text) at the source",
-        table: change.name)
+      let wanted = source.defaultValue == nil ? "NULL" : column.literalDefault
+      func refuse(_ condition: String, _ what: String) throws {
+        guard try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil else { return }
+        var refusal = refusal(change)
+        refusal.statements = [
+          "UPDATE \(table) SET \(name) = \(wanted ?? column.defaultValue ?? "…") WHERE \(condition)"
+        ]
+        throw refusal.error("column \(column.name) is there, but \(what)", table: change.name)
+      }
+      if let text = source.defaultValue {
+        try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
+      }
+      guard change.isSourceAlone, let wanted else { continue }
+      try refuse(
+        "\(name) COLLATE BINARY IS NOT \(wanted)", "has another value in rows that have \(wanted) at the source")
     }
   }
 
