@@ -68,6 +68,11 @@ package struct PostgresText: Sendable {
       case .bool: false
       case .time, .timestamp, .timestamptz: TimeText.isPrinted(bytes, type.kind)
       case .text, .varchar: !isUntyped || DecimalText.double(bytes) == nil
+      // 1 and '1' are two values there.
+      case .int2, .int4, .int8, .oid: !isUntyped
+      case .numeric(let digits?) where digits.scale > 0:
+        bytes.lastIndex(of: UInt8(ascii: ".")).map { bytes.count - $0 - 1 == digits.scale }
+          ?? (bytes.first == UInt8(ascii: "N"))
       default: true
       }
     guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }

@@ -144,6 +144,18 @@ struct PostgresShape {
     if !key.isEmpty, table.key(over: key) == nil {
       throw stopped("write to", mapped, "it has no unique key over \(key.joined(separator: ", "))")
     }
+    // In a copy, one row would take the place of another. Between two columns of one type both ends compare alike.
+    let isAlike =
+      source.engine == .postgres
+      && source.key.allSatisfy { index in
+        let name = table.column(mapped.columns[index].name)?.type.name
+        return PostgresType(source.columns[index]).name == name
+      }
+    if !isAlike, KeyCheck.declared(source) == nil,
+      let problem = try KeyCheck.problem(of: mapped, in: .postgres(connection), includes: { _, _ in false })
+    {
+      throw stopped("write to", mapped, "\(problem), and the source tells them apart: two rows could become one")
+    }
     return table
   }
 

@@ -66,24 +66,37 @@ extension TargetShape {
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
-    let schema = mapping.target
+    let (source, schema) = (mapping.source, mapping.target)
     // A schema does not list a primary key that may be NULL.
     let isMadeAlike =
-      mapping.source.engine == .sqlite
-      && [mapping.source.createText, schema.createText].contains(table.schema.createText)
+      source.engine == .sqlite && [source.createText, schema.createText].contains(table.schema.createText)
     let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.sqliteKey }) }
+    // The collations by which the source compares a column, besides BINARY.
+    var collations: [NameKey: [String]] = [:]
+    if source.engine == .sqlite {
+      for (column, target) in zip(source.columns, schema.columns) {
+        collations[target.name.sqliteKey] = LooseKey.collations(of: column, in: source).map(\.asciiUppercased)
+      }
+    }
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey($0.text) }
-      let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
-      // A schema does not show how SQLite compares values in such a key.
-      let isOwn = mapping.source.engine == .sqlite && !isPlain
-      let isBinary =
-        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.asciiUppercased == "BINARY" }
-      let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
+      // Columns of which the key takes no two values for one that the source tells apart.
+      let plain = zip(unique.terms, names).filter { term, name in
+        let collation = term.collation.asciiUppercased
+        return term.column != nil && (collation == "BINARY" || collations[name]?.contains(collation) ?? false)
+      }.map(\.1)
+      let isImplied = known.contains { !$0.isEmpty && $0.isSubset(of: plain) }
       // An operator created both indexes under one name, and is responsible for what they mean.
-      let isNamed = !isPlain && mapping.source.hasUniqueIndexOfItsOwn(named: unique.name)
-      let isOfTable = isMadeAlike && unique.name.hasPrefix("sqlite_autoindex_")
-      guard isOwn || isImplied || isNamed || isOfTable else {
+      let isLoose = plain.count < names.count || unique.predicate != nil
+      let isNamed = isLoose && source.hasUniqueIndexOfItsOwn(named: unique.name)
+      let isOfTable = unique.name.hasPrefix("sqlite_autoindex_") && isMadeAlike
+      // A schema does not show which generated columns are unique.
+      let isGenerated =
+        source.engine == .sqlite && unique.name.hasPrefix("sqlite_autoindex_")
+        && unique.terms.contains { $0.column == nil }
+      let text = table.schema.objects.first { $0.name.sqliteKey == unique.name.sqliteKey }?.text
+      let isSame = text.map { text in source.engine == .sqlite && source.objects.contains { $0.isSameIndex(as: text) } }
+      guard isImplied || isNamed || isOfTable || isGenerated || isSame ?? false else {
         throw unfit(
           "its unique key over \(names.map(\.text).joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
           schema, change)
@@ -95,5 +108,23 @@ extension TargetShape {
     refusal(change).error(
       "table \(schema.name) is there, and \(why)", table: schema.name,
       hint: "make it so by hand; wanted is: \(schema.createText)")
+  }
+}
+
+extension TableSchema.Object {
+  /// Returns whether the statement of another index says the same from the table's name on, where only blanks and case
+  /// may differ.
+  fileprivate func isSameIndex(as other: String) -> Bool {
+    let (own, theirs) = (Self.definition(text), Self.definition(other))
+    return !own.isEmpty && own == theirs
+  }
+
+  /// Returns `UNIQUE` or not, and the words after the table's name.
+  private static func definition(_ text: String) -> [NameKey] {
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard let on = tokens.firstIndex(where: { $0.word == "ON" }) else { return [] }
+    let words = tokens.dropFirst(on + 2).map { String(decoding: bytes[$0.range], as: UTF8.self).sqliteKey }
+    return tokens.contains { $0.word == "UNIQUE" } ? words : []
   }
 }

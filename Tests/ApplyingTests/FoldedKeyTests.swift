@@ -1,0 +1,88 @@
+import Changes
+import Testing
+
+@testable import Applying
+
+/// Tables of an operator's own with a key that takes values for one which the source tells apart: in a copy, one row
+/// would take the place of another.
+@Suite struct FoldedKeyTests {
+  @Test(
+    arguments: [
+      ("k TEXT NOT NULL PRIMARY KEY, v", "", "k TEXT COLLATE NOCASE NOT NULL PRIMARY KEY, v", ""),
+      ("k TEXT NOT NULL PRIMARY KEY, v", "", "k TEXT COLLATE RTRIM NOT NULL PRIMARY KEY, v", ""),
+      ("k TEXT NOT NULL, v, PRIMARY KEY (k)", "", "k TEXT NOT NULL, v, PRIMARY KEY (k COLLATE NOCASE)", ""),
+      ("k TEXT, v TEXT UNIQUE", "", "k TEXT, v TEXT COLLATE NOCASE UNIQUE", ""),
+      ("k TEXT, v TEXT", "UNIQUE INDEX i ON t(v)", "k TEXT, v TEXT", "UNIQUE INDEX i ON t(v COLLATE NOCASE)"),
+      ("k TEXT, v TEXT UNIQUE", "", "k TEXT, v TEXT UNIQUE", "UNIQUE INDEX i ON t(lower(v))"),
+      ("k TEXT, v TEXT", "", "k TEXT, v TEXT", "UNIQUE INDEX i ON t(v) WHERE k > 'a'"),
+      ("k TEXT, v TEXT", "INDEX i ON t(lower(v))", "k TEXT, v TEXT", "UNIQUE INDEX i ON t(lower(v))"),
+    ])
+  func `a key that folds more than the source's is refused`(
+    source: String, sourceIndex: String, target: String, targetIndex: String
+  ) throws {
+    let made = try begun(source, sourceIndex, target, targetIndex)
+    let error = try #require(failure { try made.replay() })
+    #expect(error.code == .schemaStopped)
+    #expect(error.message.contains("stricter than any of the source's"), "\(error.message)")
+    #expect(try made.rows("SELECT count(*) FROM t") == [[0]])
+  }
+
+  @Test(
+    arguments: [
+      ("k TEXT NOT NULL PRIMARY KEY, v", "", "k TEXT NOT NULL, v, PRIMARY KEY (k)", ""),
+      ("k TEXT COLLATE NOCASE NOT NULL PRIMARY KEY, v", "", "k TEXT NOT NULL COLLATE NOCASE, v, PRIMARY KEY (k)", ""),
+      ("k TEXT COLLATE NOCASE NOT NULL PRIMARY KEY, v", "", "k TEXT NOT NULL PRIMARY KEY, v", ""),
+      ("k TEXT NOT NULL PRIMARY KEY, v", "", "k TEXT NOT NULL PRIMARY KEY, v", "UNIQUE INDEX i ON t(k, lower(v))"),
+      ("k TEXT NOT NULL PRIMARY KEY, v", "", "k TEXT NOT NULL PRIMARY KEY, v", "UNIQUE INDEX i ON t(k) WHERE v = 'a'"),
+      ("k TEXT, v TEXT", "UNIQUE INDEX i ON t(lower(v))", "k TEXT, v TEXT", "UNIQUE INDEX mine ON t ( LOWER(v) )"),
+      ("k TEXT, v", "UNIQUE INDEX i ON t(v COLLATE NOCASE)", "k TEXT, v", "UNIQUE INDEX i ON t(v COLLATE NOCASE)"),
+    ])
+  func `a key that folds no more than the source's is taken`(
+    source: String, sourceIndex: String, target: String, targetIndex: String
+  ) throws {
+    let made = try begun(source, sourceIndex, target, targetIndex)
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM t") == [[1]])
+  }
+
+  private func begun(_ source: String, _ sourceIndex: String, _ target: String, _ targetIndex: String) throws
+    -> Handmade
+  {
+    func script(_ columns: String, _ index: String) -> String {
+      "CREATE TABLE t(\(columns));" + (index.isEmpty ? "" : "CREATE \(index);")
+    }
+    let made = try Handmade(TempFolder())
+    try made.run(script(target, targetIndex))
+    try made.shape(script(source, sourceIndex))
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", [["a", "x"]], made.latest("t")?.flags.contains(.wholeRow) == true ? .whole : .byKey)
+    }
+    return made
+  }
+
+  @Test(arguments: ["text COLLATE folded", "jsonb", "interval"])
+  func `a key of a type in which different texts are one is refused`(type: String) throws {
+    let target = try PostgresTarget()
+    try target.psql(
+      """
+      CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+      CREATE TABLE t(k \(type) PRIMARY KEY, v text)
+      """)
+    let error = try #require(
+      failure { try target.begin("CREATE TABLE t(k TEXT NOT NULL PRIMARY KEY, v TEXT)", "t", [["1", "x"]]) })
+    #expect(error.code == .schemaStopped)
+    #expect(error.message.contains("two rows could become one"), "\(error.message)")
+    #expect(try target.psql("SELECT count(*) FROM t") == "0")
+  }
+
+  @Test(arguments: [("text", "text COLLATE NOCASE"), ("uuid", "uuid")])
+  func `a key that both ends compare alike is taken`(type: String, declared: String) throws {
+    let target = try PostgresTarget()
+    try target.psql("CREATE TABLE t(k \(type) PRIMARY KEY, v text)")
+    try target.begin(
+      "CREATE TABLE t(k \(declared) NOT NULL PRIMARY KEY, v TEXT)", "t",
+      [["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "x"]])
+    #expect(try target.psql("SELECT count(*) FROM t") == "1")
+  }
+}
