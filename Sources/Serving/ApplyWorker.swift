@@ -241,6 +241,7 @@ final class ApplyWorker: Worker {
     let audited = audit.withLock { $0?.snapshot }
     if status.detail.isEmpty, let problem = audited?.problem { status.detail = "no audit: \(problem.message)" }
     let drifts = audited?.drifts ?? []
+    status.driftedTables = drifts.count
     if let drift = drifts.first {
       status.detail = "drift in \(drifts.count) tables, the first \(drift.table): run 'cairn compare \(apply.name)'"
     }

@@ -70,6 +70,10 @@ package enum Metrics {
     },
     ofData("cairn_caught_up", .gauge, "1 when nothing waits to be taken or applied.") { $0.isCaughtUp ? 1 : 0 },
     ofData("cairn_tables_waiting", .gauge, "Tables that wait for a person.") { Double($0.waits.count) },
+    ofData(
+      "cairn_drifted_tables", .gauge,
+      "Tables in which the audit of an apply found rows that are not what they are at the source."
+    ) { Double($0.driftedTables) },
     ofData("cairn_quarantined_transactions", .gauge, "Transactions that an apply has put aside.") {
       Double($0.quarantined)
     },

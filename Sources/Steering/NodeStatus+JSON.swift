@@ -33,7 +33,8 @@ extension NodeStatus.Worker {
         "rows_waiting",
         .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key, .integer(Int64($0.value))) }))
       ),
-      ("quarantined", .integer(Int64(quarantined))), ("versions_kept", .integer(Int64(versionsKept))),
+      ("quarantined", .integer(Int64(quarantined))), ("tables_drifted", .integer(Int64(driftedTables))),
+      ("versions_kept", .integer(Int64(versionsKept))),
       ("statements", .object(statements.json)),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
       ("restarts", .integer(Int64(restarts))),
@@ -58,6 +59,7 @@ extension NodeStatus.Worker {
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     quarantined = Int(object.integer("quarantined") ?? 0)
+    driftedTables = Int(object.integer("tables_drifted") ?? 0)
     for (table, count) in object.object("rows_waiting")?.members ?? [] {
       if case .integer(let count) = count { rowsWaiting[table] = Int(clamping: count) }
     }

@@ -74,6 +74,8 @@ package struct NodeStatus: Sendable {
     package var waits: [Wait] = []
     /// Transactions that an apply has put aside.
     package var quarantined = 0
+    /// Tables in which the audit of an apply found rows that are not what they are at the source.
+    package var driftedTables = 0
     /// The number of rows in an apply's database that wait for a unique value which another row has, by table.
     package var rowsWaiting: [String: Int] = [:]
     /// Tables of the trail that the list of an apply leaves out, by their names at the target.
@@ -100,7 +102,7 @@ package struct NodeStatus: Sendable {
 
     /// Returns whether the worker does its work. `lag` is the greatest delay that is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
-      state == .running && waits.isEmpty && quarantined == 0 && (lagMilliseconds ?? 0) <= lag
+      state == .running && waits.isEmpty && quarantined == 0 && driftedTables == 0 && (lagMilliseconds ?? 0) <= lag
     }
   }
 

@@ -263,8 +263,10 @@ final class TestNode: @unchecked Sendable {
         node.worker("apply.copy")?.detail.contains("drift in 1 tables, the first item") == true
       },
       "\(node.worker("apply.copy") as Any)")
+    #expect(node.worker("apply.copy")?.isWell(lagMilliseconds: .infinity) == false)
     try copy.execute("UPDATE item SET name = 'tea' WHERE id = 1")
     #expect(node.wait(seconds: 60) { node.worker("apply.copy")?.detail.contains("drift") == false })
+    #expect(node.worker("apply.copy")?.isWell(lagMilliseconds: .infinity) == true)
   }
 
   @Test func `the status counts rows that wait for a unique value`() throws {
