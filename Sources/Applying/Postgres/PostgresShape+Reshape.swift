@@ -143,7 +143,9 @@ extension PostgresShape {
       if let text = source.defaultValue {
         try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
       }
-      guard change.isSourceAlone, let wanted else { continue }
+      // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
+      let hadRows = !source.isNotNull || source.defaultValue != nil
+      guard change.isSourceAlone, hadRows, let wanted else { continue }
       let what = "has another value in rows that have \(wanted) at the source"
       if wanted == "NULL" {
         try refuse("\(name) IS NOT NULL", what)

@@ -183,7 +183,9 @@ struct TargetShape {
       if let text = source.defaultValue {
         try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
       }
-      guard change.isSourceAlone, let wanted else { continue }
+      // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
+      let hadRows = !source.isNotNull || source.defaultValue != nil
+      guard change.isSourceAlone, hadRows, let wanted else { continue }
       try refuse(
         "\(name) COLLATE BINARY IS NOT \(wanted)", "has another value in rows that have \(wanted) at the source")
     }
