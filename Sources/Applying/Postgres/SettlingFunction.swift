@@ -47,6 +47,26 @@ struct SettlingFunction {
       WHERE p.oid = to_regprocedure($1 || '(' || concat_ws(',', $2, $2, $2) || ')') AND c.oid = $2::regclass
       """, [name, type])
     if kind != "" { throw refused(kind ?? "there is no such function of three rows of \(type)") }
+    if let owner = try connection.first(Self.ownerText, [name, type]) { throw foreign(type, owner) }
+  }
+
+  /// The role that could make the function another one, if it is neither the session's nor a superuser: the owner of the
+  /// function, or of its schema, who may drop it. Role `pg_database_owner` has one member, the owner of the database.
+  private static let ownerText = """
+    SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+      LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+      JOIN pg_roles r ON r.oid IN (p.proowner, coalesce(d.datdba, n.nspowner))
+    WHERE p.oid = to_regprocedure($1::text || '(' || concat_ws(',', $2::text, $2::text, $2::text) || ')')
+      AND NOT r.rolsuper AND r.rolname <> current_user LIMIT 1
+    """
+
+  private func foreign(_ type: String, _ owner: String) -> CairnError {
+    CairnError(
+      .ownersCode,
+      "the rule function:\(name) for conflicts of table \(table.source.fullName) would run code of role \(owner) with the rights of apply",
+      hint:
+        "if you trust what it does, run at the target: ALTER FUNCTION \(name)(\(type), \(type), \(type)) OWNER TO CURRENT_USER, as the role of apply or a superuser, in a schema that one of these owns",
+      context: ["table": table.source.fullName])
   }
 
   /// Returns a row as PostgreSQL reads it.

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Conflicts
+import Foundation
 import SystemKit
 import TestServers
 import Testing
@@ -356,6 +357,38 @@ struct TwoWayTests {
       let rows = try node.rows(all)
       #expect(rows == ["1|tea/tea|18|\(note)", "2|milk|NULL|NULL"], "\(node.name)")
     }
+    try mesh.close()
+  }
+
+  @Test("a function that another role owns, or may replace, decides nothing")
+  func foreignFunction() throws {
+    let mesh = try Mesh("ps", schema: Self.schema) { _, _, _ in
+      ConflictRules(rule: .function("rules.settle"), decider: "n0")
+    }
+    let (decider, role) = (mesh.nodes[0], "owner_\(UUID().uuidString.prefix(8).lowercased())")
+    try decider.execute(
+      """
+      ALTER TABLE item REPLICA IDENTITY FULL; CREATE ROLE \(role); CREATE SCHEMA rules;
+      CREATE FUNCTION rules.settle(local item, incoming item, before item) RETURNS item STABLE LANGUAGE sql
+        AS 'SELECT incoming'
+      """)
+    try decider.execute("INSERT INTO item VALUES (1, 'tea', 10)")
+    try mesh.settle()
+    for (index, node) in mesh.nodes.enumerated() {
+      try node.execute("UPDATE item SET stock = \(20 + index) WHERE id = 1")
+      try node.capturePending()
+    }
+    for part in ["FUNCTION rules.settle", "SCHEMA rules"] {
+      try decider.execute("ALTER \(part) OWNER TO \(role)")
+      mesh.renew(decider)
+      let refused = #expect(throws: CairnError.self) { try mesh.apply(1, to: 0) }
+      #expect(refused?.code == .ownersCode && refused?.message.contains(role) == true, "\(refused as Any)")
+      try decider.execute("ALTER \(part) OWNER TO postgres")
+    }
+    mesh.renew(decider)
+    for _ in 0..<3 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try node.rows(Self.all) == ["1|tea|21"], "\(node.name)") }
+    try decider.execute("DROP ROLE \(role)")
     try mesh.close()
   }
 
