@@ -28,7 +28,11 @@ package struct DrawnKeys {
       return try database.transaction("BEGIN") { try database.userTables() }
         .filter { $0.refusal == nil && patterns.includes($0.name) }.compactMap(\.drawnKey)
     case .postgres(let server):
-      return try server.drawnKeys().filter { patterns.includes($0.fullName) }
+      return try server.transaction("BEGIN READ ONLY") {
+        // Whoever alters a sequence keeps its value from being read.
+        try server.execute("SET LOCAL lock_timeout = 5000")
+        return try server.drawnKeys().filter { patterns.includes($0.fullName) }
+      }
     }
   }
 
