@@ -33,8 +33,11 @@ package struct Journal {
 
   /// Returns the trail for which the source is captured, and the place of that trail's state; nil if the source is not
   /// captured.
+  ///
+  /// - Throws: `source-went-back` if an application dropped other tables of capture, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
+    if let error = try orphanedTriggers() { throw error }
     let rows = try database.query("SELECT version, trail, place FROM cairn_control WHERE id = 0")
     guard let row = rows.first, case .integer(let version) = row[0] else { return nil }
     guard (1...Self.version).contains(version) else {
