@@ -28,6 +28,22 @@ struct SchemaRefusal {
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
+  /// Returns the error for a renamed column whose new name a column has that only the target has.
+  func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
+    error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
+  }
+
+  /// Returns the error for a column that only the target has, and which stays as it is.
+  ///
+  /// - Parameter why: The reason; it completes "column NAME, which only the target has,".
+  func error(ownColumn name: String, _ why: String, table: String) -> CairnError {
+    var refusal = self
+    refusal.statements = []
+    return refusal.error(
+      "column \(name), which only the target has, \(why)", table: table,
+      hint: "rename or drop the target's own column \(name)")
+  }
+
   private static func statement(_ text: String) -> String { text.hasSuffix(";") ? text : text + ";" }
 }
 

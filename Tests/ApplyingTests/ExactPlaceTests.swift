@@ -141,6 +141,59 @@ import Testing
     #expect(try made.rows("SELECT * FROM t") == [[1, 1, value], [2, 2, .null]])
   }
 
+  @Test(
+    "a column that only the target has is not given away to one that is renamed",
+    arguments: [DDLPolicy?.none, .follow, .stop, .ignore], [false, true])
+  func ownColumn(policy: DDLPolicy?, isRefreshed: Bool) throws {
+    let made = try started(policy)
+    try made.run("ALTER TABLE t ADD COLUMN b DEFAULT 'own'")
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b)", isRefreshed: isRefreshed)
+      try made.insert("t", [2, 2])
+    }
+    for _ in 0..<2 {
+      let error = try #require(failure { try made.replay() })
+      #expect(error.code == .schemaStopped && error.message.contains("column b, which only the target has"), "\(error)")
+      #expect(error.hint.contains("rename or drop the target's own column b"), "\(error.hint)")
+      #expect(try made.rows("SELECT id, a, b FROM t") == [[1, 1, "own"]])
+    }
+    guard policy != .ignore else { return }
+    try made.run("ALTER TABLE t RENAME COLUMN b TO mine")
+    if policy == .stop { try made.run("ALTER TABLE t RENAME COLUMN a TO b") }
+    try made.replay()
+    #expect(try made.rows("SELECT id, b, mine FROM t") == [[1, 1, "own"], [2, 2, "own"]])
+  }
+
+  @Test func `a column that is dropped and one that is added leave the target's own`() throws {
+    let made = try started(.follow)
+    try made.run("ALTER TABLE t ADD COLUMN b DEFAULT 'own'")
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER)")
+      try made.insert("t", [2, 2])
+    }
+    #expect(failure { try made.replay() }?.code == .schemaStopped)
+    #expect(try made.rows("SELECT id, b FROM t") == [[1, "own"]])
+  }
+
+  @Test(arguments: [DDLPolicy?.none, .follow, .stop])
+  func `a table that only the target has is not given away to one that is renamed`(policy: DDLPolicy?) throws {
+    let made = try started(policy)
+    try made.run("CREATE TABLE s(id INTEGER PRIMARY KEY, a); INSERT INTO s VALUES (7, 'own')")
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE s(id INTEGER PRIMARY KEY, a)", as: .rename, to: "s")
+      try made.insert("s", [2, 2])
+    }
+    #expect(failure { try made.replay() }?.code == .schemaStopped)
+    #expect(try made.rows("SELECT * FROM s") == [[7, "own"]])
+    #expect(try made.rows("SELECT * FROM t") == [[1, 1]])
+    try made.run("ALTER TABLE s RENAME TO mine")
+    if policy == .stop { try made.run("ALTER TABLE t RENAME TO s") }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM s") == [[1, 1], [2, 2]])
+    #expect(try made.rows("SELECT * FROM mine") == [[7, "own"]])
+  }
+
   @Test func `a column that applications of the target fill is left to them`() throws {
     let made = try started(.follow)
     made.options.localWrites = .init(.allow)

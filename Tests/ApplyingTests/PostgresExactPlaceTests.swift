@@ -149,4 +149,50 @@ struct PostgresExactPlaceTests {
     let value = definition.split(separator: " ").last.map { $0.filter { $0 != "'" } } ?? ""
     #expect(try rows(target) == "(1,1,\(definition.contains("DEFAULT") ? value : "")) (2,2,)")
   }
+
+  @Test(
+    "a column that only the target has is not given away to one that is renamed",
+    arguments: [DDLPolicy?.none, .follow, .stop, .ignore], [false, true])
+  func ownColumn(policy: DDLPolicy?, isRefreshed: Bool) throws {
+    let target = try started()
+    target.options.ddl = policy
+    let trail = target.trail
+    try target.psql("ALTER TABLE t ADD b text DEFAULT 'own'")
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER)", isRefreshed: isRefreshed)
+      try trail.insert("t", [2, 2])
+    }
+    for _ in 0..<2 {
+      let error = try #require(failure { try target.replay() })
+      #expect(error.code == .schemaStopped && error.message.contains("column b, which only the target has"), "\(error)")
+      #expect(error.hint.contains("rename or drop the target's own column b"), "\(error.hint)")
+      #expect(try rows(target) == "(1,1,own)")
+    }
+    guard policy != .ignore else { return }
+    try target.psql("ALTER TABLE t RENAME COLUMN b TO mine")
+    if policy == .stop { try target.psql("ALTER TABLE t RENAME COLUMN a TO b") }
+    try target.replay()
+    let found = try target.psql("SELECT string_agg(id || ' ' || b || ' ' || mine, ', ' ORDER BY id) FROM t")
+    #expect(found == "1 1 own, 2 2 own")
+  }
+
+  @Test(arguments: [DDLPolicy?.none, .follow, .stop])
+  func `a table that only the target has is not given away to one that is renamed`(policy: DDLPolicy?) throws {
+    let target = try started()
+    target.options.ddl = policy
+    let trail = target.trail
+    try target.psql("CREATE TABLE s(id bigint PRIMARY KEY, a text); INSERT INTO s VALUES (7, 'own')")
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE s(id INTEGER PRIMARY KEY, a INTEGER)", as: .rename, to: "s")
+      try trail.insert("s", [2, 2])
+    }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    #expect(try target.psql("SELECT string_agg(s::text, ' ') FROM s") == "(7,own)")
+    #expect(try rows(target) == "(1,1)")
+    try target.psql("ALTER TABLE s RENAME TO mine")
+    if policy == .stop { try target.psql("ALTER TABLE t RENAME TO s") }
+    try target.replay()
+    #expect(try target.psql("SELECT string_agg(s::text, ' ' ORDER BY id) FROM s") == "(1,1) (2,2)")
+    #expect(try target.psql("SELECT string_agg(s::text, ' ') FROM mine AS s") == "(7,own)")
+  }
 }

@@ -43,6 +43,10 @@ extension PostgresShape {
       moved.isCreated = try create(change.source.after, change.after, .follow)
       return moved
     }
+    let names = Set(there?.columns.map(\.name.nameKey) ?? [])
+    if let taken = alteration.difference.ownNames(in: names, isStrict: policy == .follow && right.isCreated) {
+      throw refusal.error(inTheWay: taken, table: change.name)
+    }
     switch policy {
     case .ignore:
       if isRenamed, target != nil {

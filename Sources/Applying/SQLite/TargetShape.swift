@@ -90,6 +90,7 @@ struct TargetShape {
   func reshape(_ change: Change) throws {
     guard let before = change.before, let after = change.after else { return }
     let (was, now) = (before.target.name, after.target.name)
+    if !change.isMovingAside { try checkOwnNames(change, before.target, after.target) }
     switch change.policy {
     case .stop:
       let isRenamed = try was.isSameInSQLite(as: now) || (!exists(was) && exists(now))
@@ -111,6 +112,17 @@ struct TargetShape {
       let difference = TableDifference(before.target, after.target, origins: change.origins)
       try keepingDependents(change) { try follow(difference, change) }
     }
+  }
+
+  /// Throws `schema-stopped` if a column that only the target has is in the way of a renamed one.
+  private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
+    guard let there = try table(before.name) ?? table(after.name) else { return }
+    let difference = TableDifference(before, after, origins: change.origins)
+    let names = Set(there.schema.columns.map { $0.name.sqliteKey })
+    guard let taken = difference.ownNames(in: names, isStrict: change.policy == .follow && change.isCreated) else {
+      return
+    }
+    throw refusal(change).error(inTheWay: taken, table: change.name)
   }
 
   private func follow(_ difference: TableDifference, _ change: Change) throws {

@@ -1,0 +1,22 @@
+import Changes
+
+extension TableDifference {
+  /// Returns a renamed column whose new name a column of the target has that the source does not know; nil if there is
+  /// none.
+  ///
+  ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
+  ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it
+  ///
+  /// - Parameter there: The columns of the target's table, see ``Swift/StringProtocol/key(in:)``.
+  /// - Parameter isStrict: Whether a new column with the old name does not count as the work of an operator who has made
+  ///   the whole change.
+  func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
+    func key(_ name: String) -> NameKey { name.key(in: after.engine) }
+    let (were, are) = (Set(before.columns.map { key($0.name) }), Set(after.columns.map { key($0.name) }))
+    return renamedColumns.first { old, new in
+      let (old, new) = (key(old), key(new))
+      return old != new && there.contains(old) && there.contains(new) && !were.contains(new)
+        && (isStrict || !are.contains(old))
+    }.map { (old: $0.0, new: $0.1) }
+  }
+}
