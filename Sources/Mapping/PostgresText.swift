@@ -15,6 +15,9 @@ package struct PostgresText: Sendable {
   /// Whether both ends write, and identify rows by, the bytes of the value. PostgreSQL then gets one spelling only.
   private let keepsSpelling: Bool
 
+  /// Whether two values of the source may be one here, such as two spellings of a UUID, and only the server knows.
+  package let mayFold: Bool
+
   /// - Parameters:
   ///   - engine: the engine of the column's table.
   ///   - isUnique: whether the column is part of a unique key.
@@ -28,6 +31,16 @@ package struct PostgresText: Sendable {
     isSame = engine == .postgres && PostgresType(column).kind == type.kind
     self.isUnique = engine == .sqlite && isUnique
     isUntyped = column.affinity == "BLOB"
+    mayFold =
+      switch (engine, type.kind) {
+      case (_, .text), (_, .varchar), (_, .bytea): false
+      case (.postgres, _): PostgresType(column).isText
+      // Numbers, or texts of which a unique key takes one spelling.
+      case (_, .int2), (_, .int4), (_, .int8), (_, .oid), (_, .bool): false
+      case (_, .time), (_, .timestamp), (_, .timestamptz): false
+      case (_, .numeric), (_, .float4), (_, .float8): ["TEXT", "BLOB"].contains(column.affinity)
+      default: true
+      }
   }
 
   /// Appends the text of a value. NULL and unchanged values have none: the caller looks for them first. What was

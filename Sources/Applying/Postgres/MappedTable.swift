@@ -148,6 +148,11 @@ final class MappedTable {
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
+  /// One-way: whether a unique index may take two rows of the source for one.
+  lazy var mayFold =
+    !goesBothWays && !isWholeRow
+    && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
+
   /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged. Of constraints
   /// that are checked by triggers nobody is told.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty

@@ -182,7 +182,8 @@ extension PostgresReplay {
     if error.isUniqueness {
       return CairnError(
         .rowExists, "\(subject): the target \(connection.place) has such a row already: \(text) \(place)",
-        hint: Self.foreignWrites, context: context(table, key))
+        hint: table.mayFold ? "\(Self.foldedHint); or \(Self.foreignWrites)" : Self.foreignWrites,
+        context: context(table, key))
     }
     if error.isConstraint {
       return CairnError(

@@ -34,6 +34,7 @@ extension PostgresReplay {
         throw ApplyOptions.holdsRows(table.mapped.fullName)
       }
       (known.refreshing, known.isAwaited) = (method, false)
+      if method != .rows { earlyRows.begin(key) }
       known.isEmptied = try prepareForRows(table, method, known.existing)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
@@ -41,6 +42,7 @@ extension PostgresReplay {
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       try resolver?.beginChunk(of: table)
+      if case .some = range { isReread = true } else { isReread = false }
       switch range {
       case .row: try clear(range, table)
       case .some: break
@@ -53,6 +55,7 @@ extension PostgresReplay {
       copying = nil
     case .end:
       (known.refreshing, known.isEmptied) = (nil, false)
+      earlyRows.end(key)
       // The effect of the copy on rows that were there is complete.
       if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
       let isFirst = !known.isLoaded
@@ -213,6 +216,7 @@ extension PostgresReplay {
     let isInPlace = table.state.refreshing == .rows && !table.isWholeRow
     if table.isContested, isInPlace || isAlone { return try takeCopied(table, isInPlace: isInPlace) }
     if isInPlace { return try insertInPlace(table) }
+    if isAlone, isExact(table) { return try insertCopied(image, table) }
     guard !isAlone else {
       return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
     }
@@ -227,7 +231,7 @@ extension PostgresReplay {
   }
 
   /// Reads the answer to the rows that COPY sent. If a row collides with another one, all of them are written again,
-  /// each replacing the rows in its way.
+  /// each replacing the rows in its way; if that may be another row of the copy, none is replaced.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -242,6 +246,7 @@ extension PostgresReplay {
       try connection.executeScript("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
       let counted = misfitsNulled
       defer { misfitsNulled = counted }
+      if isExact(table) { return try writePieceAgain(table) }
       var rows = ByteReader(piece.bytes)
       while !rows.isAtEnd {
         before.removeAll()

@@ -36,9 +36,14 @@ extension PostgresReplay {
         return
       }
       try settleEarly(before: change, of: table)
-      try insert(table, isLenient: isLenient)
+      if let image = change.after, !isTolerant, isFilled(table) {
+        try insertInFilled(image, table)
+      } else {
+        try insert(table, isLenient: isLenient)
+      }
       if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
     case .delete: try delete(table, change, isExpected: !mayLack && !change.flags.contains(.implied))
+    case .update where !isTolerant && isFilled(table): try updateInFilled(change, table)
     case .update: try mayLack ? updateLeniently(table) : update(table, change)
     case .truncate:
       held.forget(table)
@@ -111,7 +116,7 @@ extension PostgresReplay {
     throw incompleteRow(table.source, column: lacking ?? "", at: reader.position, of: name)
   }
 
-  private func insertStrictly(_ table: MappedTable) throws {
+  func insertStrictly(_ table: MappedTable) throws {
     if !isCareful {
       try sink.insert(after, into: table)
     } else {
@@ -126,7 +131,7 @@ extension PostgresReplay {
 
   /// Inserts the row, and replaces the rows in its way; in a contested two-way table, only the row with its key.
   func insertInPlace(_ table: MappedTable) throws {
-    for index in table.otherIndexes where !table.isContested {
+    for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
     }
     if table.alwaysIdentity.isEmpty || table.key.contains(where: { table.alwaysIdentity.contains($0) }) {
@@ -138,7 +143,7 @@ extension PostgresReplay {
     }
   }
 
-  private func writeLeniently(_ table: MappedTable, _ shape: MappedTable.Shape) throws {
+  func writeLeniently(_ table: MappedTable, _ shape: MappedTable.Shape) throws {
     do { try write(table, shape, expecting: nil) } catch let error as PostgresError { throw refusal(table, error) }
   }
 
@@ -221,7 +226,7 @@ extension PostgresReplay {
     return try write(table, shape(table, set, checks(table)), expecting: 1)
   }
 
-  private func shape(_ table: MappedTable, _ set: ColumnMask, _ checks: ColumnMask) -> MappedTable.Shape {
+  func shape(_ table: MappedTable, _ set: ColumnMask, _ checks: ColumnMask) -> MappedTable.Shape {
     let isReplaced =
       !table.alwaysIdentity.isEmpty
       && table.columns.indices.contains { set.contains($0) && table.alwaysIdentity.contains($0) }
@@ -229,7 +234,7 @@ extension PostgresReplay {
   }
 
   /// Returns the columns to set: those whose new value the trail gives, unless the former value is the same.
-  private func changed(_ table: MappedTable) -> ColumnMask {
+  func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
       if before.gives(column) {
@@ -248,7 +253,7 @@ extension PostgresReplay {
   }
 
   /// Updates the row if it is there, and inserts it if all of its values are known.
-  private func updateLeniently(_ table: MappedTable) throws {
+  func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
       // Only the answer shows whether the row is there, so only a careful replay continues from here.
@@ -292,7 +297,7 @@ extension PostgresReplay {
   }
 
   /// Fills the image after with values that only the image before has.
-  private func fillAfter(_ table: MappedTable) {
+  func fillAfter(_ table: MappedTable) {
     guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
     let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }
     after.assign(values)

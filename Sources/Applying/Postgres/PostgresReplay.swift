@@ -93,6 +93,9 @@ final class PostgresReplay {
   var before = RowText()
   var after = RowText()
   var early = EarlyUpdates()
+  var earlyRows = EarlyRows()
+  /// The rows of the present chunk may have been copied before, and are read again.
+  var isReread = false
   var held = PostgresHeldRows()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()

@@ -1,0 +1,168 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Copies of tables in whose unique indexes the target may take two values of the source for one, such as two spellings
+// of a UUID. Of two such rows, none replaces the other.
+extension PostgresReplay {
+  /// Returns whether each row of such a table came with the copy in progress, or with a change since its start.
+  ///
+  /// A chunk is exact at its place in the trail. So a row of it meets a row of the target only if a change has written
+  /// the same row before, or if the chunk reads rows again.
+  func isFilled(_ table: MappedTable) -> Bool {
+    let state = table.state
+    return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
+      && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
+  }
+
+  /// Returns whether a row of the present chunk meets none but one that a change has written.
+  func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
+
+  /// Returns the values of a row's key as the source has them.
+  private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
+    let values = try image.values()
+    var key = ByteWriter(capacity: 64)
+    for index in table.key where table.positions[index] < values.count { key.append(values[table.positions[index]]) }
+    return Array(key.bytes)
+  }
+
+  // MARK: Rows of the copy
+
+  /// Writes the rows of a piece again, of which some meet rows of the target.
+  func writePieceAgain(_ table: MappedTable) throws {
+    try connection.execute("SAVEPOINT cairn_piece")
+    do {
+      try forEachRowOfPiece(table) { image in
+        if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
+        try write(table, .insert(.keeping), expecting: 1)
+      }
+      try sink.settle()
+      try connection.execute("RELEASE cairn_piece")
+    } catch let fault as PostgresSink.Fault where fault.error == nil {
+      while try !readAnswers() {}
+      try connection.executeScript("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
+      try forEachRowOfPiece(table) { try insertCopied($0, table) }
+    }
+  }
+
+  /// Reads the answers that are still to come. Returns whether each statement of them touched as many rows as it had to.
+  private func readAnswers() throws -> Bool {
+    do { try sink.settle() } catch let fault as PostgresSink.Fault where fault.error == nil { return false }
+    return true
+  }
+
+  private func forEachRowOfPiece(_ table: MappedTable, _ body: (ImageView) throws -> Void) throws {
+    var rows = ByteReader(piece.bytes)
+    while !rows.isAtEnd {
+      let image = try rows.readImage()
+      before.removeAll()
+      try encode(image, into: &after, table, isNew: true)
+      try body(image)
+    }
+  }
+
+  /// Inserts one row of a copy, which is in ``after``.
+  ///
+  /// - Throws: `row-exists` if another row of the copy has its place.
+  func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
+    if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
+    do {
+      let strict = MappedTable.Shape.insert(.strict)
+      let count =
+        isCareful ? try write(table, strict, expecting: 1) : try sink.run(table.statement(strict), before, after)
+      guard count == 1 else { throw swallowed(table) }
+    } catch let error as PostgresError where error.isUniqueness {
+      // A change of an earlier run may have written the row.
+      if !earlyRows.isComplete(table.stateKey), try isThereAsItIs(table) { return }
+      throw folded(image, table, error)
+    } catch let error as PostgresError {
+      throw isCareful ? refusal(table, error) : PostgresSink.Fault(error: error)
+    }
+  }
+
+  /// Returns whether the target has the row of ``after`` with the same values.
+  private func isThereAsItIs(_ table: MappedTable) throws -> Bool {
+    before.assign(after.strings)
+    defer { before.removeAll() }
+    let found = try sink.rows(table.statement(.probe(checks: ColumnMask(table.columns.indices))), before, after)
+    return found.first.map { $0.allSatisfy { $0 == "t" } } ?? false
+  }
+
+  // MARK: Changes during the copy
+
+  func insertInFilled(_ image: ImageView, _ table: MappedTable) throws {
+    try checkWhole(table)
+    table.hasNewKeys = true
+    let key = try sourceKey(image, table)
+    if earlyRows.contains(key, of: table.stateKey) { return try insertInPlace(table) }
+    earlyRows.note(key, of: table.stateKey)
+    try insertStrictly(table)
+  }
+
+  /// Updates the row of ``before`` if it is there. If not, the copy brings it, unless its key changes.
+  func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
+    guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
+    var image = ByteWriter(capacity: 256)
+    for (was, now) in zip(try old.values(), try new.values()) { image.append(now ?? was) }
+    let key = try sourceKey(ImageView(bytes: image.bytes), table)
+    let isMoved = table.key.contains { after.gives($0) && before.gives($0) && !before.isEqual($0, to: after) }
+    let isEarly = earlyRows.contains(try sourceKey(old, table), of: table.stateKey)
+    if isMoved || isEarly { earlyRows.note(key, of: table.stateKey) }
+    guard isMoved, table.columns.indices.allSatisfy({ after.gives($0) || before.gives($0) }) else {
+      return try writeLeniently(table, shape(table, changed(table), .init()))
+    }
+    fillAfter(table)
+    try writeLeniently(table, .delete(checks: .init()))
+    try insertStrictly(table)
+  }
+
+  // MARK: The error
+
+  static let foldedHint =
+    "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
+
+  /// Returns the error for a row of a copy that would replace another one, which it names if it knows its spelling.
+  private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
+    let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
+    let columns = index.flatMap(table.positions(of:)) ?? table.key
+    let row = spelled(image, columns, table)
+    let other = (try? otherRow(than: image, columns, table)).map { "row \($0)" } ?? "another row"
+    return CairnError(
+      .rowExists,
+      "table \(table.source.fullName), row \(row): the source has \(other) as well, and at the target \(connection.place) both are one: \(error.detail.isEmpty ? error.message : error.detail) (trail \(name) at \(reader.position))",
+      hint:
+        "make the two one row at the source, or make the table with a column of type text at the target; then copy it again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
+      context: ["table": table.source.fullName, "key": row, "position": reader.position.description])
+  }
+
+  private func spelled(_ image: ImageView, _ columns: [Int], _ table: MappedTable) -> String {
+    let values = (try? image.values()) ?? []
+    return columns.map { index in
+      let place = table.positions[index]
+      let value = place < values.count ? values[place]?.shown ?? "?" : "?"
+      return "\(table.source.columns[index].name)=\(value)"
+    }.joined(separator: ", ")
+  }
+
+  /// Returns the row of the piece that precedes this one and has the same values in these columns at the target.
+  private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
+    let wanted = columns.map { after.string($0) }
+    let terms = columns.enumerated().map { place, index in
+      let column = table.columns[index]
+      let second = columns.count + place + 1
+      return "$\(place + 1)::\(column.castType) \(column.equality) $\(second)::\(column.castType)"
+    }
+    let question = "SELECT 1 WHERE \(terms.joined(separator: " AND "))"
+    var rows = ByteReader(piece.bytes)
+    var row = RowText()
+    while !rows.isAtEnd {
+      let other = try rows.readImage()
+      if other.bytes.baseAddress == image.bytes.baseAddress { return nil }
+      try encode(other, into: &row, table, isNew: false)
+      let values = columns.map { row.gives($0) ? row.string($0) : nil }
+      guard values != wanted else { return spelled(other, columns, table) }
+      if try connection.first(question, values + wanted) != nil { return spelled(other, columns, table) }
+    }
+    return nil
+  }
+}
