@@ -8,9 +8,11 @@ struct ShapeChange {
   /// For each column after, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
+  /// Whether an apply made the change at the source, whose rows then came from elsewhere too.
+  var isApplied = false
 
   init(_ ddl: DDL, before: TableSchema?, after: TableSchema?, origins: [Int?]?) {
-    (action, isRefreshed) = (ddl.action, ddl.isRefreshed)
+    (action, isRefreshed, isApplied) = (ddl.action, ddl.isRefreshed, !ddl.applied.isEmpty)
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 

@@ -178,7 +178,8 @@ extension PostgresReplay {
     let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
     // The rows of a copy that is awaited come again.
     change.isSourceAlone =
-      right.isOnlyTrail && !own.isAwaited && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
+      right.isOnlyTrail && !made.isApplied && !own.isAwaited
+      && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)

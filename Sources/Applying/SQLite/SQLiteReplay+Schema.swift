@@ -225,7 +225,8 @@ extension SQLiteReplay {
       isRename: made.action == .rename, right: right)
     let name = change.after?.target.name ?? change.name
     // The rows of a copy that is awaited come again.
-    change.isSourceAlone = right.isOnlyTrail && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
+    change.isSourceAlone =
+      right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
