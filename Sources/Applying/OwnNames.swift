@@ -12,7 +12,7 @@ extension TableDifference {
   ///   the whole change.
   func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
     func key(_ name: String) -> NameKey { name.key(in: after.engine) }
-    let (were, are) = (Set(before.columns.map { key($0.name) }), Set(after.columns.map { key($0.name) }))
+    let (were, are) = (before.columns.map { key($0.name) }, after.columns.map { key($0.name) })
     return renamedColumns.first { old, new in
       let (old, new) = (key(old), key(new))
       return old != new && there.contains(old) && there.contains(new) && !were.contains(new)

@@ -54,7 +54,7 @@ import Testing
       host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq", clock: clock)))
   }
 
-  private func line(_ name: String, expires: Int64 = 60_000_000, port: UInt16? = nil) throws -> JoinLine {
+  private func line(_ name: String, expires: Int64 = 600_000_000, port: UInt16? = nil) throws -> JoinLine {
     let token = try Invitations(hub).make(name, expires: now + expires)
     return JoinLine(
       address: "127.0.0.1:\(port ?? server.port)", token: token,

@@ -68,7 +68,8 @@ extension Scenarios {
       #expect(
         wait {
           if cairns[1]?.isRunning != true { try start(1) }
-          usleep(500_000)
+          // As long as it takes to be refused.
+          usleep(2_000_000)
           return cairns[1]?.isRunning == true
         })
       for _ in 0..<(isSoak ? 60 : 8) {

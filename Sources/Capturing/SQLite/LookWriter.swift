@@ -170,7 +170,9 @@ final class LookWriter {
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
-    let readsTables = try nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
+    // The journal may have shown the request for a copy just now: the next look reads the table.
+    let next = mayReadTables ? try nextRefresh(last: last) : nil
+    let readsTables = next != nil || part?.requested.isPending ?? false || position.look != nil
     // Rows that are read from tables show what comes after the last change too.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
     // If the last row ended a transaction of its own, there is nothing more to write.
@@ -179,7 +181,7 @@ final class LookWriter {
     if let requested = part?.requested {
       try requested.append(layouts, from: source, to: trail, tell: progress.tell)
     }
-    if let layout = try nextRefresh(last: last), let reason = layout.refresh {
+    if mayReadTables, let layout = try nextRefresh(last: last), let reason = layout.refresh {
       let state = part?.next.refresh.flatMap {
         $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
       }

@@ -127,8 +127,12 @@ struct CopiedValueTests {
     Clock.sleep(milliseconds: 400)
     #expect(try !Self.hasChunk(node, behind: before))
     node.link.turns.unlock(.writer)
-    try node.capturePending()
+    let limit = Clock.monotonicMilliseconds + 20_000
+    while try !Self.hasChunk(node, behind: before), Clock.monotonicMilliseconds < limit {
+      Clock.sleep(milliseconds: 20)
+    }
     #expect(try Self.hasChunk(node, behind: before))
+    try node.capturePending()
 
     try mesh.nodes[1].execute("UPDATE item SET name = 'c' WHERE id = 2")
     try mesh.nodes[1].capturePending()
