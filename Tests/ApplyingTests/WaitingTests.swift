@@ -89,13 +89,13 @@ import Trails
     #expect(failure { try made.replay() }?.code == .schemaStopped)
     try made.run("ALTER TABLE t ADD COLUMN b")
     made.options.commitRows = 1
-    // A trigger that refuses one row ends the lane in the middle; triggers are off, so a constraint does it.
+    // A row of the target's own ends the lane in the middle.
     for limit in [12, 20, 33] {
-      try made.run("DROP INDEX IF EXISTS refuse; CREATE UNIQUE INDEX refuse ON t(CASE WHEN id > \(limit) THEN 1 END)")
+      try made.run("INSERT INTO t(id) VALUES (\(limit + 2))")
       #expect(failure { try made.replay() }?.code == .rowExists)
-      #expect(try made.rows("SELECT max(id) FROM t") == [[.integer(Int64(limit) + 1)]])
+      #expect(try made.rows("SELECT max(id) FROM t WHERE id <> \(limit + 2)") == [[.integer(Int64(limit) + 1)]])
+      try made.run("DELETE FROM t WHERE id = \(limit + 2)")
     }
-    try made.run("DROP INDEX refuse")
     try made.replay()
     #expect(try made.rows("SELECT count(*), sum(id) FROM t") == [[33, .integer(6 + (10..<40).reduce(0, +))]])
   }
