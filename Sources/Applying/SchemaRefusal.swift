@@ -80,6 +80,45 @@ extension TableSchema.Column {
   }
 }
 
+/// A new column of the source that the target had before the change: the values that its rows must have.
+struct FilledColumn {
+  let column: TableSchema.Column
+  /// The default at the source; nil: none.
+  let sourceDefault: String?
+  /// The literal that each row has at the source; nil: not known, as the default is no literal.
+  private let literal: String?
+  /// The literal with which all rows are compared; nil: they are not.
+  let wanted: String?
+
+  /// - Parameter column: The column at the target.
+  /// - Parameter isSourceAlone: Whether every row of the target's table is one of the source. If other trails or
+  ///   applications write to the table too, only NULL is known to be another value.
+  init(_ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool) {
+    (self.column, sourceDefault) = (column, source.defaultValue)
+    literal = source.defaultValue == nil ? "NULL" : column.literalDefault
+    // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
+    let hadRows = !source.isNotNull || source.defaultValue != nil
+    wanted = isSourceAlone && hadRows ? literal : nil
+  }
+
+  /// Returns the error for rows that have another value.
+  ///
+  /// - Parameter condition: The SQL condition that such rows meet.
+  /// - Parameter table: The table in SQL.
+  func error(_ refusal: SchemaRefusal, _ condition: String, of table: String, named name: String, isNull: Bool)
+    -> CairnError
+  {
+    var refusal = refusal
+    let value = literal ?? column.defaultValue ?? "…"
+    refusal.statements = ["UPDATE \(table) SET \(column.name.quotedName) = \(value) WHERE \(condition)"]
+    let what =
+      isNull
+      ? "NULL in rows that have the default \(sourceDefault ?? value) at the source"
+      : "has another value in rows that have \(value) at the source"
+    return refusal.error("column \(column.name) is there, but \(what)", table: name)
+  }
+}
+
 extension WaitingTable {
   /// The message when the table begins to wait.
   package var notice: String { "\(code.rawValue): table \(name) waits, all others go on: \(message)\n\(hint)" }

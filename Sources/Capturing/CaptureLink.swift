@@ -1,6 +1,6 @@
 import SystemKit
 
-/// What the capture of a database and the two-way applies to the same database share, within one process.
+/// The objects that connect the capture of a database with the two-way applies to the same database, in one process.
 package struct CaptureLink: Sendable {
   /// PostgreSQL: informs applies of the progress of the trail. Nil for SQLite, whose journal has the same facts.
   package let watch: LocalWatch?

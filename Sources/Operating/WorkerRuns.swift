@@ -24,7 +24,7 @@ package struct CaptureRun: Sendable {
   /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// What it shares with two-way applies to the same database; nil if there are none.
+  /// The connection to two-way applies to the same database; nil if there are none.
   package var link: CaptureLink?
   /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
   package var applies: Set<String>?

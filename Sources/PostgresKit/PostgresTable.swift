@@ -192,7 +192,7 @@ extension PostgresTable {
         guard let other = group.first(where: { $0 != index }) else { continue }
         tables[index].refusal = .init(
           reason:
-            "its name and that of \(tables[other].schema.qualifiedName) are the same but for the dot that is part of one",
+            "it has the same full name as \(tables[other].schema.qualifiedName): a dot is part of a name in one of them",
           mend: "ALTER TABLE \(tables[index].schema.qualifiedName) RENAME TO ...", isHarmless: false, isOfName: true)
       }
     }

@@ -3,7 +3,7 @@ import Synchronization
 /// A lock for two parties that take turns: whoever gives it back lets the other party go first, if that one has asked
 /// for it.
 ///
-/// Nobody waits in a call. A party that does not get the lock asks again soon; while it keeps asking, its turn is kept.
+/// No call waits. A party that does not get the lock asks again soon; while it keeps asking, its turn is kept.
 ///
 ///     let turns = AlternatingLock()
 ///     turns.tryLock(.reader)    // true

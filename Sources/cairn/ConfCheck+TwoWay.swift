@@ -67,7 +67,7 @@ extension ConfCheck {
     }
     guard captures.allSatisfy(\.copiesRows) else { return }
     note(
-      "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: of one that both ends hold the later copy stands, and the log does not have the other; where the rows of one end came from the other, write copy = false into its capture; a row with a unique value that programs write or delete meanwhile may be missing at one end: run 'cairn compare' when both follow"
+      "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: if both ends hold a row, the row that is copied later stays, and the conflict log does not have the other one; if the rows of one end came from the other end, write copy = false into its capture"
     )
   }
 

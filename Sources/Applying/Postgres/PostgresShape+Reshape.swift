@@ -128,36 +128,26 @@ extension PostgresShape {
   ) throws {
     guard !change.isRefreshed else { return }
     for case .addColumn(let index) in change.source.changes {
-      let (source, column) = (change.source.after.columns[index], change.after.columns[index])
+      let column = change.after.columns[index]
       guard there.contains(column.name),
         !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
       else { continue }
-      let name = column.name.quotedName
-      let table = "\(known.schema.quotedName).\(known.name.quotedName)"
-      let wanted = source.defaultValue == nil ? "NULL" : column.literalDefault
-      func refuse(_ condition: String, _ what: String) throws {
-        guard try sink.attempt({ try connection.first("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") }) != nil
-        else { return }
-        var refusal = refusal
-        refusal.statements = [
-          "UPDATE \(table) SET \(name) = \(wanted ?? column.defaultValue ?? "…") WHERE \(condition)"
-        ]
-        throw refusal.error("column \(column.name) is there, but \(what)", table: change.name)
+      let filled = FilledColumn(change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone)
+      let (table, name) = ("\(known.schema.quotedName).\(known.name.quotedName)", column.name.quotedName)
+      func check(_ condition: String, isNull: Bool = false) throws {
+        let question = "SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1"
+        guard try sink.attempt({ try connection.first(question) }) != nil else { return }
+        throw filled.error(refusal, condition, of: table, named: change.name, isNull: isNull)
       }
-      if let text = source.defaultValue {
-        try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
-      }
-      // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
-      let hadRows = !source.isNotNull || source.defaultValue != nil
-      guard change.isSourceAlone, hadRows, let wanted else { continue }
-      let what = "has another value in rows that have \(wanted) at the source"
+      if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
+      guard let wanted = filled.wanted else { continue }
       if wanted == "NULL" {
-        try refuse("\(name) IS NOT NULL", what)
+        try check("\(name) IS NOT NULL")
       } else {
         guard let there = try read(known)?.column(column.name) else { continue }
-        if there.hasEquality { try refuse("\(name) IS DISTINCT FROM \(wanted)", what) }
+        if there.hasEquality { try check("\(name) IS DISTINCT FROM \(wanted)") }
         // Other types have no equality, or one of the operator's.
-        if ["json", "xml"].contains(there.castType) { try refuse("\(name)::text IS DISTINCT FROM \(wanted)", what) }
+        if ["json", "xml"].contains(there.castType) { try check("\(name)::text IS DISTINCT FROM \(wanted)") }
       }
     }
   }

@@ -180,26 +180,16 @@ struct TargetShape {
   private func checkFilled(_ there: Set<NameKey>, _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
-      let (source, column) = (after.source.columns[index], after.target.columns[index])
+      let column = after.target.columns[index]
       guard there.contains(column.name.sqliteKey) else { continue }
+      let filled = FilledColumn(after.source.columns[index], column, isSourceAlone: change.isSourceAlone)
       let (table, name) = (after.target.name.quotedName, column.name.quotedName)
-      let wanted = source.defaultValue == nil ? "NULL" : column.literalDefault
-      func refuse(_ condition: String, _ what: String) throws {
+      func check(_ condition: String, isNull: Bool = false) throws {
         guard try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil else { return }
-        var refusal = refusal(change)
-        refusal.statements = [
-          "UPDATE \(table) SET \(name) = \(wanted ?? column.defaultValue ?? "…") WHERE \(condition)"
-        ]
-        throw refusal.error("column \(column.name) is there, but \(what)", table: change.name)
+        throw filled.error(refusal(change), condition, of: table, named: change.name, isNull: isNull)
       }
-      if let text = source.defaultValue {
-        try refuse("\(name) IS NULL", "NULL in rows that have the default \(text) at the source")
-      }
-      // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
-      let hadRows = !source.isNotNull || source.defaultValue != nil
-      guard change.isSourceAlone, hadRows, let wanted else { continue }
-      try refuse(
-        "\(name) COLLATE BINARY IS NOT \(wanted)", "has another value in rows that have \(wanted) at the source")
+      if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
+      if let wanted = filled.wanted { try check("\(name) COLLATE BINARY IS NOT \(wanted)") }
     }
   }
 

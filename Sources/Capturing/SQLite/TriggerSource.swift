@@ -52,10 +52,10 @@ final class TriggerSource: ChangeSource {
   private var unseenWrites = UnseenWrites()
   /// Whether rows of tables may be read: no two-way apply writes meanwhile.
   private var hasTurn = false
-  /// Whether the last look met requests for rows, and must wait for its turn.
+  /// Whether the next look reads rows of tables, so that it waits for its turn.
   private var wantsTurn = false
   /// The pause before the turn is asked for again, ms.
-  private static let turnMilliseconds: Int32 = 2
+  private static let turnMilliseconds = 2
 
   private struct Statements {
     let begin, commit, schemaVersion, lastRow, lastChange, firstRow, mark: Statement
@@ -230,7 +230,7 @@ final class TriggerSource: ChangeSource {
     let from = writer.position.mark.taken
     seenThrough = last
     let readsTables = try writer.readsTables(last: last)
-    if readsTables, !hasTurn, options.turns != nil {
+    if readsTables, !mayReadTables {
       // The snapshot of what is read begins within the turn.
       try endRead()
       wantsTurn = true
@@ -264,7 +264,7 @@ final class TriggerSource: ChangeSource {
     do {
       try writer.write(
         from: look.from, through: look.through, last: look.last, begin: look.begin, readAt: look.readAt,
-        mayReadTables: hasTurn || options.turns == nil, stop: stop)
+        mayReadTables: mayReadTables, stop: stop)
     } catch is LookWriter.NeedsTurn {
       writer.release()
       wantsTurn = true
@@ -293,10 +293,12 @@ final class TriggerSource: ChangeSource {
     options.turns?.unlock(.reader)
   }
 
+  private var mayReadTables: Bool { hasTurn || options.turns == nil }
+
   /// Takes the turn for the look that begins. Returns false after a pause, if a two-way apply has it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
-    if !hasTurn { Clock.sleep(milliseconds: Int(Self.turnMilliseconds)) }
+    if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
     wantsTurn = !hasTurn
     return hasTurn
   }

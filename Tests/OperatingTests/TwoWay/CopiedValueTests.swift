@@ -1,6 +1,8 @@
 import Applying
+import Capturing
 import Foundation
 import Mapping
+import SQLiteKit
 import SystemKit
 import TestServers
 import Testing
@@ -133,6 +135,19 @@ struct CopiedValueTests {
     }
     #expect(try Self.hasChunk(node, behind: before))
     try node.capturePending()
+    if case .sqlite(let path) = node.url {
+      let copied = try Trail.info(folder: node.folder).lastTransaction
+      while !node.link.turns.tryLock(.writer) { Clock.sleep(milliseconds: 1) }
+      try Journal(Database(path: path, mode: .readWrite)).ask(RowRequest(table: "item", keys: [[.integer(1)]]))
+      Clock.sleep(milliseconds: 400)
+      #expect(try !Self.hasChunk(node, behind: copied))
+      node.link.turns.unlock(.writer)
+      let limit = Clock.monotonicMilliseconds + 20_000
+      while try !Self.hasChunk(node, behind: copied), Clock.monotonicMilliseconds < limit {
+        Clock.sleep(milliseconds: 20)
+      }
+      #expect(try Self.hasChunk(node, behind: copied))
+    }
 
     try mesh.nodes[1].execute("UPDATE item SET name = 'c' WHERE id = 2")
     try mesh.nodes[1].capturePending()
