@@ -25,7 +25,7 @@ RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=u
   --disable-local-rpath
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak hostile bench lint format stage install uninstall clean
+.PHONY: help setup build demo test soak hostile bench docs lint format stage install uninstall clean
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
@@ -34,7 +34,8 @@ help:
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
 	@echo 'make hostile   attack with 100,000 trails and 1,000,000 requests under AddressSanitizer; prints the counts'
-	@echo 'make bench     measure cairn beside native replication and raw speed; JSON lines (docs/benchmarks.md)'
+	@echo 'make bench     measure cairn, native replication and raw speed; JSON lines (docs/explanation/benchmarks.md)'
+	@echo 'make docs      the pages of the Swift library, for a web server, in $(PAGES)'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
 	@echo 'make install   programs, library, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
@@ -109,13 +110,17 @@ demo: setup
 	@docs/demo/run.sh $(RELEASE)
 
 # The scenarios run the debug cairn, which is built along with the tests. They mostly wait, one after the other, so they run
-# beside all other suites; their output follows when those have ended.
+# beside all other suites; their output follows when those have ended. What failed stands at the end once more.
 TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
 test: setup
 	$(SWIFT) build --build-tests
-	@$(TEST) --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
-	$(TEST) --skip ScenarioTests; others=$$?; \
-	wait $$scenarios; status=$$?; cat .build/scenarios.log; exit $$((others | status))
+	@set -o pipefail; $(TEST) --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
+	$(TEST) --skip ScenarioTests 2>&1 | tee .build/others.log; others=$$?; \
+	wait $$scenarios; status=$$?; cat .build/scenarios.log; \
+	if ((others | status)); then \
+	  echo "test: failed (exit status $$others, and $$status of the scenarios):"; \
+	  grep -a -A 3 -e 'recorded an issue' -e 'error: ' .build/others.log .build/scenarios.log; exit 1; \
+	fi
 
 soak: export CAIRN_SOAK = 1
 soak: test
@@ -132,6 +137,19 @@ bench: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn-bench
 	.build/release/cairn-bench $(BENCH)
 
+# DocC is a part of the Swift toolchain. The pages link to each other below the path of their server.
+PAGES = .build/pages
+docs: setup
+	@command -v docc >/dev/null || { echo 'docs: this Swift toolchain has no docc' >&2; exit 1; }
+	$(SWIFT) build --target CairnCapture
+	@rm -rf $(PAGES) .build/symbols .build/*/symbolgraph/CairnCapture*.json && mkdir -p .build/symbols
+	@# It fails for modules in C, as it passes them the options of C++, and goes on with the others.
+	$(SWIFT) package dump-symbol-graph --minimum-access-level public --skip-synthesized-members >/dev/null 2>&1 || true
+	@cp .build/*/symbolgraph/CairnCapture*.json .build/symbols/
+	docc convert Sources/CairnCapture/CairnCapture.docc --additional-symbol-graph-dir .build/symbols \
+	  --fallback-display-name CairnCapture --fallback-bundle-identifier cairn.CairnCapture --warnings-as-errors \
+	  --transform-for-static-hosting --output-path $(PAGES)
+
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)
 
@@ -146,7 +164,9 @@ DOCDIR = $(PREFIX)/share/doc/cairn
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 CONFDIR = $(SYSCONFDIR)/cairn
 STAGE = .build/stage
-DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/images/*.svg docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example) $(wildcard docs/examples/*/*.*) docs/examples/till/Sources/till/Till.swift
+# Installed as they are here, so that their links hold.
+DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*.md docs/images/*.svg docs/examples/*/*.*) \
+  docs/examples/till/Sources/till/Till.swift $(wildcard conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example)
 
 # What install puts where and uninstall takes away: mode:file:place.
 INSTALLED = \
@@ -163,7 +183,7 @@ INSTALLED = \
   644:$(STAGE)/cairn.toml.5:$(MANDIR)/man5/cairn.toml.5 \
   644:$(STAGE)/completion:$(COMPLETIONDIR)/cairn \
   644:$(STAGE)/completion:$(COMPLETIONDIR)/cairnd \
-  $(foreach doc,$(DOCS),644:$(doc):$(DOCDIR)/$(doc:docs/%=%))
+  $(foreach doc,$(DOCS),644:$(doc):$(DOCDIR)/$(doc))
 
 # Files that are made of others before they are installed.
 stage:
@@ -196,7 +216,7 @@ install: stage
 	@echo "installed below $(DESTDIR)$(PREFIX); conf is in $(DESTDIR)$(CONFDIR)"
 ifeq ($(DESTDIR),)
 	@echo 'next, as root: systemd-sysusers && systemd-tmpfiles --create cairn.conf && systemctl daemon-reload'
-	@echo 'then $(DOCDIR)/operations.md'
+	@echo 'then $(DOCDIR)/docs/guides/install.md'
 endif
 
 uninstall:

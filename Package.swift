@@ -42,6 +42,7 @@ let package = Package(
     .target(name: "CCairn", path: "Sources/C/CCairn", exclude: ["cairn.map", "cairn.pc"]),
 
     module("Changes", []),
+    module("Explaining", ["Changes"]),
     module("SystemKit", ["CShims", "Changes"]),
     module("CodecKit", ["CShims", "CZstd", "CCrypto", "Changes"]),
     module("NetKit", ["CHTTP", "CCurl", "CTLS", "CShims", "Changes", "SystemKit"]),
@@ -73,42 +74,48 @@ let package = Package(
     module(
       "Operating",
       [
-        "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
-        "Capturing", "Applying", "Comparing", "Conflicts",
+        "Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing", "Applying", "Comparing",
       ]),
     module(
       "CairnCapture",
       ["Changes", "Conflicts", "Mapping", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Operating"]),
     module("CairnC", ["CCairn", "CairnCapture"]),
-    module("Steering", ["Changes", "SystemKit", "NetKit", "Peering", "Configuring", "Operating"]),
+    module("Steering", ["Changes", "SystemKit"]),
+    module(
+      "Deploying",
+      [
+        "Changes", "Mapping", "Reshaping", "SystemKit", "PostgresKit", "SQLiteKit", "Trails", "Capturing", "Applying",
+        "Operating", "Configuring", "Steering", "NetKit", "Peering",
+      ]),
     module(
       "Serving",
       [
-        "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
-        "Comparing", "Configuring", "Operating", "Steering", "ServiceKit", "NetKit", "Peering", "Pumping",
+        "Changes", "Mapping", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying", "Steering", "ServiceKit",
+        "NetKit", "Peering", "Pumping",
       ]),
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
-        "Capturing",
-        "Applying",
-        "Comparing",
-        "Configuring", "Operating", "Steering", "NetKit", "Peering",
+        "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit",
+        "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying",
+        "Steering", "NetKit", "Peering",
       ],
       swiftSettings: strict),
     .executableTarget(
       name: "cairnd",
       dependencies: [
-        "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "ServiceKit", "Serving",
+        "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "Deploying", "ServiceKit", "Serving",
       ],
       swiftSettings: strict),
+    // `make bench`; not installed. A target of this package, as what it measures is not public.
     .executableTarget(
       name: "cairn-bench",
       dependencies: [
         "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
         "Capturing", "Mapping", "Applying", "Operating", "CairnCapture",
-      ],
+      ], path: "Tests/Benchmarks",
       swiftSettings: strict),
 
     // The program of the example, which is a package of its own: so that the tests have it built.
@@ -133,7 +140,7 @@ let package = Package(
       [
         "TestServers", "HostilePeer", "Changes", "NetKit", "Pumping", "SystemKit", "Trails",
       ]),
-    tests("ChangesTests", ["TestServers", "Changes"]),
+    tests("ChangesTests", ["TestServers", "Changes", "Explaining"]),
     .testTarget(
       name: "TrailsTests", dependencies: ["TestServers", "Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
@@ -181,7 +188,8 @@ let package = Package(
     tests(
       "ServingTests",
       [
-        "TestServers", "Serving", "Steering", "ServiceKit", "Operating", "Comparing", "Configuring", "Changes",
+        "TestServers", "Serving", "Deploying", "Steering", "ServiceKit", "Operating", "Comparing", "Configuring",
+        "Changes",
         "Mapping", "NetKit", "Pumping", "SQLiteKit", "SystemKit", "Trails",
       ]),
     tests(

@@ -8,13 +8,13 @@ import SQLiteKit
 package struct ApplyOptions: Sendable {
   /// The policy for rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
-  /// Whether ``existing`` also applies to copies that are requested later; otherwise such a copy overwrites.
+  /// Whether ``existing`` also applies to copies that are requested later; otherwise such a copy overwrites rows.
   ///
   /// True if a conf sets the policy for good: another apply of the trail may have requested the copy.
   package var existingHolds = false
-  /// Rows after which a commit is due if more transactions are waiting; nil: the engine's own limit.
+  /// The number of rows after which a commit is due if more transactions are waiting; nil: the engine's own limit.
   package var commitRows: Int?
-  /// Milliseconds after which a commit is due.
+  /// The time after which a commit is due, in ms.
   package var commitMilliseconds: Int64 = 200
   /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
   package var purgesTrail = false
@@ -25,17 +25,19 @@ package struct ApplyOptions: Sendable {
   /// The last transaction of the trail when a copy of everything was requested; 0: none was. Earlier copies do not
   /// count.
   package var askedBehind: UInt64 = 0
-  /// The place of that request in the trail; nil: the target needs the trail from its beginning.
+  /// The place in the trail of the request ``askedBehind``; nil: the target needs the trail from its beginning.
   ///
   /// A target that has nothing of a trail whose beginning is purged starts here, and creates tables as it meets them.
   package var askedAt: Checkpoint?
-  /// How names of SQLite become names of PostgreSQL.
+  /// The policy by which names of SQLite become names of PostgreSQL.
   package var names = NamePolicy.fold
   /// The policies for values that do not fit their column in PostgreSQL.
   package var misfits = MisfitPolicies()
   /// Whether apply executes statements of the source again instead of applying their rows.
   package var replay = ReplayPolicy.rows
-  /// What schema changes do at the target; nil: it depends on who created the table.
+  /// The time limit for a statement that is executed again, in ms; see ``StatementTime``.
+  package var statementMilliseconds: Int64 = 30_000
+  /// The policy for schema changes at the target; nil: it depends on who created the table.
   package var ddl: DDLPolicy?
   /// The tables of the target that the trail may write.
   package var scope = TargetScope()
@@ -43,20 +45,20 @@ package struct ApplyOptions: Sendable {
   ///
   /// Set for trails of other nodes: an expression of a table that such a trail created must not build larger values.
   package var valueBytesMax: Int32?
-  /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
+  /// Stores durably that ``scope`` leaves out a table, before the checkpoint passes the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, those with the name
   /// of their table may fire although another role owns their code (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
-  package var rules: [ReshapeRule] = []
+  package var rules: [TableRule] = []
   /// The tables whose rules differ from those under which their rows were applied.
   package var changedRules: [ChangedRule] = []
   /// Whether apply stops if a changed rule leads to another table that already holds rows.
   ///
   /// True if the operator set no policy for such rows.
   package var refusesRowsElsewhere = false
-  /// Whether apply puts a transaction aside if the target refuses its rows, instead of stopping before it.
+  /// Whether apply puts a transaction in quarantine if the target refuses its rows, instead of stopping before it.
   package var quarantines = false
   /// The policy for rows that applications write to the target's tables, if replication is one-way.
   package var localWrites = LocalWritesPlan()
@@ -64,7 +66,7 @@ package struct ApplyOptions: Sendable {
   package var twoWay: TwoWay?
   /// Returns the place from which other readers need the trail, for an apply that purges it; nil: they need none of it.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
-  /// Receives, after each commit, the place from which this apply needs the trail.
+  /// Stores the place from which this apply needs the trail. Called after each commit.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
   /// The tables of the source that this target receives. The trail may have more, for other targets.
   package var sourceTables = TablePatterns()
@@ -74,13 +76,14 @@ package struct ApplyOptions: Sendable {
   package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
-  /// Whether applied rows go on into the trail of the target. No way leads from there back to their source.
+  /// Whether applied rows go on into the target's own trail. No way leads from there back to their source.
   package var relays = false
   /// The lead that the clock of the trail's node may have over ours before a one-way apply holds the trail back, in µs.
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name of the origin under which rows that began in this trail go on; nil: the name of the trail.
+  /// The name of the origin under which rows of this trail go on into the target's own trail; nil: the name of the
+  /// trail.
   package var originName: TrailName?
   /// The trail into which the target is captured. Apply passes over transactions that began there.
   package var ownTrail: TrailName?
@@ -89,16 +92,16 @@ package struct ApplyOptions: Sendable {
   package init() {}
 }
 
-/// Keeps the capture of an SQLite target in step with schema changes that apply makes there, in apply's transaction.
+/// The functions that keep capture of an SQLite target in step with apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Called before a table is altered, with the schema's version at the start of the transaction.
+  /// Prepares capture before a table is altered. `version` is that of the schema when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Called before the commit of a transaction that has changed the schema.
+  /// Brings capture in step before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
-  /// Makes the connection log what it writes, in step with the present schema. Called in a transaction.
+  /// Makes the connection write its changes to the journal, in step with the present schema. Called in a transaction.
   package var hook: @Sendable (Database) throws -> Void
-  /// Makes the connection log nothing any more.
+  /// Makes the connection write its changes to the journal no longer.
   package var unhook: @Sendable (Database) throws -> Void
 
   package init(
@@ -110,7 +113,7 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns the transaction in which rows began, for the note about them; nil if the rows do not go on.
+  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows do not go on.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
     // The origin in a trail's header is input: it must be a valid name of a trail.
@@ -125,13 +128,13 @@ extension ApplyOptions {
   }
 }
 
-/// A table of a trail that the list of its apply does not include.
+/// A table of a trail that the setting `tables` of the trail's apply does not include.
 package struct LeftOutTable: Hashable, Sendable {
-  /// The ``TableSchema/plainName`` at the source.
+  /// The table's ``TableSchema/plainName`` at the source.
   package var source: String
-  /// The schema that it would have at the target; empty in SQLite.
+  /// The schema that the table would have at the target; empty in SQLite.
   package var namespace: String
-  /// The name that it would have at the target.
+  /// The name that the table would have at the target.
   package var name: String
 
   package init(source: String, namespace: String, name: String) {
@@ -147,10 +150,10 @@ extension ApplyOptions {
   /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns its code: the last
   /// pattern that matches decides.
   ///
-  /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The owner
-  /// of another table can give a trigger of its own any name, so a bare name counts only while all triggers that it matches
-  /// are of tables of one owner. A name without `*` and `?` is compared by its bytes. A pattern that excludes may be a
-  /// bare name.
+  /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The
+  /// owner of another table can give a trigger of its own any name. So a bare name counts only while all triggers that
+  /// it matches are of tables of one owner. A name without `*` and `?` is compared by its bytes. A pattern that
+  /// excludes may be a bare name.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
@@ -194,20 +197,20 @@ extension ApplyOptions {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"
     throw CairnError(
-      .tableForbidden, "apply would write table \(table), which its list of tables does not include",
+      .tableForbidden, "apply would write table \(table), which 'tables' of the apply does not include",
       hint: "add \"\(table)\" to 'tables' of the apply, or copy the table again under its new name",
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target begins that has nothing of the trail, and the last transaction before it.
+  /// The place at which a target begins that has nothing of the trail, and the last transaction before that place.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether a table that apply does not know is still to be copied.
+  /// Whether a table that apply does not know is one whose rows are still to be copied.
   ///
   /// True after a request for copies of everything: apply has not read the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the place from which the trail is still needed, for a target that is at `position`.
+  /// Returns the place from which the trail is still needed, for a target that has applied it up to `position`.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
     let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
     return places.reduce(position, min)
@@ -216,9 +219,9 @@ extension ApplyOptions {
   /// Returns the error for a first copy into a table that already holds rows.
   static func holdsRows(_ table: String) -> CairnError {
     CairnError(
-      .targetDiffers, "table \(table) holds rows at the target already, before its first copy",
+      .targetDiffers, "table \(table) already holds rows at the target before its first copy",
       hint:
-        "say in [apply.NAME] what is to become of them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+        "say in [apply.NAME] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
       context: ["table": table])
   }
 
@@ -234,6 +237,15 @@ extension ApplyOptions {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     let writes = localWrites.writes(forTarget: plain.asciiLowercased)
     return existing == .overwrite && [.stop, .refuse].contains(writes)
+  }
+
+  /// Returns whether this end takes the other end's default, for rows that have the default of a column that both have
+  /// added.
+  ///
+  /// Exactly one of two ends does. If both did, an operator who follows the hints at both ends would swap the values.
+  func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
+    guard let twoWay, goesBothWays(namespace, name) else { return false }
+    return NameKey(trail.description) < NameKey(twoWay.own.description)
   }
 
   /// Returns whether rows written to a table of the target are replicated back.

@@ -9,7 +9,7 @@ import Trails
 final class ApplyReader {
   private let trail: TrailReader
   private let reshaper: Reshaper?
-  /// Whether only shapes are of interest: rows stay as the trail has them.
+  /// Whether only the schemas are of interest: rows stay as the trail has them.
   private let isForShapes: Bool
   /// Whether every key counts as NOT NULL. True for two-way apply to PostgreSQL, which needs it as its primary key.
   private var hasWholeKeys = false
@@ -22,7 +22,7 @@ final class ApplyReader {
   ///
   /// - Throws: Errors of ``TrailReader``.
   static func open(
-    folder: String, at checkpoint: Checkpoint?, rules: [ReshapeRule], to target: Engine, isForShapes: Bool = false
+    folder: String, at checkpoint: Checkpoint?, rules: [TableRule], to target: Engine, isForShapes: Bool = false
   ) throws -> ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
@@ -41,13 +41,13 @@ final class ApplyReader {
     guard checkpoint == nil, options.askedAt == nil, begin.segment > 1 else { return reader }
     throw CairnError(
       .checkpointForeign,
-      "the target knows nothing of trail \(reader.trail.name), whose beginning has been purged: the oldest segment is \(begin.segment)",
+      "the target has no position in trail \(reader.trail.name), and the beginning of the trail is purged: the oldest segment is \(begin.segment)",
       hint:
-        "put the target back that it was applied to, or have everything copied: with the daemon 'cairn copy APPLY', else run again",
+        "use the target that the trail was applied to, or copy everything: with the daemon 'cairn copy APPLY', else run again",
       context: ["trail": reader.trail.name.description])
   }
 
-  private init(_ trail: TrailReader, _ rules: [ReshapeRule], _ target: Engine, _ isForShapes: Bool) {
+  private init(_ trail: TrailReader, _ rules: [TableRule], _ target: Engine, _ isForShapes: Bool) {
     self.trail = trail
     self.isForShapes = isForShapes
     let epoch = String(trail.id.description.prefix(8))
@@ -63,10 +63,11 @@ final class ApplyReader {
   var durableEnd: Checkpoint { trail.durableEnd }
   /// The reason why the record that was returned last cannot be applied, if the treatment of its table gives one.
   var refusal: CairnError? { reshaper?.refusal }
-  /// The commit time of the transaction that is being read, as columns that mark rows have it. Empty without rules.
+  /// The commit time of the transaction that is being read, as a text for columns that mark removed rows. Empty without
+  /// rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
-  /// Returns the schema of an id in the segment that is being read; nil before its record.
+  /// Returns the schema with this id in the present segment; nil before the record of the schema was read.
   func schema(_ id: UInt64) -> TableSchema? {
     guard var schema = shaped(id) else { return nil }
     gate?.treat(&schema, id, in: trail.position.segment)
@@ -74,13 +75,13 @@ final class ApplyReader {
     return schema
   }
 
-  /// Returns the table of an id under its rule.
+  /// Returns the schema with this id in the form that the table's rule gives it.
   private func shaped(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
     return reshaper?.schema(id, given) ?? given
   }
 
-  /// Returns whether apply may write the table of an id.
+  /// Returns whether apply may write the table with this schema id.
   func isAllowed(_ id: UInt64) -> Bool {
     guard gate != nil else { return true }
     return gate?.verdict(id, in: trail.position.segment, shaped) == .allowed
@@ -91,10 +92,10 @@ final class ApplyReader {
     if let barred { throw barred }
   }
 
-  /// Returns the table of an id as the source has it.
+  /// Returns the schema with this id as the source has it.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Returns whether a schema change takes away the name of a table or column that earlier changes used.
+  /// Returns whether a schema change takes away a name of a table or column that earlier changes of the trail used.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
@@ -123,10 +124,10 @@ final class ApplyReader {
     return nil
   }
 
-  /// As ``TrailReader/decoding(_:)``.
+  /// Runs a body as ``TrailReader/decoding(_:)`` does.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 
-  /// Returns the next record under the rule for its table.
+  /// Returns the next record in the form that the rule for its table gives it; nil at the durable end of the trail.
   private func ruled() throws -> Record? {
     guard let reshaper else { return try trail.next() }
     if let record = reshaper.takeFollowing() { return record }
@@ -141,7 +142,7 @@ final class ApplyReader {
         if let reshaped = try reshaper.reshape(record, at: trail.position, trail.schema) { return reshaped }
       } catch let error as DecodingError {
         throw CairnError(
-          .trailDamaged, "a record at \(trail.position) of trail \(trail.name) is not what it should be: \(error)",
+          .trailDamaged, "a record at \(trail.position) of trail \(trail.name) is invalid: \(error)",
           hint: "run 'cairn trail verify \(trail.name)'")
       }
     }

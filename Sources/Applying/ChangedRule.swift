@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import Reshaping
 
 /// A table whose rule differs from the one under which its rows were applied.
@@ -10,11 +11,11 @@ package struct ChangedRule: Equatable, Sendable {
   @ByBytes package var table: String
   /// The rules that may have shaped the target's table, the oldest first; nil: no rule. Empty: no rows were applied
   /// before, as the list of the apply did not include the table.
-  package var before: [ReshapeRule?]
-  /// Whether its rows are copied again; otherwise the present rows stay as they are.
+  package var before: [TableRule?]
+  /// Whether the table's rows are copied again; otherwise the present rows stay as they are.
   package var isCopied: Bool
 
-  package init(_ table: String, before: [ReshapeRule?], isCopied: Bool) {
+  package init(_ table: String, before: [TableRule?], isCopied: Bool) {
     (self.table, self.before, self.isCopied) = (table, before, isCopied)
   }
 
@@ -22,15 +23,16 @@ package struct ChangedRule: Equatable, Sendable {
   struct Step {
     var was: TableSchema
     var now: TableSchema
-    /// For each column, the index of the same column before.
+    /// For each column of ``now``, the index of the same column in ``was``; nil: it is new.
     var origins: [Int?]
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the steps from the earlier rules to `rule`, without shapes of rules that could not be kept.
+  /// Returns the steps from the earlier rules to `rule`. Leaves out rules that could not be kept, as no table has their
+  /// shape.
   ///
   /// - Parameter given: The table at the source.
-  func steps(of given: TableSchema, to rule: ReshapeRule?, in target: Engine) -> [Step] {
+  func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
     guard let now = ReshapePlan.shape(of: given, under: rule, to: target) else { return [] }
     let were = before.compactMap { ReshapePlan.shape(of: given, under: $0, to: target) }
     // A table with another constant was refused, and never created.
@@ -55,14 +57,14 @@ extension TableSchema {
   var shares: [TableTreatment.Share] { treatment?.shares ?? [] }
 }
 
-/// The tables with a changed rule that a replay has met, and those of which a copy has begun.
+/// The tables with a changed rule that a replay has met, and those whose copy has begun.
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
-  /// The tables that are finished since the last commit.
+  /// The tables that were finished since the last commit: their copy began, or they need none.
   private(set) var fresh: Set<NameKey> = []
 
-  /// - Parameter done: The tables that an earlier replay of this run has finished.
+  /// Makes all rules pending, except those of the tables `done`, which an earlier replay of this run has finished.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -71,18 +73,19 @@ struct ChangedRules {
     !pending.isEmpty && pending[given.plainName] != nil && !fresh.contains(given.plainName)
   }
 
-  /// Returns the changed rule at the first record of its table; nil for other records.
+  /// Returns the changed rule of a table at the table's first record; nil at later ones, or if its rule has not
+  /// changed.
   mutating func meet(_ given: TableSchema) -> ChangedRule? {
     guard isPending(given), let rule = pending[given.plainName], met.insert(rule.table).inserted else { return nil }
     return rule
   }
 
-  /// Marks a table as finished: its copy begins, or it needs none.
+  /// Marks a table's changed rule as finished: the table's copy begins, or it needs none.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
   }
 
-  /// Removes tables that another replay has finished.
+  /// Removes tables whose changed rule another replay has finished.
   mutating func leave(_ done: Set<NameKey>) {
     if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
@@ -101,9 +104,9 @@ extension CairnError {
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,
-      "the rule of table \(source.fullName) gives its rows another constant than they have at the target, where it tells them from those of others",
+      "the rule of table \(source.fullName) changes the constant that separates its rows at the target from rows of other trails",
       hint:
-        "put the constant back; or give the rule another `to` as well, or `share = false` where nobody else feeds the table",
+        "put the constant back; or give the rule another `to` as well, or `share = false` if no other trail writes the table",
       context: ["table": source.fullName])
   }
 }

@@ -15,7 +15,7 @@ final class ClockGate {
   private let clock: Clock
   /// The lead that the clock of the trail's node may have over ours, in µs; nil: the trail is not held back.
   private let skewMicrosecondsMax: Int64?
-  /// The transaction that is held back.
+  /// The transaction that is held back until its clock is no longer ahead; nil: none.
   private(set) var heldBack: TransactionHeader?
   /// The highest clock that needs no check in the present group: one reading of the time serves many transactions.
   private var near: UInt64 = 0
@@ -28,13 +28,13 @@ final class ClockGate {
     Self.isAhead(header, now: clock.microseconds(), skewMicrosecondsMax)
   }
 
-  /// Returns whether a transaction is to be held back at this time, µs since 1970.
+  /// Returns whether a transaction must be held back at the time `now`, in µs since 1970 UTC.
   static func isAhead(_ header: TransactionHeader, now: Int64, _ skewMicrosecondsMax: Int64?) -> Bool {
     guard let skewMicrosecondsMax else { return false }
     return header.clock > UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Throws ``Ahead`` for a transaction that is to be held back.
+  /// Throws ``Ahead`` for a transaction that must be held back.
   func check(_ header: TransactionHeader) throws {
     guard let skewMicrosecondsMax, header.clock > near else { return }
     let now = clock.microseconds()
@@ -42,10 +42,10 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Makes the next check read the time again.
+  /// Makes the next check read the time again, when a group begins.
   func beginGroup() { near = 0 }
 
-  /// Returns the last transaction that may be applied now; nil: all of them. Called before each group.
+  /// Returns the last transaction that may be applied now; nil: no transaction is held back. Called before each group.
   func limit() -> UInt64? {
     beginGroup()
     guard let held = heldBack else { return nil }
@@ -66,8 +66,9 @@ final class ClockGate {
     let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
     guard !isDraining else {
       throw CairnError(
-        .clockAhead, "transaction \(held.number) of trail \(trail) is of a time \(seconds) s ahead of this clock",
-        hint: "set the clocks of both nodes right, such as by NTP; its trail is held back until then", remedy: .retry)
+        .clockAhead,
+        "transaction \(held.number) of trail \(trail) was committed \(seconds) s ahead of the clock of this node",
+        hint: "set the clocks of both nodes, for example by NTP; the trail waits until then", remedy: .retry)
     }
     _ = stop.wait(milliseconds: 200)
     return true

@@ -6,15 +6,15 @@ import Changes
 /// connection. So an update that those made comes first. The insert or change of key that brought the row follows in
 /// the same transaction. Such an update waits here until a row appears that is, byte for byte, its image before. Under
 /// a filter, such an update may become a delete. An entry that is left at the end of its transaction belongs to a row
-/// that
-/// the target does not have.
+/// that the target does not have.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
-    /// Nil: the row is deleted.
+    /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Settles a row that never comes, if applications write to the target; returns false if it cannot.
+    /// Settles the change if its row never comes and applications write to the target. Returns false if that is not
+    /// possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -29,14 +29,14 @@ struct EarlyUpdates {
     count += 1
   }
 
-  /// Removes and returns the first update of a row that looks like `image`.
+  /// Removes and returns the first update whose image before equals `image`; nil if there is none.
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
   }
 
-  /// Returns whether a row that looks like `image` is deleted as soon as it comes. Removes that delete.
+  /// Returns whether a delete waits for the row that looks like `image`. Removes that delete.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
@@ -49,9 +49,9 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether the waiting updates belong to the row with this image, and leave it at `key`.
+  /// Returns whether the waiting updates belong to the row with this image, and leave the row at `key`.
   ///
-  /// False if another row was deleted at the key, or left it: the row that comes now is a row of its own.
+  /// False if another row was deleted at the key, or left it: then the row that comes now is a row of its own.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -66,7 +66,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in their order, the updates of rows that had a key, came to it, or led there in turn.
+  /// Removes and returns, in order, the updates of rows that had this key, got it, or led to such a row in turn.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(
@@ -88,7 +88,7 @@ struct EarlyUpdates {
     return taken.reversed()
   }
 
-  /// Removes and returns the updates that are left at the end of a transaction.
+  /// Removes and returns the updates and deletes whose row has not come by the end of the transaction.
   mutating func takeAll() -> [Update] {
     guard !isEmpty else { return [] }
     defer { removeAll() }

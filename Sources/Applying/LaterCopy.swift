@@ -1,14 +1,16 @@
 import Changes
+import Mapping
 import Reshaping
 import Trails
 
-/// A copy, further on in the trail, with which a table that waits for its rule can go on.
+/// A copy later in the trail, with which a table continues that is suspended because its rule could not be kept.
 ///
 /// The copy brings the rows that the table missed, even those of shapes for which the rule cannot be kept.
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The rule fits again, and a copy of this table is all that is missing: its ``TableSchema/plainName``.
+    /// The rule fits again, and only a copy of the table is missing. The value is the table's
+    /// ``TableSchema/plainName``.
     case wanted(String)
     case none
 
@@ -19,12 +21,14 @@ struct LaterCopy {
   let now: TableSchema
   /// The shapes that the waiting table may have at the target, the oldest rule first.
   let were: [ChangedRule.Step]
-  /// The record with which the copy begins, the border before its transaction, and the last transaction before that.
+  /// The record with which the copy begins. ``checkpoint`` is the border before its transaction, ``number`` the last
+  /// transaction before that.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
 
-  /// Reads the trail from a table's checkpoint through transaction `limit`; the table is that of the record at `start`.
+  /// Looks for the copy from the table's checkpoint through transaction `limit`, for the table of the record at
+  /// `start`.
   ///
   /// Returns `none` in three cases. The table has no rule and waits for another reason. It is a history, whose rows no
   /// copy brings again. Or it is dropped on the way.
@@ -68,7 +72,7 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// Returns the step from the shape that the target's table has, by its columns.
+  /// Returns the step from the shape that the target's table has, found by its columns; nil if no step begins there.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -76,15 +80,15 @@ struct LaterCopy {
   static func unfit(_ table: TableSchema) -> CairnError {
     CairnError(
       .schemaStopped,
-      "a copy of table \(table.fullName) is there, but the target's table has neither the shape nor the name with which it waits",
-      hint: "put it back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
+      "a copy of table \(table.fullName) has arrived, but the target's table has neither the shape nor the name that the suspended table had",
+      hint: "put the table back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// The shapes of a table at the source, from the one with which it waits.
+  /// The shapes that a table has at the source, from the shape with which it waits.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?
-    let rules: [ReshapeRule?]
+    let rules: [TableRule?]
     private(set) var last: TableSchema
     /// For each column of the last shape, the index of the same column in the first shape.
     private var origins: [Int?]
@@ -96,7 +100,7 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// Adds a schema change of the table. Returns false if the table is dropped.
+    /// Adds a schema change to the path, if it is of the path's table. Returns false if the table is dropped.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {
@@ -123,9 +127,8 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the outcome at the end of the trail. If the last shape fits the rule and one between did not, a copy is
-    /// wanted.
-    func end(_ rules: [ReshapeRule], _ target: Engine) -> Outcome {
+    /// Returns the outcome without a copy: it is wanted if the last shape fits the rule and an earlier one did not.
+    func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)
           .map { $0.schema.treatment?.isHistory != true } ?? false
@@ -141,6 +144,7 @@ extension ApplyReader {
     switch record {
     case .change(let change): given(change.schemaID)
     case .refreshRow(let id, _): given(id)
+    case .waitingRow(let row): given(row.schemaID)
     case .refresh(let refresh): given(refresh.schemaID)
     case .ddl(let ddl): given(ddl.before == 0 ? ddl.after : ddl.before)
     default: nil

@@ -1,40 +1,42 @@
 import Changes
+import Mapping
 import Reshaping
 import SystemKit
 import Trails
 
-/// The next shape in the trail that the target can have, for a table in a shape that it cannot have; or the table's
-/// drop.
+/// The next shape in the trail that the target can have, for a table whose shape the target cannot have. Or the drop of
+/// that table.
 ///
-/// A waiting table goes on if the source took its change back, changed a name, or dropped the table. The shapes between
-/// are skipped: apply writes their rows as far as the later shape has their columns.
+/// A suspended table continues if the source took its change back, changed a name, or dropped the table. The shapes
+/// between are skipped: apply writes their rows as far as the later shape has their columns.
 struct LaterShape {
-  /// Nil: the table is dropped.
+  /// The later shape; nil: the table is dropped.
   let schema: TableSchema?
-  /// For each column of ``schema``, the index of the same column in the shape that was the start; nil for a later
-  /// column.
+  /// For each column of ``schema``, the index of the same column in the shape from which the search began; nil for a
+  /// new column.
   let origins: [Int?]
-  /// Whether a copy of the rows follows.
+  /// Whether a copy of the table's rows follows after the later shape.
   let isRefreshed: Bool
 
-  /// The columns of a shape that are there later.
+  /// The columns of a shape that a later shape still has.
   struct Part {
-    /// The columns under their later names.
+    /// The schema with these columns under their later names.
     let schema: TableSchema
-    /// The indexes of these columns in the images of the trail.
+    /// The indexes of these columns in the trail's row images.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// All columns of a shape.
+    /// Makes the part that has all columns of a shape.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
-  /// Reads the trail from a checkpoint through transaction `number`, and skips records up to `start`.
+  /// Reads the trail from a checkpoint through transaction `number`, and looks for the shape after the record at
+  /// `start`.
   ///
   /// - Returns: Nil if there is no such shape yet.
   static func find(
     of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, rules: [ReshapeRule], to target: Engine, fits: (TableSchema) -> Bool
+    through number: UInt64, rules: [TableRule], to target: Engine, fits: (TableSchema) -> Bool
   ) throws -> LaterShape? {
     // A rule that cannot be kept waits for the operator: rows must not be applied without it.
     if table.treatment?.refusal != nil { return nil }
@@ -64,7 +66,7 @@ struct LaterShape {
   /// Changes before such a copy do not matter.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, rules: [ReshapeRule], to target: Engine
+    through number: UInt64, rules: [TableRule], to target: Engine
   ) throws -> Bool {
     let reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: rules, to: target, isForShapes: true)
     while let record = try reader.next() {
@@ -81,7 +83,7 @@ struct LaterShape {
     return false
   }
 
-  /// The wait for a copy that a partitioned table may need, in ms: capture reads the catalog every two seconds.
+  /// The longest wait for a copy that a partitioned table may need, in ms: capture reads the catalog every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
   /// Returns whether a row of a partitioned table may be missing or differ, because a copy follows in the trail.
@@ -90,7 +92,7 @@ struct LaterShape {
   /// some seconds later at most.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, rules: [ReshapeRule], to target: Engine
+    through number: UInt64, rules: [TableRule], to target: Engine
   ) throws -> Bool {
     guard table.flags.contains(.partitioned) else { return false }
     let limit = Clock.monotonicMilliseconds + copyMillisecondsMax
@@ -104,16 +106,17 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice for a table that keeps rows when it goes on with a copy.
+  /// Returns the notice for a table that continues with a copy, and keeps rows that the source deleted meanwhile.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
-    "table \(table.fullName) goes on with a copy: rows that came and went at the source since \(position) were not seen, and are not among those that it keeps"
+    "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }
 
   static func origins(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> [Int?] {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of the first shape that the later one still has; nil if they do not include the whole key.
+  /// Returns the columns of a table in the first shape that the later shape still has; nil if they do not include the
+  /// whole key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

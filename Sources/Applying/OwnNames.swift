@@ -1,15 +1,14 @@
 import Changes
 
 extension TableDifference {
-  /// Returns a renamed column whose new name a column of the target has that the source does not know; nil if there is
-  /// none.
+  /// Returns a renamed column if its new name is that of a column which only the target has; nil if there is none.
   ///
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it
   ///
   /// - Parameter there: The columns of the target's table, see ``Swift/StringProtocol/key(in:)``.
-  /// - Parameter isStrict: Whether a new column with the old name does not count as the work of an operator who has made
-  ///   the whole change.
+  /// - Parameter isStrict: Whether a new column with the old name does not show that an operator has made the whole
+  ///   change.
   func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
     func key(_ name: String) -> NameKey { name.key(in: after.engine) }
     let (were, are) = (before.columns.map { key($0.name) }, after.columns.map { key($0.name) })

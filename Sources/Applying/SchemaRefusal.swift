@@ -2,38 +2,52 @@ import Changes
 
 /// The reason why a schema change was not made at the target, for the message about the waiting table.
 struct SchemaRefusal {
-  /// The target's database, as messages name it.
+  /// The target's database, as messages for operators name it.
   let place: String
   /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The statements that create the table before and after, in the target's language; nil if there was or is none.
+  /// The statements that create the table before and after the change, in the target's language; nil: no table.
   var before: String?
   var after: String?
   /// The statements that an operator may run at the target; empty if none helps.
   var statements: [String] = []
 
-  /// Returns the error for the change.
+  /// Returns the error for the schema change.
   ///
   /// - Parameter why: The reason; it completes "it is not made at PLACE:".
-  /// - Parameter hint: The advice that replaces the statements if there are none.
-  func error(_ why: String, table: String, hint: String = "make the target's table as it is after") -> CairnError {
+  /// - Parameter hint: The advice if there are no statements for the operator.
+  func error(
+    _ why: String, table: String, hint: String = "give the target's table the shape that it has after the change"
+  ) -> CairnError {
     var message = "\(phrases.joined(separator: ", ")) is not made at \(place): \(why)"
     if let before { message += "\n  before: \(Self.statement(before))" }
     if let after { message += "\n  after: \(Self.statement(after))" }
     let advice =
       statements.isEmpty
-      ? "\(hint); it goes on by itself then"
-      : "run this at the target, and it goes on by itself:"
+      ? "\(hint); apply then continues by itself"
+      : "run this at the target, and apply continues by itself:"
         + statements.map { "\n  \(Self.statement($0))" }.joined()
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
-  /// Returns the error for a renamed column whose new name a column has that only the target has.
+  /// Returns the error for a renamed column whose new name is that of a column which only the target has.
   func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for a column that only the target has, and which stays as it is.
+  /// Returns the error for columns that take the names of others. The target's table has the same names before and
+  /// after, so it does not show the change.
+  ///
+  /// - Parameter why: The reason why Cairn does not make the change.
+  func error(reusedNames why: String, table: String) -> CairnError {
+    var refusal = self
+    refusal.statements = []
+    return refusal.error(
+      "\(why), and columns take the names of others, so that the target's table looks the same before and after",
+      table: table, hint: "make the change at the target, and request the rows with 'cairn copy'")
+  }
+
+  /// Returns the error for a column that only the target has and that is in the way.
   ///
   /// - Parameter why: The reason; it completes "column NAME, which only the target has,".
   func error(ownColumn name: String, _ why: String, table: String) -> CairnError {
@@ -44,11 +58,43 @@ struct SchemaRefusal {
       hint: "rename or drop the target's own column \(name)")
   }
 
+  /// Returns the error for a table that the target no longer has under its name. A new one would lack its rows.
+  ///
+  /// - Parameter name: The table's name at the target.
+  func error(noTable name: String, table: String, goesBothWays: Bool) -> CairnError {
+    var refusal = self
+    refusal.statements = []
+    let error = refusal.error("the target has no such table", table: table)
+    return CairnError(
+      error.code, error.message, hint: Self.hint(noTable: name, after, goesBothWays: goesBothWays),
+      context: error.context)
+  }
+
+  /// Returns the advice for a table that the target no longer has under its name.
+  ///
+  /// - Parameter create: The statements that create the table; nil if they are not known.
+  static func hint(noTable name: String, _ create: String?, goesBothWays: Bool) -> String {
+    let renamed =
+      goesBothWays
+      ? "if the table was renamed here, do nothing: apply continues by itself when capture has recorded the new name"
+      : "if the table was renamed at the target, rename it back to \(name), and apply continues by itself"
+    return renamed + "; if it was dropped, create it, and request its rows with 'cairn copy'"
+      + (create.map { ": \($0)" } ?? "")
+  }
+
+  /// Returns the advice for a column that a two-way table lacks.
+  ///
+  /// - Parameter hint: The advice if the column was not renamed or dropped here.
+  static func hint(noColumn hint: String) -> String {
+    "if the column was renamed or dropped here, do nothing: apply continues by itself when capture has recorded the change; otherwise "
+      + hint
+  }
+
   private static func statement(_ text: String) -> String { text.hasSuffix(";") ? text : text + ";" }
 }
 
 extension TableSchema.Column {
-  /// The default that rows have which are older than the column; nil if it is NULL.
+  /// The default for rows that are older than the column, in SQL; nil if it is NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -57,8 +103,7 @@ extension TableSchema.Column {
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text
   }
 
-  /// The default as a bare literal, without its cast; `NULL` if there is none. Nil if it is anything else: apply does not
-  /// execute such a text.
+  /// The default as a bare literal, without its cast; `NULL` if there is none. Nil for other texts, as apply runs none.
   ///
   ///     'x'::character varying  ->  'x'
   var literalDefault: String? {
@@ -80,37 +125,52 @@ extension TableSchema.Column {
   }
 }
 
-/// A new column of the source that the target had before the change: the values that its rows must have.
+/// A new column of the source that the target had before the change, with the values that its rows must have.
 struct FilledColumn {
   let column: TableSchema.Column
-  /// The default at the source; nil: none.
+  /// The column's default at the source; nil: none.
   let sourceDefault: String?
-  /// The literal that each row has at the source; nil: not known, as the default is no literal.
+  /// The literal that each row has in the column at the source; nil: not known, as the default is no literal.
   private let literal: String?
-  /// The literal with which all rows are compared; nil: they are not.
+  /// The literal with which the column is compared in all rows; nil: it is not compared.
   let wanted: String?
+  /// The column's own default at the target, and the source's default that rows with it must have; nil: nothing to
+  /// replace.
+  let displaced: (own: String, wanted: String)?
 
+  /// Finds the values that a new column's rows must have.
   /// - Parameter column: The column at the target.
-  /// - Parameter isSourceAlone: Whether every row of the target's table is one of the source. If other trails or
-  ///   applications write to the table too, only NULL is known to be another value.
-  init(_ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool) {
+  /// - Parameter isSourceAlone: Whether all rows are the source's. If not, a value may be that of another writer.
+  /// - Parameter own: The column as the target had it before the change.
+  /// - Parameter yields: Whether both ends write the table, and this end takes the other end's default.
+  init(
+    _ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool, own: TableSchema.Column?,
+    yields: Bool
+  ) {
     (self.column, sourceDefault) = (column, source.defaultValue)
     literal = source.defaultValue == nil ? "NULL" : column.literalDefault
     // The source had no rows if the column may not be NULL and has no default: rows here are the target's own.
     let hadRows = !source.isNotNull || source.defaultValue != nil
     wanted = isSourceAlone && hadRows ? literal : nil
+    if yields, let literal, literal != "NULL", let mine = own?.literalDefault, mine != "NULL", mine != literal {
+      displaced = (mine, literal)
+    } else {
+      displaced = nil
+    }
   }
 
-  /// Returns the error for rows that have another value.
+  /// Returns the error for rows with another value than the source's.
   ///
   /// - Parameter condition: The SQL condition that such rows meet.
   /// - Parameter table: The table in SQL.
-  func error(_ refusal: SchemaRefusal, _ condition: String, of table: String, named name: String, isNull: Bool)
-    -> CairnError
-  {
+  /// - Parameter more: Further statements of the hint.
+  func error(
+    _ refusal: SchemaRefusal, _ condition: String, of table: String, named name: String, isNull: Bool,
+    more: [String] = []
+  ) -> CairnError {
     var refusal = refusal
     let value = literal ?? column.defaultValue ?? "…"
-    refusal.statements = ["UPDATE \(table) SET \(column.name.quotedName) = \(value) WHERE \(condition)"]
+    refusal.statements = ["UPDATE \(table) SET \(column.name.quotedName) = \(value) WHERE \(condition)"] + more
     let what =
       isNull
       ? "NULL in rows that have the default \(sourceDefault ?? value) at the source"
@@ -120,9 +180,11 @@ struct FilledColumn {
 }
 
 extension WaitingTable {
-  /// The message when the table begins to wait.
-  package var notice: String { "\(code.rawValue): table \(name) waits, all others go on: \(message)\n\(hint)" }
+  /// The message for operators when the table is suspended.
+  package var notice: String {
+    "\(code.rawValue): table \(name) is suspended, and all other tables continue: \(message)\n\(hint)"
+  }
 
-  /// The message when the table no longer waits.
+  /// The message for operators when the table is no longer suspended.
   package var resumedNotice: String { "table \(name) waits no longer: its schema change is made" }
 }

@@ -15,19 +15,23 @@ struct SchemaRight: Equatable {
     case removes
   }
 
-  /// Whether the change is made as that of a table which Cairn created for this trail.
+  /// Whether the change is made, as one of a table which Cairn created for this trail.
   var isCreated: Bool
-  /// The other trails of the table, for whose rows the change is refused; empty if it is not refused for that reason.
+  /// The other trails that bring rows into the table and for whose sake the change is refused; empty: it is not
+  /// refused.
   @ByBytes var others: [String]
-  /// Whether only this trail brings rows into the table: no other trail does, and no way back.
+  /// Whether only this trail brings rows into the table: no other trail does, and it is not two-way.
   var isOnlyTrail: Bool
+  /// Whether rows written to the table at the target are replicated back.
+  var goesBothWays = false
 
-  /// - Parameter isCreatedElsewhere: another trail's apply created the table.
-  /// - Parameter others: the other trails that bring rows into the table.
+  /// Decides on a schema change. `isCreatedElsewhere`: whether another trail's apply created the table. `others`: the
+  /// other trails that bring rows into it.
   init(
     _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
   ) {
     isOnlyTrail = !goesBothWays && others.isEmpty
+    self.goesBothWays = goesBothWays
     switch effect {
     case .adds:
       self.isCreated = isCreated || isCreatedElsewhere
@@ -39,17 +43,17 @@ struct SchemaRight: Equatable {
     }
   }
 
-  /// The trails that bring rows: one whose table waits for its first rows claims none.
+  /// Returns the trails that bring rows into a table. A trail whose table waits for its first rows claims none.
   static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
 
-  /// The change of a table that no other trail knows.
+  /// The right to change a table that no other trail knows.
   init(isCreated: Bool) {
     self.isCreated = isCreated
     others = []
     isOnlyTrail = true
   }
 
-  /// Returns the policy for the change.
+  /// Returns the policy for the schema change.
   ///
   /// - Parameter ddl: The policy that the operator set for the apply; nil: none.
   func policy(_ ddl: DDLPolicy?) -> DDLPolicy {
@@ -64,13 +68,13 @@ struct SchemaRight: Equatable {
     return ddl == .ignore ? .ignore : .follow
   }
 
-  /// The reason why ``policy(_:)`` stops a change.
+  /// The reason for which ``policy(_:)`` stops a schema change, for messages.
   var refusal: String {
     if !others.isEmpty {
       return "\(others.count == 1 ? "trail" : "trails") \(others.joined(separator: ", ")) "
-        + "\(others.count == 1 ? "brings" : "bring") rows into the table too"
+        + "\(others.count == 1 ? "brings" : "bring") rows into the table as well"
     }
     return isCreated
-      ? "the policy is --ddl stop" : "Cairn did not create the table, so it does not change it unasked"
+      ? "'ddl' is stop" : "Cairn did not create the table, so it does not change it by itself"
   }
 }

@@ -5,10 +5,10 @@ struct ShapeChange {
   var action: DDL.Action
   var before: TableSchema?
   var after: TableSchema?
-  /// For each column after, the index of the same column before; nil: columns are matched by name.
+  /// For each column after the change, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
-  /// Whether an apply made the change at the source, whose rows then came from elsewhere too.
+  /// Whether an apply made the change at the source: then rows of the source came from elsewhere too.
   var isApplied = false
 
   init(_ ddl: DDL, before: TableSchema?, after: TableSchema?, origins: [Int?]?) {
@@ -16,7 +16,26 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Replaces a shape that the target cannot have by the next one that it can have, which `later` finds. For a lane.
+  /// Gives columns their present names at the target, if the author of the change did not know these names yet.
+  ///
+  /// This concerns a table that is created, or gets more columns. Any other change says itself what becomes of the
+  /// columns.
+  ///
+  /// - Parameter part: Returns the part of a shape that is still here, under present names; nil: the shape is as it
+  ///   came.
+  mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
+    guard let after, let now = part(after), now.schema.fullName.hasSameBytes(as: after.fullName) else { return }
+    guard let before else {
+      self.after = now.schema
+      return
+    }
+    let difference = TableDifference(before, after, origins: origins)
+    guard difference.onlyAddsColumns, let was = part(before) else { return }
+    origins = now.positions.map { index in difference.origins[index].flatMap { was.positions.firstIndex(of: $0) } }
+    (self.before, self.after) = (was.schema, now.schema)
+  }
+
+  /// Replaces a shape that the target cannot have by the next one that it can have, which `find` returns. For a lane.
   ///
   /// - Returns: False if nothing is left to do.
   mutating func skipUnfit(

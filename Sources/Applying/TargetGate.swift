@@ -8,32 +8,31 @@ import Mapping
 struct TargetGate {
   enum Admission {
     case taken(Record)
-    /// The list of the apply does not include the table.
+    /// The list of the apply does not include the table: its records are skipped.
     case leftOut
-    /// The table is reserved; its name at the target.
+    /// The table has a reserved name, so its records must not be applied. The value is its name at the target.
     case refused(String)
   }
 
-  private let scope: TargetScope
-  private let sourceTables: TablePatterns
+  private let tables: AdmittedTables
   private let target: Engine
   private let names: NamePolicy
   private let noteLeftOut: (LeftOutTable) throws -> Void
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema that was allowed last, as most records follow one of the same table.
+  /// The schema id that was allowed last, as most records follow one of the same table.
   private var allowed: UInt64?
-  /// Tables that the list includes only since they were renamed: the target lacks their earlier rows.
+  /// The tables that the list includes only since they were renamed: the target lacks their earlier rows. By schema id.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 
   init(_ options: ApplyOptions, to target: Engine, of trail: TrailName) {
-    (scope, self.target, names, noteLeftOut) = (options.scope, target, options.names, options.noteLeftOut)
-    sourceTables = options.sourceTables
+    tables = AdmittedTables(options.scope, of: options.sourceTables, names: options.names)
+    (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Returns what apply does with a record. Notes a left-out table durably before its first record is passed over.
+  /// Returns what apply does with a record. Stores durably that a table is left out before its first record is skipped.
   ///
   /// - Parameter shaped: Returns the table of an id under its rule.
   /// - Parameter given: Returns the table of an id as the source has it.
@@ -48,6 +47,7 @@ struct TargetGate {
     case .refreshRow(let id, _):
       if id == allowed { return .taken(record) }
       return try admit(id, record, shaped, given)
+    case .waitingRow(let row): return try admit(row.schemaID, record, shaped, given)
     case .refresh(let refresh): return try admit(refresh.schemaID, record, shaped, given)
     case .ddl(let ddl): return try admit(ddl, shaped, given)
     case .sequence(let sequence):
@@ -60,20 +60,18 @@ struct TargetGate {
     }
   }
 
-  /// Returns what the trail may do to the table of an id.
+  /// Returns whether the trail may write the table with this schema id.
   mutating func verdict(_ id: UInt64, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?) -> TargetScope.Verdict {
     enter(segment)
     if let verdict = verdicts[id] { return verdict }
     // A record without its schema is damage, which apply reports.
     guard let schema = shaped(id) else { return .allowed }
-    let place = TableMapping.targetPlace(of: schema, in: target, names: names)
-    var verdict = scope.verdict(place.namespace, place.name, in: target)
-    if verdict == .allowed, !sourceTables.includes(schema.name) { verdict = .leftOut }
+    let verdict = tables.verdict(schema, in: target)
     verdicts[id] = verdict
     return verdict
   }
 
-  /// Marks a table that must be copied before it takes rows.
+  /// Gives a table's schema the refusal that it must be copied before it takes rows, if that is so.
   func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
     guard segment == self.segment, let refusal = entered[id] else { return }
     var treatment = schema.treatment ?? TableTreatment()
@@ -124,12 +122,12 @@ struct TargetGate {
       entered[ddl.after] = .init(
         message:
           "table \(was.fullName) is called \(now.fullName) now, which 'tables' of the apply includes, but its earlier rows were left out",
-        hint: "see that the source captures the table, \(TableTreatment.thenCopy)")
+        hint: "check that the source captures the table, \(TableTreatment.thenCopy)")
     }
     return .taken(.ddl(DDL(action: .create, before: 0, after: ddl.after, isRefreshed: ddl.isRefreshed)))
   }
 
-  /// Whether the name is one that a capture of SQLite gives to a table between two names of an application.
+  /// Returns whether a table has the name that capture of SQLite gives to a table between two names of an application.
   private func isAside(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> Bool {
     guard let schema = shaped(id), schema.engine == .sqlite else { return false }
     let (name, head) = (schema.name.utf8, "cairn_moving_".utf8)

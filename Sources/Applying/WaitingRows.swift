@@ -16,15 +16,16 @@ package struct WaitingRows {
     package let row: ConflictRow
     /// The time when the row began to wait, in µs since 1970 UTC; nil if an earlier build queued it.
     package let since: Int64?
-    /// The rows that have its unique values. Empty if the value is free again, or the index has an expression or WHERE.
+    /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
+    /// expression or WHERE.
     package let holders: [Holder]
   }
 
-  /// The row that has a unique value for which another one waits.
+  /// The row that has a unique value for which another row waits.
   package struct Holder {
     /// The columns of the unique index, with the values for which the row waits.
     package let values: ConflictRow
-    /// The key of the row that has them.
+    /// The key of the row that has these values.
     package let key: ConflictRow
   }
 
@@ -58,9 +59,9 @@ package struct WaitingRows {
     let shown = rows.prefix(3).map { "table \($0.table), row \($0.key.shown): \($0.row.json)" }.joined(separator: "; ")
     throw CairnError(
       .constraintFailed,
-      "\(rows.count) \(rows.count == 1 ? "row" : "rows") of \(place) would be lost, which programs committed and which wait for a unique value: \(shown)",
+      "\(rows.count.counted("row")) of \(place), committed by applications and waiting for a unique value, would be lost: \(shown)",
       hint:
-        "list them with 'cairn conflicts list --waiting --database \(url)'; give the row that has the value another one and let the applies run, or insert the rows elsewhere and run: DELETE FROM \(table)",
+        "list them with 'cairn conflicts list --waiting --database \(url)'; change the unique value of the row that has it and let the applies run, or insert the waiting rows elsewhere and run: DELETE FROM \(table)",
       remedy: .badInput, context: ["table": first.table])
   }
 }

@@ -51,7 +51,7 @@ private func chosen(_ options: UnsafePointer<cairn_options>?) throws -> Captured
 
 extension Misuse {
   static func unset(_ type: String, _ macro: String) -> Misuse {
-    Misuse(CAIRN_MISUSE, "the size in the \(type) is not that of this library", hint: "begin with = \(macro)")
+    Misuse(CAIRN_MISUSE, "the size in the \(type) does not match this library", hint: "begin with = \(macro)")
   }
 }
 
@@ -80,8 +80,8 @@ private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) thr
     guard let value = SQLValue(value) else {
       throw Misuse(
         CAIRN_MISUSE,
-        "parameter \(index + 1) has no type that there is, bytes that are NULL, or a size that no value has, or is a text that is not UTF-8",
-        hint: "make it with cairn_text, cairn_blob and their like; bytes that are no UTF-8 are a blob")
+        "parameter \(index + 1) is invalid: its type is unknown, its bytes are NULL, its size is out of range, or its text is not UTF-8",
+        hint: "make it with cairn_text, cairn_blob or another of these macros; bytes that are not UTF-8 are a blob")
     }
     return value
   }
@@ -174,7 +174,7 @@ public func cairn_savepoint(
     let body = try given(body)
     // If another thread had a transaction, that transaction has ended by the time this thread gets the connection.
     guard let transaction = try handle.database.alone({ handle.transaction }) else {
-      throw Misuse(CAIRN_TRANSACTION, "there is no transaction: a savepoint is a part of one")
+      throw Misuse(CAIRN_TRANSACTION, "no transaction is open, and a savepoint needs one")
     }
     try transaction.savepoint { _ in try check(body(database, context)) }
   }

@@ -38,8 +38,8 @@ func given<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) th
   guard let handle else { throw Misuse(CAIRN_MISUSE, "a handle is NULL") }
   guard let object = Handle.object(handle, as: type) else {
     throw Misuse(
-      CAIRN_MISUSE, "a handle is closed, or is none of those that this function takes",
-      hint: "forget a handle when you close it")
+      CAIRN_MISUSE, "the handle is closed, or is not of a kind that this function takes",
+      hint: "do not use a handle after you closed it")
   }
   return object
 }

@@ -3,7 +3,7 @@ import CairnCapture
 import Glibc
 import Synchronization
 
-/// The object behind a `cairn_database *`.
+/// The object of a `cairn_database *`.
 final class DatabaseHandle: @unchecked Sendable {
   let database: CapturedDatabase
   /// The open transaction. Only the thread that runs the transaction gets here.
@@ -11,7 +11,7 @@ final class DatabaseHandle: @unchecked Sendable {
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// The object behind a `cairn_rows *`. One thread at a time uses it, as the header demands.
+/// The object of a `cairn_rows *`. One thread at a time uses it, as the header demands.
 final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]

@@ -33,7 +33,7 @@ private func chosen(_ options: UnsafePointer<cairn_sync_options>?) throws -> Syn
   if let rule = given.conflict { chosen.conflict = try CairnC.given(rule, "the rule") }
   for pair in try given.column_conflicts.map({ try CairnC.given($0, "the list of rules").parts }) ?? [] {
     guard let sign = pair.utf8.firstIndex(of: UInt8(ascii: "=")) else {
-      throw Misuse(CAIRN_MISUSE, "'\(pair)' is no rule of a column", hint: "write TABLE.COLUMN=RULE")
+      throw Misuse(CAIRN_MISUSE, "'\(pair)' is not a rule for a column", hint: "write TABLE.COLUMN=RULE")
     }
     let (column, rule) = (pair.utf8[..<sign], pair.utf8[sign...].dropFirst())
     chosen.columnConflicts[String(decoding: column, as: UTF8.self)] = String(decoding: rule, as: UTF8.self)

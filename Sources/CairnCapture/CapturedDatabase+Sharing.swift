@@ -22,7 +22,7 @@ extension CapturedDatabase {
       guard !session.program.database.isInTransaction, !session.isReading else {
         throw DatabaseError(
           .openTransaction,
-          "a transaction or a query of this thread is under way, for which a synchronisation would wait")
+          "this thread has an open transaction or query, for which a synchronisation would wait")
       }
     }
   }

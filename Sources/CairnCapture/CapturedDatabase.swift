@@ -23,7 +23,7 @@ import SQLiteKit
 /// Cairn adds tables and triggers to the file, with names that begin with `cairn_`. The program's own tables are not
 /// altered, and `cairn detach` removes all additions. Other programs may write to the file in any way: capture takes
 /// their rows, but not their statements.
-/// `docs/sqlite-capture.md` lists what capture of SQLite cannot see.
+/// `docs/explanation/sqlite-capture.md` lists what capture of SQLite cannot see.
 public final class CapturedDatabase: Sendable {
   /// Options for opening a database.
   public struct Options: Sendable {
@@ -32,7 +32,7 @@ public final class CapturedDatabase: Sendable {
     public var capture = true
     /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true
-    /// How long a call waits for a lock of another connection before it throws ``DatabaseError/Kind/busy``.
+    /// The time that a call waits for a lock of another connection before it throws ``DatabaseError/Kind/busy``.
     public var busyTimeout: Duration = .seconds(5)
     /// Whether a newly created file gets journal mode WAL, in which readers and the writer do not block each other. An
     /// existing file keeps its mode.
@@ -53,14 +53,17 @@ public final class CapturedDatabase: Sendable {
   ///
   /// If capture is missing, or the schema was changed without this API, opening runs a short write transaction that
   /// makes the triggers.
-  /// - Parameter node: the name of this installation: letters, digits, `-` and `_`. Never give the name of one
-  ///   installation to another.
+  /// - Parameters:
+  ///   - path: The file. A relative path begins in the current folder.
+  ///   - node: The name of this installation: letters, digits, `-` and `_`. Never give the name of one installation to
+  ///     another.
+  ///   - options: The settings of the connection and of capture.
   public convenience init(path: String, node: String, options: Options = Options()) throws {
     let session = try DatabaseError.wrapping {
       try Self.check(node: node)
       guard !path.isEmpty else {
         throw DatabaseError(
-          .cannotOpen, "the path is empty, which SQLite takes for a database that is gone when it is closed")
+          .cannotOpen, "the path is empty: SQLite would open a temporary database and delete it on close")
       }
       let program = try ProgramDatabase(
         path: path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
@@ -72,14 +75,14 @@ public final class CapturedDatabase: Sendable {
     self.init(node: node, session)
   }
 
-  /// Takes over an existing connection (`sqlite3 *`). The program may go on to use it, and closes it itself; close this
-  /// object first.
+  /// Takes over an existing connection (`sqlite3 *`). The program may continue to use it, and closes it itself; close
+  /// this object first.
   ///
   /// Capture sees all rows, however they are written. It keeps only the statements that are executed through this
-  /// object.
-  /// Apply does not repeat statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP): only a connection
-  /// that this library opened reports the time that they saw. Transactions that the program begins and ends itself are
-  /// captured without their exact ends.
+  /// object. Apply does not repeat statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP): only a
+  /// connection that this library opened reports the time that they saw. Transactions that the program begins and ends
+  /// itself are captured without their exact ends.
+  ///
   /// ``Options/busyTimeout`` and ``Options/createsWithWAL`` have no effect here; the program sets them itself.
   public convenience init(connection: OpaquePointer, node: String, options: Options = Options()) throws {
     let session = try DatabaseError.wrapping {

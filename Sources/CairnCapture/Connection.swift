@@ -1,7 +1,7 @@
 import SQLiteKit
 
-/// The one connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that holds the connection
-/// may enter again: nested calls from a closure belong to the same call.
+/// The connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that holds the connection may
+/// enter again: nested calls from a closure belong to the same call.
 final class Connection: @unchecked Sendable {
   private let lock = ReentrantLock()
   /// The open session; nil once the database is closed. Access it only with the lock held.
@@ -25,10 +25,10 @@ final class Connection: @unchecked Sendable {
     defer { lock.unlock() }
     guard let open = session else { return }
     guard !open.isTransacting else {
-      throw DatabaseError(.openTransaction, "a database cannot be closed inside of its transaction")
+      throw DatabaseError(.openTransaction, "a database cannot be closed inside its own transaction")
     }
     guard !open.isReading else {
-      throw DatabaseError(.openTransaction, "a database cannot be closed while one of its queries gives rows")
+      throw DatabaseError(.openTransaction, "a database cannot be closed while one of its queries returns rows")
     }
     session = nil
   }

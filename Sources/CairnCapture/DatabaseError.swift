@@ -5,7 +5,7 @@ import SQLiteKit
 /// contains bound values.
 ///
 /// No error loses anything that was committed. Unless ``kind`` says otherwise, an open transaction stays open, and its
-/// closure decides whether to go on or roll back.
+/// closure decides whether to continue or roll back.
 public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// Another connection held a lock for longer than the busy timeout. Try again.
@@ -81,7 +81,8 @@ extension DatabaseError {
   package init(_ error: SQLiteError) {
     guard !error.isOfMissingCapture else {
       self.init(
-        .capture, "Cairn was detached from the database meanwhile; open it again, and it is captured from then on",
+        .capture,
+        "Cairn was detached from the database meanwhile; open the database again, and it is captured from then on",
         code: error.code)
       return
     }

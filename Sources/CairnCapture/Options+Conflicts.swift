@@ -16,7 +16,9 @@ extension Synchronizer.Options {
       tables[table, default: [:]][column] = try rule(text, name)
     }
     let whole = try rule(conflict, "rows")
-    guard whole.isForRows else { throw refused("'\(conflict)' is no rule for rows", "it may be one of a column") }
+    guard whole.isForRows else {
+      throw refused("'\(conflict)' is not a rule for rows", "use it for a column: TABLE.COLUMN")
+    }
     return ConflictPlan(
       .init(rule: whole),
       tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key.text, .init(columns: $0.value)) })
@@ -57,7 +59,7 @@ extension Synchronizer.Options {
     }
     // These rules name an end, and each direction has another source and target.
     guard ![.source, .target, .insertOnly].contains(rule), !rule.needsDecider else {
-      throw refused("'\(text)' says something else at each end", "use priority:NODE,NODE")
+      throw refused("'\(text)' has another meaning at each end", "use priority:NODE,NODE")
     }
     return rule
   }

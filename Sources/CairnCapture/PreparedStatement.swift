@@ -26,20 +26,20 @@ final class PreparedStatement {
   init(_ sql: String, _ database: ProgramDatabase) throws {
     guard !sql.utf8.contains(0) else {
       throw DatabaseError(
-        .severalStatements, "there is a character 0 in the text, and SQLite would read nothing behind it", sql: sql)
+        .severalStatements, "the text contains the character NUL, and SQLite would ignore what follows it", sql: sql)
     }
     let words = SQLText.tokens(Array(sql.utf8))
     guard words.contains(where: { $0.symbol != UInt8(ascii: ";") }) else {
-      throw DatabaseError(.emptyStatement, "there is no statement in the text", sql: sql)
+      throw DatabaseError(.emptyStatement, "the text contains no statement", sql: sql)
     }
     let first = words.first { $0.symbol != UInt8(ascii: ";") }?.word ?? ""
     guard !["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"].contains(first) else {
       throw DatabaseError(
-        .transactionStatement, "\(first) is not for execute: use transaction, and its savepoint", sql: sql)
+        .transactionStatement, "\(first) is not allowed in execute: use transaction, and its savepoint", sql: sql)
     }
     let (statement, tables) = try database.prepare(sql)
     guard !statement.hasMore else {
-      throw DatabaseError(.severalStatements, "there is more than one statement in the text", sql: sql)
+      throw DatabaseError(.severalStatements, "the text contains more than one statement", sql: sql)
     }
     self.sql = sql
     self.statement = statement

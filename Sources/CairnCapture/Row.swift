@@ -1,6 +1,6 @@
 import Changes
 
-/// One row of a query result: a copy, which outlives the query.
+/// A row of a query result: a copy, which outlives the query.
 public struct Row: Sendable {
   /// The column names of the query, shared by all of its rows.
   public let columns: [String]
@@ -22,7 +22,7 @@ public struct Row: Sendable {
       throw DatabaseError(.missingColumn(column), "the rows have no column \(column)")
     }
     guard let value = T(sqlValue: values[index]) else {
-      throw DatabaseError(.wrongType(column: column), "the value of column \(column) is no \(T.self)")
+      throw DatabaseError(.wrongType(column: column), "the value of column \(column) is not a \(T.self)")
     }
     return value
   }

@@ -83,6 +83,6 @@ private struct ValueContainer: Decoder, SingleValueDecodingContainer {
   }
 
   private func wrong(_ type: Any.Type) -> DatabaseError {
-    DatabaseError(.wrongType(column: column), "the value of column \(column) is no \(type)")
+    DatabaseError(.wrongType(column: column), "the value of column \(column) is not a \(type)")
   }
 }

@@ -36,7 +36,7 @@ final class Session {
     var last: Int64
   }
 
-  /// Statements that the session runs around those of the program.
+  /// The statements that the session runs around the statements of the program.
   private struct Control {
     let begin, commit, schemaVersion: Statement
     let lastRow, write: Statement?
@@ -136,7 +136,8 @@ final class Session {
     guard values.count == expected else {
       throw DatabaseError(
         .parameterCount(expected: expected, given: values.count),
-        "the statement has \(expected) parameters, and \(values.count) values were given", sql: prepared.sql)
+        "the statement has \(expected.counted("parameter")), and \(values.count.counted("value was", "values were")) given",
+        sql: prepared.sql)
     }
   }
 
@@ -216,7 +217,7 @@ final class Session {
         isNowUnknown: !isOwned),
       parameterCount: prepared.statement.parameterCount, parameters: parameters.image)
     // Write now if the program itself commits, since the session has no later chance. On a shared connection, the
-    // program may also roll back to a savepoint of its own, which takes back only what is in the journal.
+    // program may also roll back to its own savepoint, which undoes only changes that are in the journal.
     if log.isFull || !isTransacting || !isOwned { try writePart() }
     return affected
   }
@@ -255,7 +256,7 @@ final class Session {
   /// Runs `body` in a transaction of its own. Any error rolls the transaction back.
   func transact<T>(_ body: () throws -> T) throws -> (value: T, token: CommitToken) {
     guard !database.isInTransaction else {
-      throw DatabaseError(.nestedTransaction, "a transaction is open already: use its savepoint")
+      throw DatabaseError(.nestedTransaction, "a transaction is already open: use its savepoint")
     }
     while try control.begin.step() {}
     serial += 1
@@ -277,7 +278,7 @@ final class Session {
   /// Throws `transactionEnded` if the transaction with this number is no longer open.
   func checkIsOpen(_ serial: UInt64) throws {
     guard isTransacting, serial == self.serial, database.isInTransaction else {
-      throw DatabaseError(.transactionEnded, "the transaction is over")
+      throw DatabaseError(.transactionEnded, "the transaction has ended")
     }
   }
 
@@ -339,7 +340,7 @@ final class Session {
     do {
       let value = try body()
       guard savepoints.count == depth else {
-        throw DatabaseError(.transactionEnded, "the transaction is over")
+        throw DatabaseError(.transactionEnded, "the transaction has ended")
       }
       try database.execute("RELEASE \(name)")
       _ = (savepoints.popLast(), marks.popLast())

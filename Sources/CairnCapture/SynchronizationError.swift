@@ -1,8 +1,8 @@
 import Changes
 import Operating
 
-/// The reason why a synchronisation failed. Everything that was committed is kept, and nothing is applied twice: the
-/// next synchronisation continues where this one ended.
+/// The reason why a synchronisation failed. Everything that was committed is kept, and nothing is applied twice. The
+/// next synchronisation continues at the position of this one.
 ///
 /// Messages of kind `refused` name the row by its key, and the value if that is the cause, since the operator needs
 /// both to repair it. Messages of all other kinds contain no values.
@@ -20,7 +20,7 @@ public struct SynchronizationError: Error, Sendable {
     case clock
     /// This ``Synchronizer``, or another one with the same state folder, is already synchronising.
     case alreadyRunning
-    /// ``Synchronizer/initialize(progress:)-(_)`` has not been called.
+    /// `initialize()` of ``Synchronizer`` has not been called.
     case notInitialized
     /// The peer's address is invalid, or no database that can be synchronised with.
     case address
@@ -31,7 +31,7 @@ public struct SynchronizationError: Error, Sendable {
     case notAllowed
     /// The destination of the first copy holds rows already.
     case rowsInTheWay
-    /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
+    /// A transaction that an end refused because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
     /// A table waits for a change of its schema; the hint has the statement. All other tables are synchronised.
     case schema
@@ -63,7 +63,7 @@ public struct SynchronizationError: Error, Sendable {
     self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
   }
 
-  /// Returns a hint in terms of the program's options instead of those of the command line.
+  /// Returns a hint with the names of the program's options instead of options of the command line.
   private static func hint(_ kind: Kind, _ error: CairnError) -> String {
     switch (kind, error.code) {
     case (.rowsInTheWay, _):
@@ -71,21 +71,21 @@ public struct SynchronizationError: Error, Sendable {
     case (.wentBack, _):
       "run 'cairn detach' on the program's file, delete the state folder (Options.state), and initialize with Options.overwrites"
     case (.refused, .constraintFailed), (.refused, .rowExists):
-      "change the row here, or what refuses it there; or \(setAside)"
+      "change the row here, or the constraint that refuses it at the other end; or \(setAside)"
     case (.refused, .valueMisfit):
-      "have the column of the other end take such values, or \(setAside); to change the row is too late, as what was committed goes over in its order"
+      "change the column at the other end so that it takes such values, or \(setAside); changing the row does not help, as its first version is sent first"
     case (.clock, _):
-      "set the clocks of both ends right, such as by NTP; it goes on when that time has come"
+      "set the clocks of both ends, for example by NTP; synchronisation continues when the local clock reaches that time"
     case (.alreadyRunning, .stateLocked):
-      "wait until it ends; two programs with the same database need an Options.state each, and only one may synchronise it"
+      "wait until it ends; two programs that open the same database need an Options.state each, and only one may synchronise it"
     case (.captured, _):
-      "if that is the state of this database and this peer, give its folder as Options.state; else end it first, with 'cairn detach' on the file"
+      "if that is the state of this database and this peer, name its folder as Options.state; else run 'cairn detach' on the file first"
     default: inOptions(error.hint)
     }
   }
 
   private static let setAside =
-    "choose Options.refusal = .setAside: the transaction is put aside, and the others go on ('cairn quarantine' lists and discards it)"
+    "choose Options.refusal = .setAside: the transaction goes into quarantine, and later ones continue ('cairn quarantine' lists and discards it)"
 
   private static let names = [
     "--tables": "Options.tables", "--state": "Options.state", "--ddl": "Options.schemaChanges",

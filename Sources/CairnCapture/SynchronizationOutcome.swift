@@ -2,12 +2,12 @@
 public struct SynchronizationOutcome: Sendable, Hashable {
   /// The number of rows that the peer received: inserted, updated, deleted or copied.
   public let sent: UInt64
-  /// The number of rows that came from the peer.
+  /// The number of rows received from the peer.
   public let received: UInt64
   /// The number of conflicts: rows that both ends had written. One row may count at one end or at both. Each conflict
   /// is resolved, and the losing version is kept for 30 days.
   public let conflicts: Int
-  /// The number of transactions in quarantine at both ends, including those of earlier synchronisations.
+  /// The number of transactions in quarantine at both ends, including transactions of earlier synchronisations.
   public let refused: Int
   /// Messages for a person that need no immediate action.
   public let notices: [String]
@@ -25,7 +25,7 @@ public struct SynchronizationProgress: Sendable, Hashable {
   }
   /// The number of rows that the peer has received so far.
   public let sent: UInt64
-  /// The number of rows that have come from the peer so far.
+  /// The number of rows received from the peer so far.
   public let received: UInt64
   public let conflicts: Int
   public let copying: Copying?

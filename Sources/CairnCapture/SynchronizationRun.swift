@@ -7,7 +7,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from start to end: `cairn replicate --two-way --once` within the program.
+/// A synchronisation from start to end: `cairn replicate --two-way --once` within the program.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
@@ -17,7 +17,7 @@ final class SynchronizationRun: Sendable {
     /// The last journal row that is known to be at the peer, or in quarantine there.
     var applied: Int64 = 0
     var putsAside = false
-    /// The last journal row that the trail held at an earlier look, and the end of the trail at that time.
+    /// The last journal row that the trail held at an earlier check, and the end of the trail at that time.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -90,7 +90,9 @@ final class SynchronizationRun: Sendable {
   /// other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
-    try EmbeddedCapture(Database(path: path)).forgetWaiting()
+    let database = try Database(path: path)
+    database.forbidForeignCode()
+    try EmbeddedCapture(database).forgetWaiting()
   }
 
   private func chosen(
@@ -129,7 +131,7 @@ final class SynchronizationRun: Sendable {
 
   private func cancelled() -> SynchronizationError {
     SynchronizationError(
-      .cancelled, "the synchronisation was cancelled", hint: "the next one goes on where this one ended")
+      .cancelled, "the synchronisation was cancelled", hint: "the next synchronisation continues where this one ended")
   }
 
   private func follow(
@@ -149,8 +151,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Notes the progress. Once apply has passed the end that the trail had at an earlier look, the journal rows of that
-  /// look are at the peer.
+  /// Records the progress. Once apply has passed the end that the trail had at an earlier check, the journal rows of
+  /// that check are at the peer.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

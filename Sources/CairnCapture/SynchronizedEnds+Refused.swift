@@ -56,7 +56,7 @@ extension SynchronizedEnds {
   }
 
   /// Returns the last journal row before the transaction if a segment of the trail begins with the transaction. The row
-  /// is that of the previous segment; nil if that segment is gone.
+  /// is the last one of the previous segment; nil if that segment is gone.
   private func reached(before one: QuarantinedTransaction) throws -> Int64? {
     guard one.number > 1 else { return 0 }
     let reader = try TrailReader.open(folder: ownFolder, at: nil)

@@ -18,7 +18,7 @@ struct SynchronizedEnds: Sendable {
   let own: DatabaseURL
   let peer: DatabaseURL
   let state: String
-  /// The trail of the commits here, and the trail of the rows that come from the peer.
+  /// The trail of the commits here, and the trail of the peer's rows.
   let trails: (own: TrailName, peer: TrailName)
 
   init(
@@ -57,15 +57,15 @@ struct SynchronizedEnds: Sendable {
   }
 
   /// Checks before a first copy that its destination has no checkpoint of a trail with this name, left from a state
-  /// folder that is gone. With `forgets`, the checkpoint is removed and the rows that came by that trail stay.
+  /// folder that is gone. With `forgets`, the checkpoint is removed and the rows written from that trail stay.
   ///
   /// - Throws: `checkpoint-foreign` without `forgets`, before the first copy has changed anything.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
     guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
     guard forgets else {
       throw CairnError(
-        .checkpointForeign, "\(end.place) was fed from a trail \(trail) that is not in \(state)",
-        hint: "give the state folder of that trail, or copy everything again")
+        .checkpointForeign, "\(end.place) was filled from trail \(trail), which is not in \(state)",
+        hint: "name the state folder of that trail, or copy all rows again")
     }
     _ = try Detaching.forget(trail, at: end)
   }
@@ -97,19 +97,27 @@ struct SynchronizedEnds: Sendable {
     return Sent(journal: journal, transaction: transaction)
   }
 
-  /// Notes after a synchronisation how far the peer is.
-  /// - Parameter journal: the last journal row that the peer has, as far as this run knows; nil if the run read no row
+  /// Records the position of the peer after a synchronisation.
+  ///
+  /// - Parameter journal: The last journal row that the peer has, as far as this run knows; nil if the run read no row
   ///   from the journal.
-  /// - Parameter transaction: the last transaction that the peer applied in this run; 0 if none.
-  /// - Parameter position: the peer's position in the trail, after `transaction`.
+  /// - Parameter transaction: The last transaction that the peer applied in this run; 0 if none.
+  /// - Parameter position: The peer's position in the trail, after `transaction`.
   func noteSent(journal: Int64?, transaction: UInt64, position: Position) throws {
     guard Trail.exists(folder: ownFolder) else { return }
     let (info, before) = (try Trail.info(folder: ownFolder), try sent())
     let isWhole = position >= info.end.position
     // All rows that earlier runs took from the journal are in the trail, and the peer has the whole trail.
-    let marked = journal == nil && isWhole ? try EmbeddedCapture(Database(path: file)).taken() : 0
+    let marked = journal == nil && isWhole ? try taken() : 0
     let number = isWhole ? info.lastTransaction : max(before.transaction, transaction)
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
+  }
+
+  /// Returns the last journal row that the trail holds durably.
+  private func taken() throws -> Int64 {
+    let database = try Database(path: file)
+    database.forbidForeignCode()
+    return try EmbeddedCapture(database).taken()
   }
 
   func lines(_ file: String) throws -> [String] {

@@ -21,16 +21,16 @@ import Trails
 /// A row that was written at both ends is resolved in the same way at both: by default the later write wins, and the
 /// losing version is kept (`cairn conflicts list`).
 ///
-/// `docs/embedding.md` lists what a PostgreSQL server must provide. Any thread may use the object; one synchronisation
-/// runs at a time. Call nothing here from within a transaction of the database.
+/// `docs/guides/embedding.md` lists what a PostgreSQL server must provide. Any thread may use the object; one
+/// synchronisation runs at a time. Call nothing here from within a transaction of the database.
 public final class Synchronizer: Sendable {
   /// Options of a synchronisation.
   public struct Options: Sendable {
     /// The direction of the first copy: which end provides the tables and rows.
     public enum FirstCopy: Sendable, Hashable {
-      /// From the peer into the database of the program.
+      /// The direction from the peer into the database of the program.
       case down
-      /// From the database of the program to the peer.
+      /// The direction from the database of the program to the peer.
       case up
     }
     /// The reaction to a transaction that an end refuses because of its rows: a constraint, or a value that does not
@@ -38,15 +38,15 @@ public final class Synchronizer: Sendable {
     public enum Refusal: Sendable, Hashable {
       /// The synchronisation stops at the transaction with an error. The next one tries the transaction again.
       case stop
-      /// The transaction goes into quarantine (`cairn quarantine list`) with those that depend on it. All others are
-      /// applied.
+      /// The transaction goes into quarantine (`cairn quarantine list`) with all transactions that depend on it. The
+      /// others are applied.
       case setAside
     }
     /// The reaction of one end to a schema change of a table at the other end.
     public enum SchemaChanges: Sendable, Hashable {
       /// The table is changed in the same way.
       case follow
-      /// The table waits until the operator has made the same change. Other tables go on.
+      /// The table is suspended until the operator has made the same change. Other tables continue.
       case stop
       /// The table stays as it is.
       case ignore
@@ -63,7 +63,7 @@ public final class Synchronizer: Sendable {
     public var overwrites = false
     public var refusal = Refusal.stop
     /// The conflict rule for rows that both ends wrote: `newest`, `oldest`, `priority:NODE,NODE` …
-    /// (`docs/conflicts.md`). All programs with the same peer must have the same rules.
+    /// (`docs/explanation/conflicts.md`). All programs with the same peer must have the same rules.
     public var conflict = "newest"
     /// Conflict rules of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
     public var columnConflicts: [String: String] = [:]
@@ -84,8 +84,10 @@ public final class Synchronizer: Sendable {
   private let current = Mutex<SynchronizationRun?>(nil)
 
   /// Prepares a synchronisation. Writes nothing, and does not connect yet.
-  /// - Parameter peer: `postgresql://user@host/db` (any URI of libpq), `sqlite:other.db` or
-  ///   `sqlite:///folder/other.db`.
+  /// - Parameters:
+  ///   - database: The database of the program.
+  ///   - peer: `postgresql://user@host/db` (any URI of libpq), `sqlite:other.db` or `sqlite:///folder/other.db`.
+  ///   - options: The rules of this synchronisation. All programs with the same peer need the same conflict rules.
   /// - Throws: ``SynchronizationError`` of kind `address` or `rule`; ``DatabaseError`` if the database is in memory or
   ///   closed.
   public init(_ database: CapturedDatabase, with peer: String, options: Options = Options()) throws {
@@ -101,7 +103,7 @@ public final class Synchronizer: Sendable {
   // MARK: Work
 
   /// Creates the missing tables and copies the existing rows, from the peer down (or up, see
-  /// ``Options/firstCopy``). After that it does the same as ``synchronize(progress:)``. Later calls only synchronise.
+  /// ``Options/firstCopy``). After that it does the same as `synchronize()`. Later calls only synchronise.
   ///
   /// - Throws: ``SynchronizationError`` of kind `rowsInTheWay` if the destination of the copy holds rows already.
   @discardableResult
@@ -147,7 +149,7 @@ public final class Synchronizer: Sendable {
   /// the peer afterwards sees the commit. Waits for a running synchronisation, or runs one if there is none.
   ///
   /// - Returns: false if the peer did not apply the commit within `timeout`.
-  /// - Throws: the errors of ``synchronize(progress:)``; kind `refused` if the peer put the commit into quarantine
+  /// - Throws: the errors of `synchronize()`; kind `refused` if the peer put the commit into quarantine
   ///   (``Options/Refusal/setAside``). Earlier commits may be in quarantine, too.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + timeout.milliseconds
@@ -181,9 +183,9 @@ public final class Synchronizer: Sendable {
 
   private func putAside() -> SynchronizationError {
     SynchronizationError(
-      .refused, "\(peer) did not take the commit, or one that it depends on: it is put aside there",
+      .refused, "\(peer) refused the commit, or one that it depends on: it is in quarantine there",
       hint:
-        "'cairn quarantine list --database URL' says why, with the peer's address; 'retry' there once it can be taken, or 'discard', is done by the next synchronisation"
+        "run 'cairn quarantine list --database URL' with the address of the peer to see the cause; then 'cairn quarantine retry N' or 'discard N', which the next synchronisation carries out"
     )
   }
 
@@ -209,7 +211,7 @@ public final class Synchronizer: Sendable {
     try current.withLock { current in
       guard current == nil else {
         throw SynchronizationError(
-          .alreadyRunning, "a synchronisation with \(peer) is under way", hint: "wait until it ends, or cancel it")
+          .alreadyRunning, "a synchronisation with \(peer) is running", hint: "wait until it ends, or cancel it")
       }
       current = run
     }

@@ -4,12 +4,12 @@ import SystemKit
 package struct CaptureLink: Sendable {
   /// PostgreSQL: informs applies of the progress of the trail. Nil for SQLite, whose journal has the same facts.
   package let watch: LocalWatch?
-  /// Keeps the reading of copies and the groups of applies apart.
+  /// The lock that keeps capture from reading rows for a copy while a two-way apply writes a group.
   ///
   /// Capture is the reader, from the snapshot of a chunk until the chunk is durable in the trail. The applies are the
-  /// writer, from the begin of a group until its commit. So whoever writes a row knows every copy of it that was read
-  /// before, and every copy that is read later shows what was written: of a copy that comes from another node and one
-  /// that goes there, each node sees which is the later one.
+  /// writer, from the begin of a group until its commit. So an apply that writes a row knows every earlier copy of the
+  /// row, and every later copy shows the written row. If copies of a row go both ways, each node sees which one is
+  /// later.
   package let turns = AlternatingLock()
 
   package init(watch: LocalWatch?) { self.watch = watch }

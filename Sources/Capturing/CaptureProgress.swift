@@ -1,35 +1,46 @@
 import Changes
 import Synchronization
 
+/// A table that is suspended while all others are captured, with the reason and the operator's next step.
+package struct TableWait: Equatable, Sendable {
+  /// The name of the table for messages.
+  @ByBytes package var table: String
+  package var code: ErrorCode
+  @ByBytes package var message: String
+  @ByBytes package var hint: String
+}
+
 /// The progress of a running capture, for status and display; other threads read it.
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0
-    /// The table that is being copied, its rows so far, and the number of its rows when the copy began.
+    /// The suspended tables, by name; all others are captured.
+    package var waits: [TableWait] = []
+    /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if there is none.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0
     package var transactions: UInt64 = 0
-    /// The last journal row that was read and is durable in the trail.
+    /// The last row of the SQLite journal that was read and is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
     /// The number of logical messages since the start that claimed to be Cairn's and were refused.
     package var refusedMessages: UInt64 = 0
-    /// The durable end of the trail.
+    /// The durable end of the trail into which capture writes.
     package var position = Position.start
     /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. SQLite does not
     /// report it: for SQLite, the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
-    /// The time from that commit until it was durable in the trail, µs; and the histogram of all such times.
+    /// The time from the last commit until it was durable in the trail, µs; and the histogram of all such times.
     package var lagMicroseconds: Int64 = 0
     package var lags = LatencyHistogram()
-    /// Whether the server is unreachable and capture waits for it.
+    /// Whether the PostgreSQL server is unreachable and capture waits for it.
     package var isReconnecting = false
   }
   private let state = Mutex(Snapshot())
   private let sink: @Sendable (Notice) -> Void
 
-  /// A message for the operator: shown once, not an error.
+  /// A message for the operator that is shown once and is no error.
   package struct Notice: Sendable {
     package let text: String
     package init(_ text: String) { self.text = text }
@@ -38,15 +49,14 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Notes the standing of a capture in another process: the tables still to be copied, and whether the trail has all
-  /// it must have.
+  /// Notes the state of a capture in another process. `isCaughtUp`: the trail has everything that it must have.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }
-  /// Notes that the trail is durable up to `position`.
+  /// Notes that the trail is durable up to `position`, and publishes the lag.
   ///
-  /// - Parameter last: The commit time of the last source transaction in it, and the µs since then; nil if there is
-  ///   none.
+  /// - Parameter last: The commit time of the last source transaction in the trail, µs, and the µs since then; nil if
+  ///   there is no such transaction.
   func noteDurable(_ position: Position, _ last: (commitTime: Int64, microsecondsAgo: Int64)? = nil) {
     update {
       $0.position = position
@@ -56,7 +66,7 @@ package final class CaptureProgress: Sendable {
       $0.lags.add(microseconds: last.microsecondsAgo)
     }
   }
-  /// Forgets the state of the connection and of the journal: a new run begins.
+  /// Forgets the state of the connection and of the journal, because a new run begins.
   package func forgetConnection() { update { ($0.isReconnecting, $0.taken) = (false, 0) } }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

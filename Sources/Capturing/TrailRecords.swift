@@ -12,20 +12,20 @@ struct TableShape: Equatable {
 ///     ShapeChange(action: .rename, before: TableShape(schema: t, token: 1), after: TableShape(schema: u, token: 2))
 struct ShapeChange: Equatable {
   let action: DDL.Action
-  /// Nil if the table did not exist before.
+  /// The shape before the change; nil if the table did not exist.
   var before: TableShape?
-  /// Nil if the table no longer exists.
+  /// The shape after the change; nil if the table no longer exists.
   var after: TableShape?
-  /// The statement; empty if it is not known.
+  /// The SQL statement that made the change; empty if it is not known.
   @ByBytes var text = ""
-  /// Whether a refresh of the table follows.
+  /// Whether a refresh of the table follows in the trail.
   var isRefreshed = false
-  /// As in ``DDL/origins``.
+  /// For each column after the change, its index before, as in ``DDL/origins``.
   var origins: [Int?]?
 }
 
 extension TrailWriter {
-  /// Appends the record that ends a transaction: the position in the source, and the time, µs since 1970.
+  /// Appends the record that ends a transaction: the encoded position in the source, and the time, µs since 1970.
   func append(position: [UInt8], at time: Int64) throws {
     var writer = ByteWriter(capacity: 128)
     writer.appendCounted(position)

@@ -7,17 +7,17 @@
 // of comparable types are marked with ``ByBytes``. Tests look for both.
 
 extension String {
-  /// Whether both have the same bytes.
+  /// Returns whether two texts have the same bytes. Swift's own `==` takes canonically equivalent texts as equal.
   ///
   ///     "caf\u{e9}" == "cafe\u{301}"   // false
   package static func == (a: String, b: String) -> Bool { a.hasSameBytes(as: b) }
   package static func != (a: String, b: String) -> Bool { !a.hasSameBytes(as: b) }
 
-  /// Compares texts in the order of their bytes.
+  /// Returns whether a text comes before another one in the order of their bytes.
   package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
   package static func > (a: String, b: String) -> Bool { b < a }
 
-  /// Matches a text in a `switch`, by its bytes.
+  /// Returns whether a text matches a pattern of a `switch`, by its bytes.
   package static func ~= (pattern: String, text: String) -> Bool { text.hasSameBytes(as: pattern) }
 
   package func hasPrefix(_ prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }

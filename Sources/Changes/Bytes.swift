@@ -4,8 +4,8 @@
 
 /// A growing buffer of raw bytes into which records are encoded.
 ///
-/// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. The buffer keeps its memory when
-/// it is emptied, so reuse costs no allocation per row.
+/// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. The buffer keeps its
+/// memory when it is emptied, so reuse costs no allocation per row.
 public struct ByteWriter: ~Copyable {
   @usableFromInline var base: UnsafeMutableRawPointer
   @usableFromInline var capacity: Int
@@ -26,13 +26,13 @@ public struct ByteWriter: ~Copyable {
 
   @inlinable public mutating func removeAll() { _count = 0 }
 
-  /// Cuts the buffer back to its first `count` bytes.
+  /// Drops all bytes of the buffer after the first `count`.
   @inlinable public mutating func truncate(to count: Int) {
     precondition(count <= _count)
     _count = count
   }
 
-  /// Releases memory above `bytes` after an unusually large record. Does nothing unless the buffer is empty.
+  /// Frees memory above `bytes` after an unusually large record. Does nothing unless the buffer is empty.
   public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
@@ -49,7 +49,7 @@ public struct ByteWriter: ~Copyable {
     capacity = wanted
   }
 
-  /// Makes room for `more` bytes, so that appending them does not move the buffer.
+  /// Makes room for `more` bytes, so that appending them does not allocate again.
   @inlinable public mutating func reserve(_ more: Int) {
     if _count + more > capacity { grow(to: _count + more) }
   }
@@ -91,7 +91,7 @@ public struct ByteWriter: ~Copyable {
     appendVarint(UInt64(bitPattern: (value << 1) ^ (value >> 63)))
   }
 
-  /// Appends the length as a varint, then the bytes.
+  /// Appends the number of the bytes as a varint, then the bytes.
   @inlinable public mutating func appendCounted(_ bytes: UnsafeRawBufferPointer) {
     appendVarint(UInt64(bytes.count))
     append(bytes)
@@ -105,9 +105,9 @@ public struct ByteWriter: ~Copyable {
   }
 }
 
-/// The error in bytes that should have been a record.
+/// The error thrown if bytes are not the record that they should be.
 public struct DecodingError: Error, CustomStringConvertible {
-  /// The offset in the bytes that were being decoded.
+  /// The offset of the fault, in the bytes that were being decoded.
   public let offset: Int
   public let problem: String
   public init(offset: Int, problem: String) {
@@ -117,7 +117,8 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads the values that ``ByteWriter`` wrote; every length is checked. Valid only as long as the bytes are.
+/// Reads the values that ``ByteWriter`` wrote; every length is checked. A reader is valid only as long as its bytes
+/// are.
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
   public private(set) var offset: Int {
@@ -168,7 +169,7 @@ public struct ByteReader {
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
-  /// Reads a varint that counts things in memory. Throws if the count is greater than the number of bytes that follow.
+  /// Reads a varint that counts items in the following bytes. Throws if it exceeds the number of those bytes.
   @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
@@ -199,7 +200,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UInt64 {
-  /// Hexadecimal, padded with zeros to `width` digits; longer numbers are not cut.
+  /// Returns the number in hexadecimal, padded with zeros to `width` digits. Longer numbers are not cut.
   package func hex(_ width: Int) -> String {
     let digits = String(self, radix: 16)
     return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
@@ -207,7 +208,7 @@ extension UInt64 {
 }
 
 extension [UInt8] {
-  /// Reads two hexadecimal digits for each byte; nil if the text is anything else.
+  /// Reads bytes from two hexadecimal digits each; nil if the text is anything else.
   package init?(hex text: String) {
     let digits = text.compactMap(\.hexDigitValue)
     guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }

@@ -1,16 +1,16 @@
 /// The one error that crosses module borders.
 ///
-/// The message is in lower case and names the object and the value; the hint is the operator's next step. The code that
-/// throws the error chooses the remedy; only a supervisor acts on it.
+/// The message is in lower case and names the object and the value. The hint is the operator's next step. The code that
+/// throws the error chooses the remedy, on which only a supervisor acts.
 package struct CairnError: Error, Sendable, CustomStringConvertible {
   package enum Remedy: Sendable {
-    /// May work if tried again: a lock, a connection.
+    /// The action may work if it is tried again later: a lock or a lost connection prevented it.
     case retry
-    /// Needs the operator.
+    /// The worker stops until the operator has acted.
     case stop
     /// The input is wrong: the command line, the conf or data.
     case badInput
-    /// A bug in Cairn.
+    /// The error is a bug in Cairn.
     case bug
   }
 
@@ -18,7 +18,7 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
   package let message: String
   package let hint: String
   package let remedy: Remedy
-  /// Fields for the log: worker, table, position, key.
+  /// The fields of the error for the log, such as worker, table, position and key.
   package var context: [String: String]
 
   package init(

@@ -1,14 +1,14 @@
-/// The order by which the chunks of a refresh read one key column: one that both engines and all collations share.
+/// The order in which the chunks of a refresh read one key column: one that both engines and all collations share.
 package enum ChunkOrder: Equatable, Sendable {
-  /// The order of the type itself.
+  /// The order of the column's type itself.
   case native
   /// The order of a text's bytes (`COLLATE "C"`).
   case text
-  /// The order of the bytes that the type's output function prints.
+  /// The order of the bytes that the output function of the column's type prints.
   case printed
 
   /// Chooses the order for a column of a PostgreSQL schema. Numbers, booleans, UUIDs and bytea sort the same way in
-  /// SQLite, which keeps other types as text.
+  /// SQLite. Values of other types are texts there.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
     let word = type.prefix { $0 != "(" && $0 != "[" }
@@ -20,7 +20,7 @@ package enum ChunkOrder: Equatable, Sendable {
     }
   }
 
-  /// Returns the PostgreSQL term to sort and compare by. `name` is the column, or a parameter of its type.
+  /// Returns the PostgreSQL term by which to sort and compare. `name`: the column, or a parameter of its type.
   package func postgresTerm(_ name: String) -> String {
     switch self {
     case .native: name

@@ -1,8 +1,8 @@
 extension DDL {
   /// Returns, for each column after the change, its index before; nil if that is unknown.
   ///
-  /// Origins in the record come first. Without them, only names can have changed if three things hold: the source is
-  /// SQLite, no refresh follows, and the types are the same place by place. Then each column keeps its place.
+  /// If the record has origins, they count. Without them, each column keeps its place if only names can have changed.
+  /// That needs an SQLite source, no refresh that follows, and the same types place by place.
   package func origins(from before: TableSchema, to after: TableSchema) -> [Int?]? {
     if let origins { return origins }
     let isRenamedOnly =

@@ -1,5 +1,5 @@
-/// Every code that Cairn prints. The raw value is the contract: it is listed in `docs/errors.md`, explained by `cairn
-/// explain CODE`, and never given another meaning.
+/// The codes of all errors that Cairn reports. A raw value never gets another meaning; `docs/reference/errors.md` lists
+/// it, and `cairn explain CODE` explains it.
 package enum ErrorCode: String, CaseIterable, Sendable {
   // The command line and the databases
   case usage = "usage"

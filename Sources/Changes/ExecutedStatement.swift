@@ -1,12 +1,13 @@
-/// One SQL statement as an application executed it, with everything needed to execute it again (`docs/trail-format.md`,
-/// statement). The changes that it caused follow in the trail, up to its ``StatementEnd``.
+/// One SQL statement as an application executed it, with everything needed to execute it again
+/// (`docs/trail-format.md`, statement). The changes that it caused follow in the trail, up to its
+/// ``StatementEnd``.
 package struct ExecutedStatement: Equatable, Sendable {
   /// The engine in whose SQL the statement is written.
   package var dialect: Engine
   @ByBytes package var text: String
   /// The bound values by parameter number, from 1; a parameter without a bound value is NULL.
   package var parameters: [Value]
-  /// The count as the engine reports it: without rows that triggers and foreign key actions changed.
+  /// The number of changed rows as the engine reports it: without rows that triggers and foreign key actions changed.
   package var rowsAffected: UInt64
   /// The value of CURRENT_TIMESTAMP in the statement, µs since 1970 UTC; nil if the statement did not ask for the time.
   package var now: Int64?
@@ -15,12 +16,12 @@ package struct ExecutedStatement: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
-    /// The record gives ``ExecutedStatement/now``.
+    /// The flag of a record that has ``ExecutedStatement/now``.
     static let hasNow = Flags(rawValue: 1)
-    /// The source cannot report whether the statement asked for the time, nor which time it was given.
+    /// The flag of a source that cannot report whether the statement asked for the time, nor which time it got.
     package static let nowUnknown = Flags(rawValue: 2)
-    /// The statement touched tables that are not captured, so the trail has only some of its changes. It is recorded
-    /// for readers and cannot be executed again.
+    /// The flag of a statement that touched tables which are not captured, so that the trail has only some of its
+    /// changes. It is recorded for readers and cannot be executed again.
     package static let isPartial = Flags(rawValue: 4)
   }
 
@@ -61,7 +62,7 @@ package struct StatementView {
     parameterBytes = try reader.readCounted()
   }
 
-  /// Returns a copy of the bound values.
+  /// Returns a copy of the values that were bound to the statement's parameters.
   package func parameters() throws -> [Value] {
     var reader = ByteReader(parameterBytes)
     return try (0..<parameterCount).map { _ in try reader.readColumn().value ?? .null }
@@ -77,7 +78,7 @@ package struct StatementView {
 
 /// The end of the changes that a statement caused.
 package struct StatementEnd: Equatable, Sendable {
-  /// The number of change records since the statement.
+  /// The number of change records between the statement and this record.
   package var changes: UInt64
   package var digest: StatementDigest
   package init(changes: UInt64, digest: StatementDigest) {
@@ -98,7 +99,7 @@ extension ByteWriter {
     }
   }
 
-  /// Appends a statement from encoded parts; `parameters` are values as in images.
+  /// Appends a statement record from encoded parts; `parameters` are values encoded as in images.
   package mutating func appendStatement(
     _ dialect: Engine, _ flags: ExecutedStatement.Flags, _ rowsAffected: UInt64, _ now: Int64?,
     text: UnsafeRawBufferPointer, parameterCount: Int, parameters: UnsafeRawBufferPointer

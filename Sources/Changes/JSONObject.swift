@@ -1,6 +1,6 @@
 /// One JSON object on one line, with its keys in the order in which they were set.
-package struct JSONObject {
-  package enum Value {
+package struct JSONObject: Sendable {
+  package enum Value: Sendable {
     case null
     case text(String)
     case integer(Int64)

@@ -15,12 +15,12 @@ package struct JSONReader {
 
   private init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Reads one value; only blanks may surround it.
+  /// Reads one value; the text may contain nothing else except blanks around it.
   package static func read(_ bytes: [UInt8]) throws(Fault) -> JSONObject.Value {
     var reader = JSONReader(bytes)
     let value = try reader.value(depth: 0)
     reader.skipBlanks()
-    if reader.at < bytes.count { throw reader.fault("something stands behind the value") }
+    if reader.at < bytes.count { throw reader.fault("there is text after the value") }
     return value
   }
 
@@ -112,7 +112,7 @@ package struct JSONReader {
       switch byte {
       case UInt8(ascii: "\""): return String(decoding: text, as: UTF8.self)
       case UInt8(ascii: "\\"): text += try escape()
-      case 0..<0x20: throw fault("a control character stands in a string")
+      case 0..<0x20: throw fault("a string contains a control character")
       default: text.append(byte)
       }
     }

@@ -1,13 +1,12 @@
-/// The last transaction of each other trail whose effects a database holds.
+/// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
 ///
-/// Capture learns it from the notes that apply writes in its own commits. Capture writes it into the header of every
-/// later transaction (``TransactionHeader/dependencies``). A trail that is begun again under its name has another id,
-/// and counts from 1 again. Its entry is kept beside that of the earlier trail, because a node may still have the
-/// earlier one.
+/// Capture learns it from the notes that applies write in their commits, and writes it into the header of every later
+/// transaction (``TransactionHeader/dependencies``). A new trail under an old name has another id, and counts from 1
+/// again. It gets an entry beside that of the older trail, because a node may still have the older one.
 package struct Knowledge: Equatable, Sendable {
-  /// The last transaction of a trail, and its clock.
+  /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
-    /// The id of the trail; nil if an earlier version wrote the note.
+    /// The id of the trail; nil if an earlier version of Cairn wrote the note.
     package var id: TrailID?
     package var number: UInt64
     package var clock: UInt64
@@ -16,15 +15,15 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// The most trails of one name that are remembered. Versions from an older, forgotten trail count as unknown.
+  /// The most trails of one name that are kept. Versions from an older, forgotten trail count as unknown.
   private static let trailsMax = 4
-  /// The entries by trail name, `NODE.NAME`; the latest note is last.
+  /// The entries by trail name, `NODE.NAME`. If trails share a name, the one noted last is last in the list.
   package private(set) var origins: [String: [Entry]] = [:]
 
   package init() {}
 
-  /// Notes the last known transaction of a trail. The number of a trail never decreases: an apply that begins again
-  /// knows less than the database.
+  /// Notes the last known transaction of a trail. The number of a trail never decreases: an apply that begins again may
+  /// note a lower number than the database has.
   ///
   /// - Parameter id: The id of the trail; nil if an earlier version wrote the note.
   package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
@@ -47,11 +46,11 @@ package struct Knowledge: Equatable, Sendable {
     note(applied.trail, id: applied.id, number: applied.number, clock: applied.clock)
   }
 
-  /// Whether some entry names no trail id, because an earlier version noted it.
+  /// Whether an entry has no trail id, because an earlier version of Cairn noted it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives entries without a trail id the ids from the checkpoints. The number of such an entry becomes at most that of
-  /// the checkpoint.
+  /// Adds the ids from the checkpoints to entries without a trail id. The number of such an entry becomes at most that
+  /// of the checkpoint.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -59,13 +58,13 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Returns the last known transaction of the trail that was noted last under the name; 0: none.
+  /// Returns the last known transaction of the trail that was noted last under a name; 0 if there is none.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
-  /// The greatest known clock; 0: none.
+  /// The greatest clock of all known transactions; 0 if there is none.
   package var clock: UInt64 { origins.values.flatMap { $0 }.map(\.clock).max() ?? 0 }
 
-  /// The known transactions, sorted by origin.
+  /// The known transactions as dependencies for a header, sorted by trail name.
   package var dependencies: [TransactionHeader.Dependency] {
     origins.sorted { $0.key < $1.key }.flatMap { origin, entries in
       entries.map { .init(origin: origin, number: $0.number, id: $0.id) }
@@ -74,7 +73,7 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Records what the transaction's author knew, and raises the clock above that of every transaction it may follow.
+  /// Records what the transaction's author knew, and raises its clock above that of every known transaction.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -83,7 +82,7 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
-  /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote them.
+  /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.
   package var relay: Dependency? { flags.contains(.relayed) ? dependencies.first : nil }
 
   /// Marks the transaction as one whose rows an apply wrote.
@@ -116,7 +115,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// - Parameter hasIDs: Whether trail ids follow; false for data of an earlier version.
+  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, in which no trail ids follow.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
@@ -131,22 +130,22 @@ extension ByteReader {
 ///
 /// Number 0 means that the commit is apply's, but brought no changes.
 package struct AppliedNote: Equatable, Sendable {
-  /// Returns the first word of the printed form, which encodes whether the note has ``origin`` and ``id``.
+  /// Returns the first word of a note's text, which encodes whether the note has ``origin`` and ``id``.
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
     isRelayed ? (isNamed ? "4" : "2") : (isNamed ? "3" : "1")
   }
 
   /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// The id of the trail; another trail may come under its name and count from 1. Nil in a note of an earlier version,
-  /// and if there is nothing to know.
+  /// The id of the trail, because another trail may get its name and count from 1. Nil in a note of an earlier version,
+  /// and in a note that states no transaction.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
-  /// The place of the transaction in the trail.
+  /// The position of the noted transaction in the trail.
   package var position: Position
-  /// The transaction in which the rows began, if they may go on into the trail of this database: apply knows of no way
-  /// back to their origin.
+  /// The transaction in which the rows began; nil if they may not go on into the trail of this database. They may if
+  /// apply knows of no way back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -157,15 +156,15 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The allowance for a clock of this node that was set back after an apply noted the transaction, µs.
+  /// The allowance for a clock of this node that was set back after an apply noted a transaction, µs.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers the clock to the latest one that an apply accepts. Roles and applications that write to the database can
-  /// forge notes.
+  /// Lowers the note's clock to the latest one that an apply accepts. Any role or application that can write to the
+  /// database can forge notes.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970.
-  ///   - skewMicrosecondsMax: How far the clock of another node may be ahead, µs.
+  ///   - skewMicrosecondsMax: The largest lead of another node's clock that is accepted, µs.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)
     let (last, isFar) = first.addingReportingOverflow(Self.setBackMicroseconds)
@@ -173,7 +172,7 @@ package struct AppliedNote: Equatable, Sendable {
     clock = min(clock, UInt64(clamping: last))
   }
 
-  /// Reads the printed form; nil if `text` is not one.
+  /// Reads a note from its ``text``; nil if `text` is not a note.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let version = parts[0]
@@ -195,7 +194,7 @@ package struct AppliedNote: Equatable, Sendable {
     origin = .init(origin: parts[parts.count - 2], number: first)
   }
 
-  /// The printed form: `1 TRAIL NUMBER CLOCK POSITION`, or with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an
+  /// The text of the note: `1 TRAIL NUMBER CLOCK POSITION`, or with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an
   /// origin, the first word is 2 or 4, and ` ORIGIN NUMBER` follows at the end.
   package var text: String {
     let version = Self.version(isRelayed: origin != nil, isNamed: id != nil)

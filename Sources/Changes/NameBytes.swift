@@ -1,9 +1,9 @@
 // Databases compare the bytes of a name; Swift takes canonically equivalent texts for equal.
 extension StringProtocol {
-  /// Returns whether two names are one name to a database that compares bytes.
+  /// Returns whether two names have the same bytes, so that they are one name to a database.
   ///
-  /// Use it wherever code acts on a difference between two names: with `!=`, a rename from one to the other would be
-  /// missed.
+  /// Use it wherever code acts on a difference between two names. With `!=`, a rename to a canonically equivalent name
+  /// would be missed.
   ///
   ///     "caf\u{e9}" == "cafe\u{301}"                // true
   ///     "caf\u{e9}".hasSameBytes(as: "cafe\u{301}")  // false
@@ -11,13 +11,13 @@ extension StringProtocol {
     utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
   }
 
-  /// The text with the letters of ASCII in lower case. Letters outside of ASCII stay: neither engine folds them.
+  /// The text with ASCII letters in lower case. Other letters stay, because neither engine folds them.
   package var asciiLowercased: String {
     String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
   }
 
-  /// The text with the letters of ASCII in upper case. Letters outside of ASCII stay: to Swift's `uppercased()`,
-  /// `in\u{17f}ert` is `INSERT`.
+  /// The text with ASCII letters in upper case. Other letters stay: to Swift's `uppercased()`, `in\u{17f}ert` is
+  /// `INSERT`.
   package var asciiUppercased: String {
     String(decoding: utf8.map { (0x61...0x7a).contains($0) ? $0 - 0x20 : $0 }, as: UTF8.self)
   }
@@ -25,7 +25,7 @@ extension StringProtocol {
 
 // Swift finds a mark in a text as a `Character`. If a combining character follows the mark, both are another character.
 extension StringProtocol {
-  /// Returns the parts of a text between marks, which are characters of ASCII.
+  /// Returns the parts of a text between occurrences of a mark, which is an ASCII character.
   ///
   ///     "a,\u{301}b".split(at: ",")  // ["a", "\u{301}b"]
   package func split(at mark: Unicode.Scalar, maxSplits: Int = .max, omittingEmpty: Bool = true) -> [String] {
@@ -33,14 +33,14 @@ extension StringProtocol {
       .map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// Returns the texts before and after the first mark, which is a character of ASCII; nil if there is none.
+  /// Returns the texts before and after the first mark, which is an ASCII character; nil if the text has no such mark.
   ///
   ///     "sales.\u{301}item".cut(at: ".")  // ("sales", "\u{301}item")
   package func cut(at mark: Unicode.Scalar) -> (before: String, after: String)? {
     utf8.firstIndex(of: UInt8(ascii: mark)).map(cut)
   }
 
-  /// Returns the texts before and after the last mark, which is a character of ASCII; nil if there is none.
+  /// Returns the texts before and after the last mark, which is an ASCII character; nil if the text has no such mark.
   package func cut(atLast mark: Unicode.Scalar) -> (before: String, after: String)? {
     utf8.indices.reversed().first { utf8[$0] == UInt8(ascii: mark) }.map(cut)
   }
@@ -52,12 +52,12 @@ extension StringProtocol {
     )
   }
 
-  /// Returns whether a text has a mark, which is a character of ASCII.
+  /// Returns whether a text contains a mark, which is an ASCII character.
   package func has(_ mark: Unicode.Scalar) -> Bool { utf8.contains(UInt8(ascii: mark)) }
 }
 
 extension String {
-  /// Returns whether two names are one name to SQLite, which folds the letters of ASCII and compares bytes.
+  /// Returns whether two names are one name to SQLite, which folds ASCII letters and compares bytes.
   ///
   ///     "Items".isSameInSQLite(as: "ITEMS")          // true
   ///     "\u{c9}t".isSameInSQLite(as: "\u{e9}t")      // false
@@ -65,7 +65,7 @@ extension String {
 }
 
 extension Optional where Wrapped: StringProtocol {
-  /// Returns whether both have the same bytes, as ``Swift/StringProtocol/hasSameBytes(as:)``; nil equals nil only.
+  /// Returns whether two optional texts have the same bytes, as `hasSameBytes(as:)` of texts; nil equals nil.
   package func hasSameBytes(as other: Wrapped?) -> Bool {
     switch (self, other) {
     case (let one?, let other?): one.hasSameBytes(as: other)
@@ -76,13 +76,13 @@ extension Optional where Wrapped: StringProtocol {
 }
 
 extension Sequence<String> {
-  /// Returns whether both have the same names in the same order, compared by their bytes.
+  /// Returns whether two sequences have the same names in the same order, compared by their bytes.
   package func hasSameBytes(as other: some Sequence<String>) -> Bool {
     elementsEqual(other) { $0.hasSameBytes(as: $1) }
   }
 }
 
-/// Several names in one text, from which each name can be read back unchanged.
+/// Writes several names into one text, from which each name can be read back unchanged.
 ///
 /// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped. All other
 /// text is unchanged, so texts of earlier versions read as before.

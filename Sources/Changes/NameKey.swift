@@ -1,4 +1,4 @@
-/// A name as a database compares it: by its bytes. The key of dictionaries and sets of names.
+/// A name as a database compares it, by its bytes, for use as a key of dictionaries and sets.
 ///
 /// A `String` key would treat `caf\u{e9}` and `cafe\u{301}`, which are two names, as one.
 ///
@@ -7,14 +7,14 @@
 ///     tables["ITEMS".sqliteKey]     // table
 ///     tables[schema.name.nameKey]   // nil: PostgreSQL distinguishes upper and lower case
 package struct NameKey: Hashable, Comparable, Sendable {
-  /// The name, or the name as it is compared.
+  /// The text that is compared: the name, or for SQLite the name in lower case.
   package let text: String
 
   package init(_ text: some StringProtocol) { self.text = String(text) }
 
   package static func == (a: Self, b: Self) -> Bool { a.text.hasSameBytes(as: b.text) }
 
-  /// Compares names in the order of their bytes.
+  /// Returns whether a name comes before another one in the order of their bytes.
   package static func < (a: Self, b: Self) -> Bool { a.text.utf8.lexicographicallyPrecedes(b.text.utf8) }
 
   package func hash(into hasher: inout Hasher) {
@@ -33,15 +33,15 @@ extension StringProtocol {
   /// The name as PostgreSQL compares it: unchanged.
   package var nameKey: NameKey { NameKey(self) }
 
-  /// The name as SQLite compares it: the letters of ASCII in lower case, all other characters unchanged.
+  /// The name as SQLite compares it: ASCII letters in lower case, all other characters unchanged.
   package var sqliteKey: NameKey { NameKey(String(self).asciiLowercased) }
 
-  /// Returns the name as an engine compares it.
+  /// Returns the name in the form in which an engine compares it.
   package func key(in engine: Engine) -> NameKey { engine == .sqlite ? sqliteKey : nameKey }
 }
 
 extension Dictionary where Key == NameKey {
-  /// The value for the name with these bytes.
+  /// The dictionary's value for the name with these bytes, as ``Swift/StringProtocol/nameKey``.
   package subscript(name: String) -> Value? {
     get { self[NameKey(name)] }
     set { self[NameKey(name)] = newValue }

@@ -1,8 +1,8 @@
 extension String {
-  /// Returns the word that is fewest edits away, for "did you mean"; nil if none is near.
+  /// Returns the word in `words` that is fewest edits away from this one, for "did you mean"; nil if none is near.
   package func nearest(in words: [String]) -> String? { nearest(in: words, atMost: Swift.max(2, count / 3)) }
 
-  /// - Parameter most: The most letters that may be added, missing or different.
+  /// Returns the nearest word in `words`, if at most `most` letters are added, missing or different; else nil.
   package func nearest(in words: [String], atMost most: Int) -> String? {
     let letters = Array(self)
     let scored = words.map { ($0, Self.distance(letters, Array($0))) }

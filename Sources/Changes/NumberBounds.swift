@@ -1,22 +1,22 @@
 /// The bounds of numbers that come from a trail, a message or a file.
 ///
-/// Every decoder refuses a number outside them. On an accepted number, `+ 1`, `- 1` and a conversion to a signed number
-/// cannot overflow. So a peer cannot stop the daemon with an extreme number.
+/// Every decoder refuses a number outside of the bounds. For an accepted number, `+ 1`, `- 1` and a conversion to a
+/// signed number cannot overflow. So a peer cannot stop the daemon with an extreme number.
 ///
 ///     NumberBounds.isSegment(0xffff_ffff_ffff_ffff)  // false
 package enum NumberBounds {
-  /// The first segment number that no trail has: 2^48. At one segment a millisecond, a trail would reach it after 8,900
-  /// years.
+  /// The upper bound of segment numbers, not included: 2^48. At one segment per millisecond, a trail would reach it
+  /// after 8,900 years.
   package static let segments: UInt64 = 1 << 48
-  /// The first number that no transaction, count or offset has: 2^62.
+  /// The upper bound of numbers of transactions, counts and offsets, not included: 2^62.
   package static let numbers: UInt64 = 1 << 62
-  /// The first clock that no transaction has: 2^62 µs. The clock of an honest node is the time of day.
+  /// The upper bound of clocks, not included: 2^62 µs. The clock of an honest node is the time of day.
   package static let clocks: UInt64 = 1 << 62
   /// The greatest clock of another node that moves the clock of this node: 2^61 µs, the year 75,000.
   ///
   /// A node that follows a greater clock would soon write transactions that no reader accepts.
   package static let followedClock: UInt64 = 1 << 61
-  /// Times of the years -9999 to 9999, µs since 1970 UTC.
+  /// The accepted times, µs since 1970 UTC: the years -9999 to 9999.
   package static let times: ClosedRange<Int64> = -377_705_116_800_000_000...253_402_300_799_999_999
 
   package static func isSegment(_ number: UInt64) -> Bool { number > 0 && number < segments }
@@ -26,7 +26,7 @@ package enum NumberBounds {
 }
 
 extension FixedWidthInteger {
-  /// Returns the sum, or the nearest number if the sum has no place in the type.
+  /// Returns the sum; if it overflows, the least or the greatest number of the type.
   ///
   ///     Int64.max.addingBounded(1)  // Int64.max
   package func addingBounded(_ other: Self) -> Self {
@@ -36,17 +36,17 @@ extension FixedWidthInteger {
 }
 
 extension NumberBounds {
-  /// Returns a number that a database keeps as a signed one; nil if it is out of bounds.
+  /// Returns the number that a database stores as a signed one; nil if it is out of ``NumberBounds``.
   package static func number(_ stored: Int64) -> UInt64? {
     UInt64(exactly: stored).flatMap { isNumber($0) ? $0 : nil }
   }
 
-  /// Returns a clock that a database keeps as a signed number; nil if it is out of bounds.
+  /// Returns the clock that a database stores as a signed number; nil if it is out of ``NumberBounds``.
   package static func clock(_ stored: Int64) -> UInt64? { UInt64(exactly: stored).flatMap { isClock($0) ? $0 : nil } }
 }
 
 extension ByteReader {
-  /// Reads a varint below ``NumberBounds/numbers``.
+  /// Reads a varint below ``NumberBounds/numbers``. Throws ``DecodingError`` that names `what` for a greater one.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
     let at = offset
     let number = try readVarint()
@@ -54,7 +54,7 @@ extension ByteReader {
     return number
   }
 
-  /// Reads a varint below ``NumberBounds/clocks``.
+  /// Reads a varint below ``NumberBounds/clocks``. Throws ``DecodingError`` for a greater one.
   package mutating func readClock() throws -> UInt64 {
     let at = offset
     let clock = try readVarint()
@@ -62,7 +62,7 @@ extension ByteReader {
     return clock
   }
 
-  /// Reads a zigzag number within ``NumberBounds/times``.
+  /// Reads a zigzag number within ``NumberBounds/times``. Throws ``DecodingError`` for any other.
   package mutating func readTime() throws -> Int64 {
     let at = offset
     let time = try readZigzag()

@@ -8,7 +8,7 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.offset = offset
   }
 
-  /// Reads the printed form; nil if `text` is not one, or if a number is outside ``NumberBounds``.
+  /// Reads a position from its text; nil if `text` is no position, or if a number is outside ``NumberBounds``.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16),
@@ -17,7 +17,7 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.init(segment: segment, offset: offset)
   }
 
-  /// Reads a position that a database keeps as signed numbers; nil if one of them is out of bounds.
+  /// Creates a position from the signed numbers that a database stores; nil if one of them is out of bounds.
   package init?(storedSegment segment: Int64, offset: Int64) {
     guard let segment = UInt64(exactly: segment), segment < NumberBounds.segments,
       let offset = NumberBounds.number(offset)
@@ -41,7 +41,7 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
     guard bytes.count == 16 else { return nil }
     self.bytes = Array(bytes)
   }
-  /// Reads the printed form: 32 hexadecimal digits.
+  /// Reads an id from its text of 32 hexadecimal digits; nil for any other text.
   package init?(hex text: String) {
     guard let bytes = [UInt8](hex: text) else { return nil }
     self.init(bytes)
@@ -49,14 +49,14 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
   package var description: String { bytes.hex }
 }
 
-/// The SHA-256 over everything before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
+/// The SHA-256 hash of a trail's content before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
 package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package let bytes: [UInt8]
   package init?(_ bytes: some Collection<UInt8>) {
     guard bytes.count == 32 else { return nil }
     self.bytes = Array(bytes)
   }
-  /// Reads the printed form: 64 hexadecimal digits.
+  /// Reads a chain hash from its text of 64 hexadecimal digits; nil for any other text.
   package init?(hex text: String) {
     guard let bytes = [UInt8](hex: text) else { return nil }
     self.init(bytes)
@@ -65,8 +65,8 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package var description: String { bytes.hex }
 }
 
-/// The place through which a reader has durably finished: the trail, the position after a commit, and the chain hash
-/// there.
+/// The place up to which a reader has durably processed a trail: the trail's id, the position after a commit, and the
+/// chain hash there.
 package struct Checkpoint: Hashable, Sendable {
   package var trail: TrailID
   package var position: Position
@@ -88,7 +88,8 @@ package struct TrailName: Hashable, Sendable, CustomStringConvertible {
     self.name = name
   }
 
-  /// Reads `NODE.NAME`; the node ends at the first dot. Each part has letters of ASCII, digits, `-` and `_` only.
+  /// Reads a name from `NODE.NAME`; nil for other text. The node ends at the first dot. Parts have ASCII letters,
+  /// digits, `-` and `_`.
   package init?(_ text: String) {
     guard let dot = text.firstIndex(of: ".") else { return nil }
     let origin = String(text[..<dot])

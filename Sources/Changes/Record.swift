@@ -6,7 +6,7 @@ package enum RecordKind {
   package static let change: UInt8 = 0x04
   package static let refresh: UInt8 = 0x05
   package static let refreshRow: UInt8 = 0x06
-  /// Reserved for statements at first; never written.
+  /// The kind that was reserved for statements at first. It is never written.
   package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
   package static let progress: UInt8 = 0x8a
@@ -14,43 +14,44 @@ package enum RecordKind {
   package static let sequence: UInt8 = 0x8c
   package static let statement: UInt8 = 0x8d
   package static let statementEnd: UInt8 = 0x8e
+  package static let waitingRow: UInt8 = 0x8f
   package static let optional: UInt8 = 0x80
 
-  /// Returns whether a reader of this version reads or skips the record; it refuses all other kinds.
+  /// Returns whether a reader of this version reads or skips records of a kind; it refuses all other kinds.
   package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...ddl).contains(kind) }
 }
 
-/// The begin record of a transaction.
+/// The content of a transaction's begin record.
 package struct TransactionHeader: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// A group of whole transactions: the source does not report the borders between them.
+    /// The flag of a group of whole transactions whose borders the source does not report.
     package static let group = Flags(rawValue: 1)
-    /// The commit time is the time at which capture saw the transaction.
+    /// The flag of a transaction whose commit time is the time at which capture saw it.
     package static let late = Flags(rawValue: 2)
-    /// An apply wrote the rows: the first dependency is the transaction that they come from.
+    /// The flag of a transaction whose rows an apply wrote; its first dependency is where the rows come from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// A transaction of another origin, through which the author had applied the trail of that origin.
+  /// The last transaction of another origin that the author's database had applied.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
-    /// The id of the trail in which `number` counts: a trail that is begun again under the name counts from 1. Nil in
-    /// data of an earlier version, and for the transaction in which relayed rows began.
+    /// The id of the trail in which `number` counts: a new trail of the same name counts from 1. Nil in data of an
+    /// earlier version, and for the transaction in which relayed rows began.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)
     }
   }
-  /// The number within this origin, from 1, without gaps; the trail's writer assigns it.
+  /// The number of the transaction in its trail, from 1, without gaps; the trail's writer assigns it.
   package var number: UInt64
-  /// The commit time, µs since 1970 UTC.
+  /// The time of the commit at the source, µs since 1970 UTC.
   package var commitTime: Int64
   /// The hybrid logical time, µs. The trail's writer assigns it so that it strictly increases.
   package var clock: UInt64
   package var flags: Flags
-  /// The position in the source; opaque to all modules except capture.
+  /// The position of capture in the source after the transaction. Only capture can read these bytes.
   package var sourcePosition: [UInt8]
   package var dependencies: [Dependency]
 
@@ -79,12 +80,12 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable public static var before: ChangeFlags { ChangeFlags(rawValue: 1) }
   @inlinable public static var after: ChangeFlags { ChangeFlags(rawValue: 2) }
-  /// A delete that the engine made for a REPLACE: the row may already be gone.
+  /// The flag of a delete that the engine made for a REPLACE: the row may be gone already.
   @inlinable public static var implied: ChangeFlags { ChangeFlags(rawValue: 4) }
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
 
-/// The origin and clock of the transaction that last wrote a row.
+/// The transaction that last wrote a row, by its origin and clock.
 package struct Version: Equatable, Sendable {
   package var origin: String
   package var clock: UInt64
@@ -94,19 +95,19 @@ package struct Version: Equatable, Sendable {
   }
 }
 
-/// One row change, read in place.
+/// One row change of a record, read in place: valid only as long as the record's bytes.
 public struct ChangeView {
   public var operation: Operation
   public var flags: ChangeFlags
   public var schemaID: UInt64
-  /// An encoded ``Version``.
+  /// The encoded ``Version`` of the row that the change replaces; nil if the trail has none.
   var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
-  /// The treatment that an apply rule gives the change. No trail holds it.
+  /// The treatment of the change by an apply's rule. A trail does not contain it.
   package var treatment: ChangeTreatment = []
 
-  /// Makes a change that no trail holds.
+  /// Creates a change that is not from a trail.
   package init(
     _ operation: Operation, schemaID: UInt64, before: ImageView? = nil, after: ImageView? = nil,
     isImplied: Bool = false, treatment: ChangeTreatment = []
@@ -140,24 +141,24 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
-    /// A comparison found rows that differ.
+    /// A comparison of source and target found rows that differ.
     case repair = 5
   }
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows that the chunks name; all other rows stay.
+    /// Only the rows that the chunks name are refreshed; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
     case nullKeys
-    /// Rows after `after`, through `through`; nil: no bound. Each key has a value for every column, nil if it is not
-    /// part of the key.
+    /// Rows after the key `after`, through the key `through`; nil: no bound. Each key has a value for every column of
+    /// the table, nil for columns outside of the key.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists, and no other row. Values as in `keys`.
+    /// The row with this key, if it exists, and no other row. The key has the form of those in `keys`.
     case row([Value?])
-    /// Some rows, each by its key; all other rows of the reader stay.
+    /// Some rows, each by its key. All other rows of the reader stay.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -172,7 +173,7 @@ package struct Refresh: Equatable, Sendable {
     self.event = event
   }
 
-  /// The keys in the record, each with a value for every column of the table.
+  /// The keys that the record contains, each with a value for every column of the table.
   package var bounds: [[Value?]] {
     switch event {
     case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)
@@ -190,16 +191,16 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// The schema id of the shape before the change, within the segment; 0: none.
+  /// The id, in the segment, of the table's shape before the change; 0 if there was none.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// A refresh of the table follows, so changes to its rows until then need not be exact.
+  /// Whether a refresh of the table follows, so that changes to its rows need not be exact until then.
   package var isRefreshed: Bool
-  /// For each column after the change, its index before; nil if the column is new. The whole is nil if the source does
-  /// not report it.
+  /// For each column after the change, its index before; nil if the column is new. The whole list is nil if the source
+  /// does not report the indexes.
   package var origins: [Int?]?
-  /// The trail, `NODE.NAME`, whose apply brought the change into the database; empty if the change was made there.
+  /// The trail, `NODE.NAME`, whose apply made the change at the source; empty if an application made it there.
   package var applied = ""
   package init(
     action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil
@@ -213,22 +214,7 @@ package struct DDL: Equatable, Sendable {
   }
 }
 
-/// The state of a sequence at the source: it has given out `last`, and no later value.
-package struct SequenceState: Equatable, Sendable {
-  @ByBytes package var namespace: String
-  @ByBytes package var name: String
-  package var last: Int64
-  /// The step; negative for a sequence that counts down.
-  package var increment: Int64
-  package init(namespace: String, name: String, last: Int64, increment: Int64) {
-    self.namespace = namespace
-    self.name = name
-    self.last = last
-    self.increment = increment
-  }
-}
-
-/// A decoded record. Images and payloads point into the reader's block.
+/// A decoded record of a trail. Its images and payloads point into the reader's block.
 package enum Record {
   case begin(TransactionHeader)
   case commit(number: UInt64, changes: UInt64)
@@ -240,22 +226,35 @@ package enum Record {
   case progress(sourcePosition: [UInt8], time: Int64)
   case marker(kind: UInt8, text: String)
   case sequence(SequenceState)
-  /// A statement that an application executed; the changes that it caused follow.
+  /// A statement that an application executed; the changes that the statement caused follow.
   case statement(StatementView)
   /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// Reserved in format 1: the kind is known, the content is not yet defined.
+  /// A row that was queued for a unique value of another row, when the chunk of the copy before it was read.
+  case waitingRow(WaitingRow)
+  /// A record of a kind that format 1 reserves without defining its content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
-  /// Whether applying the record may change a database.
+  /// Whether the record may change a database when it is applied.
   package var isOfChanges: Bool {
     switch self {
-    case .change, .refresh, .refreshRow, .ddl, .reserved: true
+    case .change, .refresh, .refreshRow, .waitingRow, .ddl, .reserved: true
     case .begin, .commit, .schema, .progress, .marker, .sequence, .statement, .statementEnd: false
     }
   }
 
-  /// Decodes a payload; nil for an optional kind that this version does not know.
+  /// The id of the table whose rows the record changes or copies; nil for all other records.
+  package var schemaID: UInt64? {
+    switch self {
+    case .change(let change): change.schemaID
+    case .refreshRow(let id, _): id
+    case .waitingRow(let row): row.schemaID
+    case .refresh(let refresh): refresh.schemaID
+    default: nil
+    }
+  }
+
+  /// Decodes the payload of a record of a kind; nil for an optional kind that this version does not know.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> Record? {
     var r = ByteReader(payload)
     switch kind {
@@ -298,6 +297,7 @@ package enum Record {
           increment: try r.readZigzag()))
     case RecordKind.statement: return .statement(try StatementView(&r))
     case RecordKind.statementEnd: return .statementEnd(try r.readStatementEnd())
+    case RecordKind.waitingRow: return .waitingRow(try WaitingRow(&r))
     case RecordKind.reserved: return .reserved(kind: kind, payload)
     default:
       if kind >= RecordKind.optional { return nil }
@@ -321,7 +321,7 @@ extension ByteWriter {
     for dependency in header.dependencies { append(dependency.id) }
   }
 
-  /// Appends a byte 0, or a byte 1 and the 16 bytes of the id.
+  /// Appends an optional id: a byte 0, or a byte 1 and the 16 bytes of the id.
   mutating func append(_ id: TrailID?) {
     append(id == nil ? 0 : 1)
     if let id { append(id.bytes) }
@@ -368,13 +368,6 @@ extension ByteWriter {
     appendVarint(UInt64(ddl.origins?.count ?? 0))
     for origin in ddl.origins ?? [] { appendVarint(origin.map { UInt64($0) + 1 } ?? 0) }
     appendString(ddl.applied)
-  }
-
-  package mutating func append(_ sequence: SequenceState) {
-    appendString(sequence.namespace)
-    appendString(sequence.name)
-    appendZigzag(sequence.last)
-    appendZigzag(sequence.increment)
   }
 }
 

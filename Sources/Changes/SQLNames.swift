@@ -1,26 +1,26 @@
-/// Names and texts as SQL. This file is the only place in Cairn that quotes; `QuotingLintTests` looks for others.
+/// Writes names and texts as SQL. Only this file quotes in Cairn; `QuotingLintTests` searches for other places.
 ///
 /// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Unicode may combine that byte with its neighbors into
 /// one character. Swift's `Character` is such a cluster, so no code here may split or compare by it.
 ///
-/// A NUL stays where it is, because no quoting can carry it. The connections refuse statements that contain a NUL.
+/// A NUL in a name or text stays, because no quoting can carry it. The connections refuse statements with a NUL.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
   ///     "a\"b".quotedName  // "a""b"
   package var quotedName: String { quoted(UInt8(ascii: "\"")) }
 
-  /// The name as an identifier of SQLite in back quotes, as some applications write it.
+  /// The name as an SQLite identifier in back quotes, as some applications write it.
   package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
 
-  /// The text as a literal of standard SQL, where a backslash means itself: for SQLite and the replication protocol.
+  /// The text as a literal of standard SQL, in which a backslash means itself: for SQLite and the replication protocol.
   ///
-  /// In a statement for PostgreSQL use ``postgresLiteral``.
+  /// In a statement for PostgreSQL use ``postgresLiteral`` instead.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }
 
-  /// The text as a literal of PostgreSQL that means the same under any `standard_conforming_strings`.
+  /// The text as a PostgreSQL literal that means the same under any `standard_conforming_strings`.
   ///
-  /// A word before it needs a space between.
+  /// If a word precedes the literal, a space must separate them.
   ///
   ///     #"a\'b"#.postgresLiteral  // E'a\\''b'
   ///
@@ -30,7 +30,7 @@ extension String {
     return "E" + quoted(UInt8(ascii: "'"), escape: true)
   }
 
-  /// The text as ``postgresLiteral``, on one line: control characters are written as escapes.
+  /// The text as a PostgreSQL literal on one line: control characters are written as escapes.
   package var postgresLineLiteral: String {
     guard utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") }) else { return quotedText }
     var out: [UInt8] = Array("E'".utf8)
@@ -47,14 +47,14 @@ extension String {
     return String(decoding: out, as: UTF8.self) + "'"
   }
 
-  /// The text as a field in the text of a row of PostgreSQL, in double quotes.
+  /// The text in double quotes, as a field in PostgreSQL's text form of a row.
   ///
   ///     #"a"\b"#.quotedField  // "a""\\b"
   ///
   /// Source: https://www.postgresql.org/docs/15/rowtypes.html, section 8.16.6.
   package var quotedField: String { quoted(UInt8(ascii: "\""), escape: true) }
 
-  /// The text between dollar quotes of PostgreSQL, with a tag that it does not contain.
+  /// The text between PostgreSQL's dollar quotes, with a tag that the text does not contain.
   ///
   ///     "BEGIN END".dollarQuoted  // $cairn$BEGIN END$cairn$
   package var dollarQuoted: String {
@@ -68,14 +68,14 @@ extension String {
     return tag + self + tag
   }
 
-  /// The text as an SQL comment of one line, which the text cannot end: control characters become spaces.
+  /// The text as an SQL comment of one line. Control characters become spaces, so that the text cannot end the comment.
   ///
   ///     "a\nDROP TABLE b".sqlComment  // -- a DROP TABLE b
   package var sqlComment: String {
     "-- " + String(decoding: utf8.map { $0 < 0x20 ? 0x20 : $0 }, as: UTF8.self)
   }
 
-  /// Returns the text between two marks, with each mark inside it doubled; with `escape`, each backslash too.
+  /// Returns the text between two quote marks, with each mark inside it doubled; with `escape`, each backslash too.
   private func quoted(_ mark: UInt8, escape: Bool = false) -> String {
     func isDoubled(_ byte: UInt8) -> Bool { byte == mark || (escape && byte == UInt8(ascii: "\\")) }
     let count = utf8.count + 2 + utf8.count(where: isDoubled)
@@ -95,9 +95,9 @@ extension String {
     }
   }
 
-  /// Reads the content of a quoted name or text without its quotes: each doubled mark becomes one.
+  /// Reads a quoted name or text, given without its outer quotes: each doubled mark becomes one.
   ///
-  /// - Parameter escape: Whether doubled backslashes become one too, as in the `E'...'` that PostgreSQL prints.
+  /// - Parameter escape: Whether doubled backslashes become one too, as in literals `E'...'` that PostgreSQL prints.
   package init(undoubling content: some Sequence<UInt8>, _ mark: UInt8, escape: Bool = false) {
     var out: [UInt8] = []
     var open: UInt8?
@@ -114,7 +114,7 @@ extension String {
 }
 
 extension Sequence<String> {
-  /// Returns the first two elements with canonically equivalent keys: one key to Swift, two names to a database.
+  /// Returns the first two elements with canonically equivalent keys: equal to Swift, but two names to a database.
   ///
   ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
   package func firstAlike(by key: (String) -> String) -> (String, String)? {
@@ -127,7 +127,7 @@ extension Sequence<String> {
 }
 
 extension TableSchema.Column {
-  /// SQLite's affinity of the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
+  /// The affinity that SQLite derives from this declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
   package var affinity: String {
     let type = declaredType.asciiUppercased
     func has(_ part: String) -> Bool {

@@ -2,12 +2,12 @@
 package enum SQLText {
   package struct Token: Equatable {
     package let range: Range<Int>
-    /// The word in upper case; empty for quoted names, literals and all other tokens.
+    /// The word of the token in upper case; empty for quoted names, literals and other tokens that are not words.
     @ByBytes package private(set) var word: String
     package let symbol: UInt8
   }
 
-  /// Returns the tokens as SQLite's own tokenizer sees them. Source: https://sqlite.org/lang.html
+  /// Returns the tokens of SQL as SQLite's tokenizer finds them. Source: https://sqlite.org/lang.html
   package static func tokens(_ sql: [UInt8]) -> [Token] {
     var tokens: [Token] = []
     var i = 0
@@ -53,7 +53,8 @@ package enum SQLText {
     return tokens
   }
 
-  /// Returns the expressions and the WHERE clause of a CREATE INDEX statement as text, without ASC and DESC.
+  /// Returns the expressions of a CREATE INDEX statement, without ASC and DESC, and its WHERE clause; nil for other
+  /// text.
   package static func indexParts(_ sql: String) -> (terms: [String], predicate: String?)? {
     let bytes = Array(sql.utf8)
     let tokens = tokens(bytes)
@@ -84,7 +85,7 @@ package enum SQLText {
     return nil
   }
 
-  /// Returns the collations that a statement names, without quotes.
+  /// Returns the names of the collations that a statement uses, without quotes.
   ///
   ///     SQLText.collations("CREATE INDEX i ON t(a COLLATE de)")  // ["de"]
   package static func collations(_ sql: String) -> [String] {

@@ -1,16 +1,16 @@
-/// Text from databases, peers and files, made safe to show in a terminal, a log or a page of metrics.
+/// Makes text from databases, peers and files safe to show in a terminal, a log or a page of metrics.
 ///
-/// Such text may hold sequences that a terminal obeys: escape sequences, C1 controls, and marks that turn the direction
-/// of writing.
+/// Such text may contain sequences that a terminal obeys: escape sequences, C1 controls, and marks that change the
+/// direction of writing.
 ///
 /// ```swift
 /// "a\u{1b}[31m\nb".oneLine  // "a\x1b[31m b"
 /// ```
 extension String {
-  /// The text on one line: each line break and tab becomes a blank, each other control character its code.
+  /// The text on one line: line breaks and tabs become spaces, other control characters their codes.
   package var oneLine: String { isPlain ? self : cleaned(keepsBreaks: false) }
 
-  /// The text with its line breaks, and with the code of each other control character in its place.
+  /// The text with its line breaks; other control characters become their codes.
   package var severalLines: String { isPlain ? self : cleaned(keepsBreaks: true) }
 
   /// The text up to its first line feed.
@@ -34,8 +34,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-  /// Whether a terminal obeys the character instead of showing it: C0 and C1 controls, DEL, line and paragraph
-  /// separators, and marks that turn the direction of writing. Source: UAX #9, table 4.
+  /// Whether a terminal obeys the character instead of showing it. That is C0 and C1 controls, DEL, line and paragraph
+  /// separators, and marks that change the direction of writing. Source: UAX #9, table 4.
   package var isObeyed: Bool {
     switch value {
     case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069, 0xfff9...0xfffb: true
@@ -43,7 +43,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// The code of the character, such as `\x1b` or `\u202e`.
+  /// The code of the character as text, such as `\x1b` or `\u202e`.
   package var code: String {
     let digits = String(value, radix: 16)
     return value < 0x100

@@ -1,11 +1,11 @@
 extension String {
-  /// The text as one word of a shell command, in single quotes. Names come from databases: a quote in a name must not
-  /// end the word in a hint that an operator copies.
+  /// The text as one word of a shell command, in single quotes. Hints contain names from databases: a quote in a name
+  /// must not end the word when an operator copies the hint.
   ///
   ///     "it's".shellWord   // 'it'\''s'
   package var shellWord: String { enclosed("'") { $0 == UInt8(ascii: "'") ? Array("'\\''".utf8) : nil } }
 
-  /// The text as a string in a conf, in double quotes.
+  /// The text as a TOML string of a conf, in double quotes.
   ///
   ///     "a\"b".confText   // "a\"b"
   package var confText: String {
@@ -21,5 +21,35 @@ extension String {
   private func enclosed(_ quote: String, _ escape: (UInt8) -> [UInt8]?) -> String {
     let inner = utf8.flatMap { escape($0) ?? [$0] }
     return quote + String(decoding: inner, as: UTF8.self) + quote
+  }
+}
+
+extension BinaryInteger {
+  /// Returns the number with its noun, in singular or plural.
+  ///
+  /// ```swift
+  /// 1.counted("row")               // "1 row"
+  /// 0.counted("row")               // "0 rows"
+  /// 2.counted("apply", "applies")  // "2 applies"
+  /// 1.counted("table waits", "tables wait")  // "1 table waits"
+  /// ```
+  ///
+  /// - Parameter one: The words for the number one.
+  /// - Parameter many: The words for any other number; nil if they are `one` with an "s".
+  package func counted(_ one: String, _ many: String? = nil) -> String {
+    "\(self) \(self == 1 ? one : many ?? one + "s")"
+  }
+}
+
+extension [String] {
+  /// The setting that excludes the tables with these names, for the conf and for the command line.
+  ///
+  /// ```swift
+  /// ["note"].leftOut  // tables = ["*", "!note"] (--tables '*,!note')
+  /// ```
+  package var leftOut: String {
+    let patterns = ["*"] + map { "!" + $0 }
+    return "tables = [\(patterns.map(\.confText).joined(separator: ", "))] "
+      + "(--tables \(patterns.joined(separator: ",").shellWord))"
   }
 }

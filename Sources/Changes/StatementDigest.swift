@@ -1,13 +1,13 @@
-/// The effect of a statement on rows, in any order: the counts of rows written and removed, and the sum of their hashes
-/// (`docs/trail-format.md`, statement end).
+/// The effect of a statement on rows, in any order (`docs/trail-format.md`, statement end). It has the numbers of rows
+/// written and deleted, and the sum of the rows' hashes.
 ///
 /// An apply that executes the statement again computes the same digest from the rows of its RETURNING clause.
 package struct StatementDigest: Equatable, Sendable {
-  /// The number of rows inserted or updated, including rows that an update left unchanged.
+  /// The number of rows that the statement inserted or updated, including rows that an update left unchanged.
   package private(set) var written: UInt64 = 0
-  /// The number of rows deleted.
+  /// The number of rows that the statement deleted.
   package private(set) var gone: UInt64 = 0
-  /// The lower half of the sum of all hashes, modulo 2^128.
+  /// The lower half of the sum of all rows' hashes, modulo 2^128.
   package private(set) var low: UInt64 = 0
   package private(set) var high: UInt64 = 0
 
@@ -20,21 +20,21 @@ package struct StatementDigest: Equatable, Sendable {
   /// The seed with which the rows of one table are hashed.
   package struct Table: Sendable {
     fileprivate let seed: UInt64
-    /// - Parameter name: The name in the schema record that is in force.
+    /// Creates the seed of a table. `name` is the table's name in the schema record that is in force.
     package init(name: String) {
       var name = name
       seed = name.withUTF8 { XXHash64.of(UnsafeRawBufferPointer($0)) }
     }
   }
 
-  /// Adds a row as it is after an insert or update: the values of all columns in the source's form, encoded as in
-  /// images.
+  /// Adds a row as it is after an insert or update. `image` has the values of all columns in the source's form, encoded
+  /// as in images.
   package mutating func addWritten(_ image: UnsafeRawBufferPointer, of table: Table) {
     written &+= 1
     add(image, seed: table.seed &+ 1)
   }
 
-  /// Adds a row as it was before it was deleted.
+  /// Adds a deleted row, as it was before.
   package mutating func addGone(_ image: UnsafeRawBufferPointer, of table: Table) {
     gone &+= 1
     add(image, seed: table.seed &+ 2)
@@ -46,6 +46,6 @@ package struct StatementDigest: Equatable, Sendable {
     high = high &+ XXHash64.of(image, seed: ~seed) &+ (sum.overflow ? 1 : 0)
   }
 
-  /// The 16 bytes of the sum.
+  /// The sum of the rows' hashes, 16 bytes, in hexadecimal.
   package var hex: String { high.hex(16) + low.hex(16) }
 }

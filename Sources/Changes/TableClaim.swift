@@ -1,17 +1,17 @@
-/// The rows of a table at the target that belong to one trail. Copies, truncates and deletes treat all of them as rows
-/// of the trail's source, so no two trails may claim the same rows.
+/// The rows of a target's table that belong to one trail. Copies, truncates and deletes treat all of them as rows of
+/// the trail's source, so no two trails may claim the same rows.
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
-  /// The claim of a table that has been suspended since before its first row.
+  /// The claim of a table that was suspended before its first row arrived: no rows.
   package static let none = TableClaim(text: "-")
 
-  /// The claim as the target stores it.
+  /// The claim in the form in which the target stores it.
   @ByBytes package private(set) var text: String
 
   package init(text: String) { self.text = text }
 
-  /// Makes the claim of a table as its rule maps it.
+  /// Creates the claim of a table from the shape that its rule gives it.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -23,8 +23,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The bytes of the constant, by column. The bytes are compared because Unicode may combine an equals sign with its
-  /// neighbors.
+  /// The constant of each column that has one, both as bytes. They are compared as bytes because Unicode may combine an
+  /// equals sign with its neighbors.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -34,21 +34,21 @@ package struct TableClaim: Equatable, Sendable {
     return shares
   }
 
-  /// Returns whether no row can belong to both claims: both are histories, which only add rows, or one column has
-  /// different constants.
+  /// Returns whether no row can belong to both claims. That is so if one column has different constants in them, or if
+  /// both tables are histories, which only add rows.
   package func isApart(from other: TableClaim) -> Bool {
     if text == Self.history || other.text == Self.history { return text == other.text }
     let theirs = other.shares
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether the claim counts as apart from a claim that an older version did not record.
+  /// Whether the claim does not collide with the unknown claim of a trail that an older version did not record.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
-  /// Another trail with rows in a table of the target; a nil claim is unknown.
+  /// Another trail with rows in the same table of the target; the claim is nil if it is unknown.
   package typealias Feeder = (trail: String, claim: TableClaim?)
 
-  /// Returns the reason why the trail's rows must not go into a table that other trails feed; nil if they may.
+  /// Returns the error if the trail's rows must not go into a table that other trails feed; nil if they may.
   package func collision(
     of trail: TrailName, with feeders: [Feeder], table: String, source: TableSchema, at place: String
   ) -> CairnError? {
@@ -60,9 +60,9 @@ package struct TableClaim: Equatable, Sendable {
     let from = source.treatment == nil ? "from = \"\(name)\", " : ""
     return CairnError(
       .nameCollision,
-      "table \(table) of \(place) has the rows of trail \(other.trail), and nothing tells those of trail \(trail) from them",
+      "table \(table) of \(place) already has the rows of trail \(other.trail), and no column separates the rows of trail \(trail) from them",
       hint: """
-        let the rule of each of the two applies write a constant of its own, as in [[apply.NAME.table]] \(from)columns = \
+        give the rule of each of the two applies its own constant, as in [[apply.NAME.table]] \(from)columns = \
         { source = "'\(trail)'", "*" = "*" }, or lead one of them to another table with `to`; if \(other.trail) is given \
         up, run 'cairn detach' on the target
         """,

@@ -1,7 +1,6 @@
-/// The changes of a table between two of its shapes, independent of the engine.
+/// The changes that turn one shape of a table into another one, independent of the engine.
 ///
-/// Pure: the result depends on the two schemas and the given origins only. Column indexes are those of `before` and
-/// `after`.
+/// The result depends only on the two schemas and the given origins. Column indexes are those of `before` and `after`.
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable
@@ -12,28 +11,29 @@ package struct TableDifference: Equatable, Sendable {
     case requireColumn(Int, to: Int)
     case defaultOfColumn(Int, to: Int)
     case identityOfColumn(Int, to: Int)
-    /// The key columns, or their order.
+    /// The columns of the key, or their order, have changed.
     case key
     case uniques
     case addForeignKey(Int)
     case dropForeignKey(Int)
     case addIndex(NameKey)
     case dropIndex(NameKey)
-    /// WITHOUT ROWID, STRICT, AUTOINCREMENT and the like.
+    /// The kind of table has changed: WITHOUT ROWID, STRICT, AUTOINCREMENT and the like.
     case kind
   }
 
   package let before: TableSchema
   package let after: TableSchema
-  /// For each column after, its index before; nil if the column is new.
+  /// For each column of `after`, its index in `before`; nil if the column is new.
   package let origins: [Int?]
-  /// The changes in an order in which they can be made: names, drops, additions, other changes, then keys and indexes.
+  /// The changes, in an order in which they can be executed: names, drops, additions, other changes, then keys and
+  /// indexes.
   package private(set) var changes: [Change] = []
 
-  /// Compares two shapes.
+  /// Compares two shapes of a table.
   ///
   /// - Parameter origins: The origins that capture reported. If nil or invalid, columns are matched by name. A column
-  ///   left over is matched by its place if the number of columns and its type are the same.
+  ///   without a match is matched by its place, if the number of columns and the column's type are the same.
   package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil) {
     (self.before, self.after) = (before, after)
     let told = origins.flatMap { given in
@@ -43,26 +43,49 @@ package struct TableDifference: Equatable, Sendable {
     findChanges()
   }
 
-  /// Whether the shapes are equal, except perhaps for the text that creates the table: a CHECK, a comment, a space.
+  /// Whether the shapes are equal, except perhaps in the text that creates the table: a CHECK, a comment, a space.
   package var isEmpty: Bool { changes.isEmpty }
 
-  /// Whether the tables differ only in columns that are new.
+  /// Whether `after` differs from `before` only by new columns.
   package var onlyAddsColumns: Bool {
     !isEmpty && changes.allSatisfy { if case .addColumn = $0 { true } else { false } }
   }
 
-  /// The columns of which only the name changed: (name before, name after).
+  /// The columns that got another name: (name before, name after).
   package var renamedColumns: [(String, String)] {
     changes.compactMap {
       if case .renameColumn(let old, let new) = $0 { (before.columns[old].name, after.columns[new].name) } else { nil }
     }
   }
 
+  /// Whether a column has a name that another column had before. The names alone then do not show where values go: two
+  /// columns swapped their names, or one took the name of a dropped one.
+  package var reusesNames: Bool {
+    let places = Self.places(before)
+    return zip(after.columns, origins).contains { column, origin in
+      places[Self.fold(column.name, after.engine)].map { $0 != origin } ?? false
+    }
+  }
+
+  /// Returns whether a table with these columns still has the shape `before`. It must have each column that gets
+  /// another name, and no column that already has such a new name. Names are those of ``Swift/String/key(in:)``.
+  package func isOpen(in names: Set<NameKey>) -> Bool {
+    let places = Self.places(before)
+    return renamedColumns.allSatisfy { old, new in
+      let (old, new) = (Self.fold(old, before.engine), Self.fold(new, after.engine))
+      return names.contains(old) && (!names.contains(new) || places[new] != nil)
+    }
+  }
+
   private static func fold(_ name: String, _ engine: Engine) -> NameKey { name.key(in: engine) }
 
+  private static func places(_ table: TableSchema) -> [NameKey: Int] {
+    Dictionary(
+      table.columns.enumerated().map { (fold($1.name, table.engine), $0) }, uniquingKeysWith: { first, _ in first })
+  }
+
   private static func origins(_ before: TableSchema, _ after: TableSchema) -> [Int?] {
-    let places = Dictionary(
-      before.columns.enumerated().map { (fold($1.name, before.engine), $0) }, uniquingKeysWith: { first, _ in first })
+    let places = places(before)
     var origins = after.columns.map { places[fold($0.name, after.engine)] }
     let isSameCount = before.columns.count == after.columns.count
     let taken = Set(origins.compactMap { $0 })
@@ -109,7 +132,7 @@ package struct TableDifference: Equatable, Sendable {
     if before.flags.intersection(kinds) != after.flags.intersection(kinds) { changes.append(.kind) }
   }
 
-  /// Returns the indexes before of columns after; nil if one of them is new.
+  /// Returns the indexes in `before` of columns of `after`; nil if one of the columns is new.
   private func moved(_ columns: [Int]) -> [Int]? {
     let found = columns.compactMap { origins[$0] }
     return found.count == columns.count ? found : nil
@@ -124,7 +147,7 @@ package struct TableDifference: Equatable, Sendable {
 
   // MARK: For people
 
-  /// One short phrase for each change, such as `add column note text`.
+  /// One short phrase for each change, such as `add column note text`, for messages.
   package var phrases: [String] { changes.map(phrase) }
 
   private func phrase(_ change: Change) -> String {

@@ -1,5 +1,5 @@
-/// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. A table is included if the last
-/// pattern that matches it does not exclude it.
+/// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. The last pattern that matches a
+/// table decides whether the list includes it.
 ///
 /// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a
 /// table also excludes tables whose other letters differ only in case. So no list includes a table by such a letter.
@@ -9,15 +9,15 @@
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
-  /// Further lists: a table is also included if one of them includes it.
+  /// More lists: a table is also included if one of these lists includes it.
   private var others: [TablePatterns] = []
 
-  /// Makes a list from patterns. Without any including pattern, all tables are included.
+  /// Creates a list from patterns. If no pattern includes, all tables are included except the excluded ones.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
 
-  /// Makes a list of the tables that at least one of several lists includes; all tables if there is no list.
+  /// Creates a list of the tables that at least one of several lists includes; of all tables if there are no lists.
   ///
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
@@ -27,13 +27,13 @@ package struct TablePatterns: Equatable, Sendable {
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
 
-  /// Reads the form that ``text`` writes.
+  /// Reads the lists from their ``text``.
   package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
 
-  /// The lists as text. They come back from it, whatever the names are: ``init(text:)``.
+  /// The lists as text, from which ``init(text:)`` reads them back, whatever the names contain.
   ///
-  /// One list per line, with commas between its patterns, as earlier versions wrote and read them; as JSON if a name
-  /// would not come back from that.
+  /// There is one list per line, with commas between its patterns, as earlier versions wrote and read them. If a name
+  /// could not be read back from that, the text is JSON.
   ///
   ///     TablePatterns(["a*", "!ab"]).text  // a*,!ab
   ///     TablePatterns(["k,m"]).text        // [["k,m"]]
@@ -49,7 +49,7 @@ package struct TablePatterns: Equatable, Sendable {
       .map { String(decoding: $0, as: UTF8.self).split(at: ",") }
   }
 
-  /// Returns the lists of a text of JSON; nil for other text.
+  /// Returns the lists in a JSON text; nil for other text.
   private static func lists(json text: String) -> [[String]]? {
     guard text.hasPrefix("[["), case .list(let lists)? = try? JSONReader.read(text) else { return nil }
     var found: [[String]] = []
@@ -66,15 +66,15 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the list certainly includes every table, by any name.
+  /// Whether the list surely includes every table, whatever its name; false if that is not certain.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns whether the list certainly includes every table that another list includes.
+  /// Returns whether this list surely includes every table that another list includes.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
-  /// Splits a pattern: whether it excludes, and the text after its `!`.
+  /// Returns whether a pattern excludes, and its text without the `!`.
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
@@ -82,7 +82,7 @@ package struct TablePatterns: Equatable, Sendable {
 
   package func includes(_ table: String) -> Bool { includes(anyOf: [table]) }
 
-  /// Returns whether the last pattern that matches one of a table's names includes it.
+  /// Returns whether the list includes a table with these names: the last pattern that matches one of them decides.
   package func includes(anyOf names: [String]) -> Bool {
     if others.contains(where: { $0.includes(anyOf: names) }) { return true }
     let (exact, wide) = (names.map(\.asciiLowercased), names.map { $0.lowercased() })
@@ -95,8 +95,8 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// Returns whether the list can include a table of a schema, whatever the name of the table. A pattern that excludes
-  /// counts if it excludes all tables of the schema.
+  /// Returns whether the list can include a table of a schema, whatever the table's name. An excluding pattern counts
+  /// only if it excludes all tables of the schema.
   ///
   ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
   ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
@@ -110,7 +110,7 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Whether the list can include a table that it names without a schema.
+  /// Whether the list can include a table whose name is given without a schema.
   package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
 
   private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
@@ -123,15 +123,15 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list of an apply admits a table of a PostgreSQL target: the last pattern that matches the
+  /// Returns whether the list of an apply admits a table of a PostgreSQL target. The last pattern that matches the
   /// table decides.
   ///
-  /// It is stricter than a capture's list. A pattern without a dot admits tables of `public` only, except `*`, which
-  /// admits all. A pattern that excludes a table by its name alone excludes it in every schema.
+  /// The rule is stricter than that of a capture's list. A pattern without a dot admits tables of `public` only, except
+  /// `*`, which admits all. A pattern that excludes a table by its name alone excludes it in every schema.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
-  /// - Parameter namespace: The schema; empty for `public`.
+  /// - Parameter namespace: The schema of the table; empty for `public`.
   package func admits(namespace: String, name: String) -> Bool {
     let isPublic = namespace.isEmpty || namespace.hasSameBytes(as: "public")
     let whole = "\(isPublic ? "public" : namespace).\(name)"
@@ -152,15 +152,15 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// A name in a list of tables that no table has.
+  /// A name in a list that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The name of a table that the pattern may have meant.
+    /// The existing table with the most similar name, which may be meant; nil if none is similar.
     @ByBytes package var nearest: String? = nil
-    /// Whether the pattern excludes.
+    /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether it is an error in a new list. An excluded table need not exist. But if another table has nearly that
-    /// name, the list would include that table against its intent.
+    /// Whether the name is an error in a new list. An excluded table need not exist. But if another table has nearly
+    /// that name, the list would include it against the operator's intent.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 
@@ -168,7 +168,7 @@ package struct TablePatterns: Equatable, Sendable {
   ///
   ///     TablePatterns(["itme", "sale"]).unmatched(in: ["item", "sale"])  // itme, nearest: item
   ///
-  /// - Parameter tables: The names by which patterns may know tables; one table may have several.
+  /// - Parameter tables: All names by which patterns may name tables; one table may have several.
   package func unmatched(in tables: [String]) -> [Unmatched] {
     patterns.compactMap { pattern in
       let (isExclusion, name) = Self.parts(pattern)

@@ -1,7 +1,7 @@
 extension TableSchema {
-  /// Returns whether a rule is for the table.
+  /// Returns whether a pattern matches the table's name.
   ///
-  /// - Parameter pattern: A name, or a pattern with `*` and `?`, with the schema if that is not `public`. Case is
+  /// - Parameter pattern: A name, or a pattern with `*` and `?`, with the schema unless that is `public`. Case is
   ///   ignored.
   package func matches(_ pattern: String) -> Bool {
     let isBare = !pattern.has(".")
@@ -11,6 +11,6 @@ extension TableSchema {
 }
 
 extension TablePatterns {
-  /// Returns whether the text may match several tables.
+  /// Returns whether a text is a pattern that may match several tables, and not a plain name.
   package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 }

@@ -2,7 +2,7 @@
 ///
 /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 package enum URLPassword {
-  /// The options after the question mark that hold a password.
+  /// The options of a URI, after the question mark, whose values are passwords.
   private static let options = ["password", "sslpassword"]
 
   /// Returns whether a URI has a password before the host or after the question mark.
@@ -15,10 +15,10 @@ package enum URLPassword {
     }
   }
 
-  /// Returns the text with `…` in place of every password, for display. The text may be no URI: a message with a URI in
-  /// it, or libpq's `key=value`.
+  /// Returns the text with `…` in place of every password, for display. The text may also be a message that contains a
+  /// URI, or libpq's form `key=value`.
   ///
-  /// It hides too much rather than too little: a password may hold a `/`, `?` or `@` that is not written with `%`.
+  /// The function hides too much rather than too little: a password may hold a `/`, `?` or `@` not written with `%`.
   ///
   ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
   package static func hidden(in text: String) -> String {
@@ -27,13 +27,13 @@ package enum URLPassword {
     return withoutOptions(String(decoding: withoutUnknown(shown), as: UTF8.self))
   }
 
-  /// Returns whether the path of a file ends with options, which only a server has.
+  /// Returns whether a file path ends with options, which only a server's URI has.
   package static func hasOptions(path: String) -> Bool {
     guard let (_, query) = path.cut(atLast: "?"), let (name, _) = query.cut(at: "=") else { return false }
     return !name.isEmpty && !name.has("/")
   }
 
-  /// Returns the error in the spelling of a URI's user, password or port; nil if there is none. libpq would read part
+  /// Returns the error in the spelling of a URI's user, password or port. Nil if there is none. libpq would read part
   /// of such a password as the host, the port or the database.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
@@ -49,7 +49,7 @@ package enum URLPassword {
     return hosts.split(separator: UInt8(ascii: ",")).allSatisfy { isPort(Array($0)) } ? nil : "its port is not a number"
   }
 
-  /// Returns whether the port of `host:port` is a number, or absent.
+  /// Returns whether the port in `host:port` is a number, or is missing.
   private static func isPort(_ host: [UInt8]) -> Bool {
     // The colons of an IPv6 address are in brackets.
     let name = host.first == UInt8(ascii: "[") ? host.firstIndex(of: UInt8(ascii: "]")) ?? 0 : 0
@@ -57,7 +57,7 @@ package enum URLPassword {
     return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// Returns the range before the host that holds, or may hold, a password.
+  /// Returns the range of bytes before the host that is, or may be, a password; nil if there is none.
   private static func secret(in bytes: [UInt8]) -> Range<Int>? {
     guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
     var last = bytes.endIndex
@@ -93,10 +93,10 @@ package enum URLPassword {
     }
   }
 
-  /// Returns the text with the values of password options hidden: `?password=…` and `password = '…'`.
+  /// Returns the text without the values of password options: `?password=…` and `password = '…'`.
   ///
-  /// A value ends before the next option whose name is known, or at its closing quote. It ends nowhere else, as it may
-  /// hold any character.
+  /// A value ends only before the next option whose name is known, or at its closing quote: it may contain any
+  /// character.
   private static func withoutOptions(_ text: String) -> String {
     let bytes = Array(text.utf8)
     var shown: [UInt8] = []
@@ -113,7 +113,7 @@ package enum URLPassword {
     return String(decoding: shown, as: UTF8.self)
   }
 
-  /// Returns the value of a password option whose name begins at a place.
+  /// Returns the range of a password option's value, if such an option's name begins at index `start`; nil otherwise.
   private static func secretValue(in bytes: [UInt8], at start: Int) -> Range<Int>? {
     func isName(_ byte: UInt8) -> Bool {
       (0x61...0x7a).contains(byte | 0x20) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "_")
@@ -139,8 +139,8 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Returns the text with the values of all options after the question mark of a URL hidden whose names are not known:
-  /// one of them may be a misspelt `password`. An option without a value is hidden as a whole.
+  /// Returns a URL without the values of options whose names are not known, because one may be a misspelt `password`.
+  /// An option without a value is hidden as a whole.
   private static func withoutUnknown(_ bytes: [UInt8]) -> [UInt8] {
     let (server, file) = (end(of: "://", in: bytes), end(of: "sqlite:", in: bytes))
     guard let start = server ?? file else { return bytes }
@@ -163,7 +163,7 @@ package enum URLPassword {
       + Array(bytes[options.endIndex...])
   }
 
-  /// The options of libpq whose values hold no password.
+  /// The options of libpq whose values are not passwords.
   ///
   /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
   private static let known: Set<String> = [

@@ -1,18 +1,17 @@
-/// One value as the engines have it. The hot path works on encoded bytes (``ImageView``); this type is for code that
-/// reads single values.
+/// One value of a column in either engine. Code for large numbers of rows uses encoded bytes instead (``ImageView``).
 package enum Value: Hashable, Sendable {
   case null
   case integer(Int64)
   case real(Double)
   case text([UInt8])
   case blob([UInt8])
-  /// The engine's exact text form of a value of the column's declared type (PostgreSQL).
+  /// A value in the exact text form that PostgreSQL prints for the column's declared type.
   case exact([UInt8])
 
   package static func text(_ text: String) -> Value { .text(Array(text.utf8)) }
 }
 
-/// One column of an image, read in place: pointers are valid only as long as the record's bytes.
+/// One value of an image, read in place: its pointers are valid only as long as the record's bytes.
 @frozen public enum ColumnView {
   case unchanged
   case null
@@ -22,7 +21,7 @@ package enum Value: Hashable, Sendable {
   case blob(UnsafeRawBufferPointer)
   case exact(UnsafeRawBufferPointer)
 
-  /// A copy that outlives the record; nil for an unchanged column.
+  /// A copy of the value, which outlives the record; nil for an unchanged column.
   package var value: Value? {
     switch self {
     case .unchanged: nil
@@ -39,7 +38,7 @@ package enum Value: Hashable, Sendable {
   @inlinable public var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
 }
 
-/// The tags of values in images (`docs/trail-format.md`, change).
+/// The tags that begin values in images (`docs/trail-format.md`, change).
 package enum ValueTag {
   package static let unchanged: UInt8 = 0
   package static let null: UInt8 = 1
@@ -113,7 +112,7 @@ extension ByteReader {
   @inlinable public mutating func readImage() throws -> ImageView { ImageView(bytes: try readCounted()) }
 }
 
-/// The encoded values of one row, in the order of its schema's columns. Valid only as long as the record's bytes.
+/// The encoded values of one row, in the order of the schema's columns; valid only as long as the record's bytes.
 @frozen public struct ImageView {
   public let bytes: UnsafeRawBufferPointer
   @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
@@ -129,7 +128,7 @@ extension ByteReader {
     return count
   }
 
-  /// Returns a copy of all values; nil means unchanged.
+  /// Returns a copy of all values; nil for an unchanged column.
   package func values() throws -> [Value?] {
     var reader = ByteReader(bytes)
     var all: [Value?] = []
@@ -139,12 +138,12 @@ extension ByteReader {
 }
 
 extension Value {
-  /// The text as a string; empty for any other value.
+  /// The content of a text value as a string; empty for any other value.
   package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
 }
 
 extension Value {
-  /// Calls `body` with the value in the form that images have.
+  /// Calls `body` with the value in the form that values of images have.
   package func withView<T>(_ body: (ColumnView) -> T) -> T {
     switch self {
     case .null: body(.null)
@@ -156,10 +155,10 @@ extension Value {
     }
   }
 
-  /// The value in short, for messages.
+  /// The value in a short form for messages.
   package var shown: String { shown(max: 40) }
 
-  /// Returns the value, cut to `max` bytes from `start`.
+  /// Returns the value as text for messages: at most `max` bytes, from byte `start` on.
   ///
   /// - Parameter forTerminal: Whether control characters and invalid UTF-8 are escaped, so that a terminal obeys none
   ///   of them.
@@ -183,7 +182,7 @@ extension Value {
     }
   }
 
-  /// Returns the text with control characters and invalid UTF-8 as escapes. If the text was cut, a partial character at
+  /// Returns a text with control characters and invalid UTF-8 as escapes. If the text was cut, a partial character at
   /// its end is left out.
   private static func escaped(_ bytes: ArraySlice<UInt8>, isCut: Bool) -> String {
     var text = ""

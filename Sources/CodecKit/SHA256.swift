@@ -43,8 +43,8 @@ package final class SHA256 {
     return digest(copy)
   }
 
-  /// Returns SHA-256(before ‖ content): the chain hash after a block (`docs/trail-format.md`, Chain hash). The hasher
-  /// must have no pending data.
+  /// Returns SHA-256(before ‖ content): the chain hash after a block (`docs/trail-format.md`, Chain hash).
+  /// The hasher must have no pending data.
   package func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
     update(before.bytes)
     update(content)
@@ -65,6 +65,6 @@ package final class SHA256 {
 
   private static var unavailable: CairnError {
     CairnError(
-      .unsupported, "libcrypto gives no SHA-256", hint: "check the OpenSSL configuration (openssl.cnf, OPENSSL_CONF)")
+      .unsupported, "libcrypto offers no SHA-256", hint: "check the OpenSSL configuration (openssl.cnf, OPENSSL_CONF)")
   }
 }

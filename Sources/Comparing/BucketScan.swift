@@ -38,7 +38,7 @@ struct BucketScan: Sendable {
 
   private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
 
-  /// Groups of buckets that differ, each with no more than fits into memory at once.
+  /// Returns groups of buckets that differ; the rows of each group fit into memory at once.
   func run(bytesInMemory: Int) throws -> [Group] {
     let source = try WorkerThread { Result { try self.sums(.source) } }
     // Without a second thread, this one reads the target.

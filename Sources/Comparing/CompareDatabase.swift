@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// One of the two databases, open, with its tables. Only the thread that opened it may use it.
+/// An open database of a comparison, with its tables. Only the thread that opened it may use it.
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)
@@ -26,10 +26,10 @@ package final class CompareDatabase {
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether text that sorts by its bytes sorts by those of UTF-8. Of a PostgreSQL source at another node, only
+  /// Whether text that sorts by its bytes sorts by bytes of UTF-8. For a PostgreSQL source at another node, only
   /// ``sortsByBytes`` is known.
   let isUTF8: Bool
-  /// What the node of the source tells of its tables.
+  /// The tables as the node of the source describes them.
   private let told: [OriginTable]
   /// Tables of SQLite, by name, whose key's index sorts backwards in part.
   private var backwards: Set<NameKey> = []
@@ -51,7 +51,7 @@ package final class CompareDatabase {
       sortsByBytes =
         try isUTF8
         && connection.first(
-          // The column `datlocprovider` came with PostgreSQL 15.
+          // The column `datlocprovider` exists since PostgreSQL 15.
           "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
         ) == "t"
     }
@@ -112,7 +112,7 @@ package final class CompareDatabase {
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
   /// Returns the full names of the tables that Cairn created here; nil if Cairn has no state here. If the database has
-  /// tables of `trail`, tables that only other trails bring are excluded.
+  /// tables of `trail`, tables that only other trails write are excluded.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

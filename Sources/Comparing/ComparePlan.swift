@@ -19,7 +19,7 @@ struct ComparePlan {
 
   init(
     _ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy,
-    _ rules: [ReshapeRule] = [], scope: TargetScope = TargetScope(), trail: TrailName? = nil
+    _ rules: [TableRule] = [], scope: TargetScope = TargetScope(), trail: TrailName? = nil
   ) throws {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
@@ -51,7 +51,7 @@ struct ComparePlan {
         if let schema = plan?.schema, let names = try? TableMapping(schema, to: target.engine, names: names).target {
           claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName.nameKey))
         }
-        notices.append("table \(table.name) is left out: a rule says that the target's is another")
+        notices.append("table \(table.name) is left out: a rule makes the target's table different")
         continue
       }
       let mapping = try TableMapping(table.schema, to: target.engine, names: names)
@@ -69,19 +69,20 @@ struct ComparePlan {
     }
     let created = try target.createdTables(by: trail)
     for table in theirs where !claimed.contains(table.schema.fullName) && table.refusal == nil {
-      // A database may hold other tables than those that are replicated to it.
+      // A database may hold other tables than the replicated ones.
       guard patterns.includes(table.name), created.map({ $0.contains(table.schema.fullName) }) ?? true else { continue }
       differences.append(Difference(table: table.name, kind: .tableExtra))
     }
     // A comparison of no table must not look like a comparison without differences.
     if !ours.isEmpty, ours.allSatisfy({ rules.rule(for: $0.schema) != nil }) {
       throw CairnError(
-        .unsupported, "no table is compared: there is a rule for each, which says that the target's is another",
-        hint: "compare what the rules mean by queries at both ends", remedy: .badInput)
+        .unsupported,
+        "no table can be compared: for each table, a rule makes the target's table different from the source's",
+        hint: "compare the tables by queries of your own at both ends", remedy: .badInput)
     }
     guard patterns == TablePatterns() || !ours.isEmpty || !differences.isEmpty else {
       throw CairnError(
-        .tableMissing, "no table is named by --tables '\(patterns.patterns.joined(separator: ","))'",
+        .tableMissing, "no table matches --tables '\(patterns.patterns.joined(separator: ","))'",
         hint: "name tables of the source, such as 'order*,!tmp_*'", remedy: .badInput)
     }
   }

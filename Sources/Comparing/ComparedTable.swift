@@ -9,9 +9,9 @@ import SQLiteKit
 package struct ComparedTable: Sendable {
   /// The order in which the rows of both ends are matched.
   package enum Order: Sendable {
-    /// By ranges of the key, which sorts alike at both ends.
+    /// The table is read in ranges of the key, which sorts alike at both ends.
     case ranges
-    /// By buckets that are selected by the hash of the key, or of the whole row.
+    /// The table is read in buckets that are selected by the hash of the key, or of the whole row.
     case buckets
   }
 
@@ -103,7 +103,7 @@ package struct TableEnd: Sendable {
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
   /// Quoted, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// An SQLite column under the collation of its key.
+  /// Returns an SQLite column under the collation of its key.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")

@@ -6,19 +6,19 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Compares two databases row by row (`docs/compare.md`).
+/// Compares two databases row by row (`docs/explanation/compare.md`).
 package final class Comparison {
   package struct Options: Sendable {
-    /// The tables to compare; nil: those of the replication, or all.
+    /// The tables to compare; nil: the tables of the replication, or all.
     package var tables: TablePatterns?
-    /// The name policy; nil: that of the replication.
+    /// The name policy; nil: the policy of the replication.
     package var names: NamePolicy?
     /// The trail of the replication between both ends; nil if there is none.
     package var trail: TrailPlace?
     /// Whether differing rows are sent again through the trail.
     package var repairs = false
     /// Rules of the apply. Tables with a rule are left out, and reported as such.
-    package var rules: [ReshapeRule] = []
+    package var rules: [TableRule] = []
     /// The tables of the target that the apply may write; all others are left out.
     package var scope = TargetScope()
     package init() {}
@@ -87,7 +87,8 @@ package final class Comparison {
     }
     for (name, place) in plan.locked {
       summary.inFlight += 1
-      try tell(.notice("table \(name) is not compared: another session keeps it locked at \(place); compare it again"))
+      try tell(
+        .notice("table \(name) is not compared: another session holds a lock on it at \(place); compare it again"))
     }
     watch.update { $0.tables = plan.tables.count }
     let unknown = flight == nil ? try unknownTrail(looks) : nil
@@ -106,7 +107,7 @@ package final class Comparison {
     }
     if repair != nil, summary.differences > summary.mended, let flight, !flight.follower.isRunning {
       try tell(
-        .notice("the source was asked for the rows that differ: they come when 'cairn replicate' runs the next time"))
+        .notice("asked the source to send the rows that differ: they arrive when 'cairn replicate' runs next"))
     }
     summary.isStopped = watch.stop.isSet
     summary.tablesLeft += plan.tables.count - summary.tables
@@ -115,15 +116,16 @@ package final class Comparison {
       try tell(
         .notice(
           flight.follower.isRunning
-            ? "a cairn runs on the state \(state), but the target has not come to where the source is: see what it says"
-            : "nothing is replicated with the state \(state) now: what was not applied yet counts as on its way; start 'cairn replicate' and compare again"
+            ? "a 'cairn replicate' runs on the state folder \(state), but the target has not reached the position of the source: see its output"
+            : "no 'cairn replicate' runs on the state folder \(state): changes not applied yet are counted as on their way; start it and compare again"
         ))
     }
     summary.milliseconds = Clock.monotonicMilliseconds - begun
     return summary
   }
 
-  /// Returns the means to recognise rows in flight; nil if no replication connects the ends, or none yet.
+  /// Returns the reader that recognises rows which are not applied yet; nil if no replication connects the ends, or if it
+  /// has applied nothing yet.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -138,7 +140,7 @@ package final class Comparison {
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
     guard try flightEnds.checkpoint() != nil else { return nil }
     return
-      "the target is fed from the trail \(trail.name), which is not in the state \(trail.state): name the state of that replication with --state; without it, what differs may be on its way"
+      "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
   /// A table or column that is new at the source may be on its way to the target.
@@ -157,8 +159,9 @@ package final class Comparison {
   private func repair(_ flight: SettlingByTrail?) throws -> Repair {
     guard let flight else {
       throw CairnError(
-        .trailMissing, "there is no replication between both databases through which rows could be sent",
-        hint: "start 'cairn replicate', name its --state, or print statements with --sql", remedy: .badInput)
+        .trailMissing, "no replication runs between the two databases, so rows cannot be sent",
+        hint: "start 'cairn replicate', name its state folder with --state, or print statements with --sql",
+        remedy: .badInput)
     }
     return try Repair(ends, flight, stop: watch.stop)
   }
@@ -182,12 +185,12 @@ package final class Comparison {
     var result = TableResult(name: table.name)
     if let flight = settling as? SettlingByTrail, try flight.ends.isWaiting(table) {
       result.inFlight = 1
-      try tell(.notice("table \(table.name) waits for a schema change at the target, and is not compared"))
+      try tell(.notice("table \(table.name) is suspended until a schema change at the target, and is not compared"))
       return result
     }
     if let flight = settling as? SettlingByTrail, try !flight.waitForCopy(of: table) {
       result.inFlight = 1
-      try tell(.notice("table \(table.name) is being copied: compare it again when that has ended"))
+      try tell(.notice("table \(table.name) is being copied: compare it again after the copy"))
       return result
     }
     let comparison = TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
@@ -207,7 +210,7 @@ package final class Comparison {
       result.inFlight += 1
       try tell(
         .notice(
-          "table \(table.name) is not compared: more of its rows fall together than can be held, as if their node had chosen the hashes"
+          "table \(table.name) is not compared: too many of its rows have the same hash to hold them in memory, as if their node had chosen the hashes"
         ))
     } catch let error as CairnError where error.code == .tableRefused {
       // The owner of one table must not keep the others from being compared.
@@ -217,7 +220,7 @@ package final class Comparison {
       result.inFlight += 1
       try tell(
         .notice(
-          "table \(table.name) is not compared: some of its rows do not fit into an answer of their node; compare it there, with 'cairn compare --from URL --to URL'"
+          "table \(table.name) is not compared: some of its rows are too large for an answer of their node; compare it there with 'cairn compare --from URL --to URL'"
         ))
     }
     result.rows = watch.snapshot.sourceRows

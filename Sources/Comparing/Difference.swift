@@ -27,14 +27,14 @@ package struct Difference: Sendable {
 
   package let table: String
   package let kind: Kind
-  /// The columns that identify the row: those of the key, or all.
+  /// The columns that identify the row: the key, or all columns.
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete rows, each in its end's representation; nil where the row is missing.
+  /// The complete rows, each in its end's representation; nil if the row is missing.
   package var source: [Value]?
   package var target: [Value]?
-  /// How many rows without a key that are equal differ in this way.
+  /// The number of equal rows without a key that differ in this way.
   package var times = 1
   /// The column, for kinds that are about one.
   package var column = ""

@@ -2,8 +2,8 @@ import Changes
 
 /// Finds the rows in which parts of both ends differ, by hashes of keys and of whole rows.
 ///
-/// Takes all rows of the source first, then those of the target. It reports suspects while the target is read, and at
-/// the end. Memory holds the hashes of each row and its key at the source.
+/// It takes all rows of the source first, then the rows of the target. It reports suspects while the target is read,
+/// and at the end. Memory holds the hashes of each row and its key at the source.
 struct Narrowing: ~Copyable {
   /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64
@@ -13,13 +13,14 @@ struct Narrowing: ~Copyable {
     /// The place of the source's key; -1: a row that is identified by all its values; -2: a row of the target only.
     let key: Int
     var rowBytes: UInt32
-    /// Of rows with a key 1 until the target's was seen, 0 where that was equal, -1 of suspects. Of others the rows of
-    /// the source less those of the target.
+    /// The balance of a row. With a key: 1 until the target's row was read, 0 if that was equal, -1 for a suspect.
+    /// Without a key: the number of equal rows at the source minus the number at the target.
     var balance: Int32
   }
 
-  /// The most rows for which memory is reserved beforehand, and the most bytes that are held.
+  /// The most rows for which memory is reserved in advance.
   private static let reservedMax = 1 << 18
+  /// The most bytes of held entries.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool
@@ -37,7 +38,7 @@ struct Narrowing: ~Copyable {
   /// More rows share a hash than chance explains; the comparison does not hold them in memory.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` where more is held than honest hashes come to.
+  /// Throws ``TooMany`` if more rows are held than honest hashes need.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }
@@ -74,7 +75,7 @@ struct Narrowing: ~Copyable {
     let bytes = UInt32(clamping: mark.bytes)
     var entry = entries[mark.keyHash] ?? Entry(rowHash: mark.rowHash, key: -1, rowBytes: bytes, balance: 0)
     entry.balance &+= step
-    // The rows are read again at both ends, whatever one of them says of their bytes.
+    // The rows are read again at both ends, so the greater number of bytes counts.
     entry.rowBytes = max(entry.rowBytes, bytes)
     entries[mark.keyHash] = entry
   }

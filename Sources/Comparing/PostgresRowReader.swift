@@ -16,7 +16,7 @@ final class PostgresRowReader: RowReader {
 
   init(_ connection: PostgresConnection, _ side: CanonicalColumn.Side, seed: UInt64) throws {
     (self.connection, self.side, self.seed) = (connection, side, seed)
-    // Read ranges by index, whatever the planner's statistics say.
+    // Make the planner read ranges by index, independent of its statistics.
     try connection.executeScript(
       """
       SET row_security = off; SET statement_timeout = 0; SET lock_timeout = \(Self.patienceMilliseconds);
@@ -32,8 +32,8 @@ final class PostgresRowReader: RowReader {
       end.isPartitioned
         ? try connection.query(
           """
-          SELECT p.relid::regclass::text, pg_relation_size(p.relid) / current_setting('block_size')::bigint
-          FROM pg_partition_tree($1::oid::regclass) AS p WHERE p.isleaf
+          SELECT p.relid::regclass::text, pg_relation_size(p.relid) / current_setting('block_size')::bigint, c.relkind
+          FROM pg_partition_tree($1::oid::regclass) AS p JOIN pg_class AS c ON c.oid = p.relid WHERE p.isleaf
           """, [String(end.oid)])
         : [
           [
@@ -43,6 +43,8 @@ final class PostgresRowReader: RowReader {
           ]
         ]
     }
+    // A foreign table has no pages here, and can only be locked with its root.
+    if leaves.contains(where: { $0.last == "f" }) { return .slices([.all]) }
     return .pages(leaves.map { (table: $0[0] ?? "", pages: $0[1].flatMap { UInt32($0) } ?? 0) })
   }
 
@@ -159,7 +161,7 @@ final class PostgresRowReader: RowReader {
     if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
   }
 
-  /// The row of values that was bound under a name.
+  /// Returns the key in SQL: the values that were bound under a name, cast to the types of their columns.
   private static func bound(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], _ name: String) -> String {
     let values = zip(table.key, key).enumerated().map { index, part in
       text(part.1) == nil

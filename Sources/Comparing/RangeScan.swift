@@ -29,10 +29,10 @@ private struct ReadPace {
   }
 }
 
-/// Reads a table in ranges of its key at both ends, each end on a thread of its own, and finds the ranges that differ.
+/// Reads a table in ranges of its key at both ends, each end on its own thread, and finds the ranges that differ.
 ///
-/// The borders are those of the source's ranges; the last one is open, so that nothing at the target is left out. Each
-/// range is a read of its own, some 250 ms long.
+/// The source defines the borders; the last range is open, so that nothing at the target is left out. Each range is a
+/// separate read of some 250 ms.
 struct RangeScan: Sendable {
   /// The target's order has no place for a key of the source. From the start of this range on, rows cannot be matched
   /// by ranges.

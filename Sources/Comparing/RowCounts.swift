@@ -12,7 +12,9 @@ final class RowCounts {
   private var places: [Int]
   private var rows = ByteWriter()
 
-  /// `hashes` ascend.
+  /// Creates counters for the rows with these hashes.
+  ///
+  /// - Parameter hashes: The hashes in ascending order.
   init(_ hashes: [UInt64]) {
     self.hashes = hashes
     counts = Array(repeating: 0, count: hashes.count)
@@ -30,7 +32,7 @@ final class RowCounts {
 
   func contains(_ hash: UInt64) -> Bool { index(hash) != nil }
 
-  /// What the rows take that are held.
+  /// The memory of the held rows, in bytes.
   var bytes: Int { rows.count }
 
   /// Counts a row, if it is one of those.

@@ -20,8 +20,8 @@ protocol RowReader: AnyObject {
   /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement, so that the statement is short.
   var keysAtOnce: Int { get }
 
-  /// Calls `body` with the existing rows with these keys, in this end's representation. SQLite also gives the index of
-  /// the key by which a row was found.
+  /// Calls `body` with the existing rows with these keys, in this end's representation. In SQLite, it also passes the
+  /// index of the key by which a row was found.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
   /// Counts the rows that are identified by all their values: every row of a table without a key, else those with NULL
@@ -40,7 +40,7 @@ extension RowReader {
 /// Some rows of a table.
 enum Slice {
   /// The rows after `after`, up to and including `through`, in this end's representation; nil for no bound. With a
-  /// limit, rows come in order.
+  /// limit, rows are read in order.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
@@ -61,14 +61,14 @@ struct SliceEnd {
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Each part starts where the previous one ended.
+  /// Each part starts after the end of the previous one.
   case behind
   case slices([Slice])
   /// Runs of pages, sized so that each takes a short time.
   case pages([(table: String, pages: UInt32)])
 }
 
-/// One row that is being read.
+/// A row that is being read.
 struct RowMark: ~Copyable {
   /// The hash of the key, or of the whole row if it has no key or the key contains NULL. 0 if no hash was requested.
   let keyHash: UInt64

@@ -51,7 +51,7 @@ final class RowVerdict {
     }
   }
 
-  /// Returns the difference between two rows, one of which may be missing; nil if they are equal.
+  /// Returns the difference between two rows; nil if they are equal. A missing row is nil.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
     switch (source, target) {

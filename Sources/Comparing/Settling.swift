@@ -29,13 +29,13 @@ struct Settlement {
 protocol Settling {
   /// Judges rows with a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Judges rows that are told apart by all their values, by their hashes in ascending order; `report` gets what they
-  /// turned out to be, rows of one hash together.
+  /// Judges rows that all their values identify, by their hashes in ascending order. `report` receives the verdicts,
+  /// rows of one hash together.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Judges rows without a trail, where rows in flight cannot be recognised. A row that stays the same at both ends, and
+/// Judges rows without a trail, when rows in flight cannot be recognised. A row that stays the same at both ends, and
 /// unequal, is a difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
@@ -116,7 +116,8 @@ final class SettlingByLooks: Settling {
 }
 
 extension RowVerdict {
-  /// The rows that one end has more often than the other; `balance` is negative for the target. Nil where there is none.
+  /// Returns the rows that one end has more often than the other; nil if there are none. `balance` is negative for the
+  /// target.
   func difference(_ balance: Int, source: [Value]?, target: [Value]?) throws -> Difference? {
     guard balance != 0 else { return nil }
     var difference = try balance > 0 ? difference(source, nil) : difference(nil, target)

@@ -12,9 +12,10 @@ final class TableComparison {
   private static let batchBytes = 8 << 20
   /// The memory for hashes and keys, in bytes.
   private static let bytesInMemory = 12 << 20
-  /// Rows without a key need a scan to be settled, so they are taken together as far as they fit.
+  /// The bytes of rows without a key that one scan judges; each scan reads the table once.
   private static let wholeBytes = 16 << 20
-  /// The same limit for a source at another node: the rows must fit into one question and its answer.
+  /// The limit of `wholeBytes` for a source at another node, in bytes: the rows must fit into one question and its
+  /// answer.
   private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable

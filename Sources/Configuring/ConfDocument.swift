@@ -1,4 +1,4 @@
-/// The option table as documents: the page `docs/configuration.md` and the reference `conf/cairn.toml`.
+/// The option table as documents: the page `docs/reference/configuration.md` and the reference `conf/cairn.toml`.
 package enum ConfDocument {
   // MARK: Markdown
 
@@ -6,15 +6,15 @@ package enum ConfDocument {
     var page = """
       # Configuration
 
-      What `cairnd` is to do stands in `cairn.toml` and in `conf.d/*.toml` beside it, in the folder that `--config` names
-      (`/etc/cairn`). The files are [TOML](https://toml.io). They are read in the order of their names, `cairn.toml`
-      first; sections may be spread over them, but no option may stand twice. `cairn check --config DIR` lists everything
+      `cairnd` reads `cairn.toml` and `conf.d/*.toml` beside it, in the folder that `--config` names (`/etc/cairn`).
+      The files are [TOML](https://toml.io). They are read in the order of their names, `cairn.toml` first. Sections may
+      be spread over them, but no option may appear twice. `cairn check --config DIR` lists everything
       that is wrong, with file, line and column, and proves the databases; `cairn config show` prints what is in force
-      and where each value came from. `--config` may also name one file, which then stands alone.
+      and where each value came from. `--config` may also name one file, which is then read alone.
 
-      In every text `${NAME}` is the value of an environment variable (one that is not set is an error), and `$$` a dollar.
-      Durations and sizes are texts with a unit: `"500 ms"`, `"10 s"`, `"5 min"`, `"2 h"`, `"14 days"`; `"64 MiB"`,
-      `"20 GiB"`. Names of sections are made of `a-z`, `0-9`, `_` and `-`.
+      In every text `${NAME}` is the value of an environment variable (one that is not set is an error), and `$$` a
+      dollar. Durations and sizes are texts with a unit: `"500 ms"`, `"10 s"`, `"5 min"`, `"2 h"`, `"14 days"`;
+      `"64 MiB"`, `"20 GiB"`. Names of sections are made of `a-z`, `0-9`, `_` and `-`.
 
       This page is made with `cairn config --markdown`, from the table that the program itself reads conf files by. The
       man page `cairn.toml(5)` and the reference `conf/cairn.toml` come from the same table.

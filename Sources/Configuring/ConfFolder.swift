@@ -97,13 +97,14 @@ package enum ConfFolder {
     let user = Account(user: Account.current)?.name ?? "number \(Account.current)"
     return ConfProblem(
       .confMissing, at: ConfPlace(file: path), "cannot be read: user \(user) may not",
-      hint: "run as root or as the daemon's user, or let a group that \(user) is in read it and enter its folders",
+      hint: "run as root or as the daemon's user, or let a group of \(user) read it and enter its folders",
       isBarred: true)
   }
 
   /// Returns a problem if every user may write the file, or may replace it because its folder is writable. Links are
-  /// followed: the permissions of the file count, not those of the link.
-  /// - Parameter isAlone: no other file of the folder belongs to the conf.
+  /// followed: the permissions of the file count, not the permissions of the link.
+  ///
+  /// - Parameter isAlone: Whether no other file of the folder belongs to the conf.
   private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
     if stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 {
@@ -131,7 +132,7 @@ package enum ConfFolder {
       "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
-  /// Returns whether the file is a regular one, or missing. Opening a pipe, for example, would block for ever.
+  /// Returns whether the file is a regular one, or missing. Opening a pipe, for example, would block forever.
   private static func isRegular(_ path: String) -> Bool {
     var info = stat()
     return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG

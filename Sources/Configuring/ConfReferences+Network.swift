@@ -12,7 +12,7 @@ extension ConfReferences {
     }
     if receive == nil, let peer = peers.first {
       notices.append(
-        "\(peer.source.place): nothing listens, so \(peer.source.title) counts for nothing: there is no [receive]")
+        "\(peer.source.place): \(peer.source.title) has no effect, as there is no [receive]")
     }
   }
 
@@ -23,7 +23,7 @@ extension ConfReferences {
     let near = trail.name.nearest(in: names) ?? (names.count == 1 ? names[0] : nil)
     let mend = near.map { "write \(key) = \"\(node).\($0)\", or add" } ?? "add"
     add(
-      place, "nobody makes the trail \(trail): there is no [capture.\(trail.name)]",
+      place, "no capture writes trail \(trail): there is no [capture.\(trail.name)]",
       "\(mend) a section [capture.\(trail.name)]")
   }
 
@@ -59,24 +59,24 @@ extension ConfReferences {
     let title = pump.source.title
     if to != nil, from != nil {
       add(
-        .confTwice, pump.place("from"), "\(title) says both where its trails go and where they come from",
-        "take 'to' or 'from' out; the other way round is another [pump.NAME]")
+        .confTwice, pump.place("from"), "\(title) has both 'to' and 'from'",
+        "remove one of them; the other direction needs its own [pump.NAME]")
     } else if to == nil, from == nil, !isUnread {
       add(
-        .confMissing, pump.source.place, "\(title) says neither where its trails go nor where they come from",
+        .confMissing, pump.source.place, "\(title) has neither 'to' nor 'from'",
         "add to = \"https://hq.example:7420\", or from")
     }
     guard let url = (to ?? from).flatMap({ PeerURL($0) }) else { return }
     let place = pump.place(to != nil ? "to" : "from")
     if !url.isTLS, !url.isLoopback, pump.flag("insecure") != true {
       add(
-        .confValue, place, "\(url) leads to another machine over plain HTTP",
-        "write https://, or insecure = true where the network between is closed by other means")
+        .confValue, place, "\(url) is plain HTTP to another machine",
+        "write https://, or insecure = true if the network in between is protected by other means")
     }
     if !url.isTLS, pump.values["tls"] != nil {
       add(
         .confValue, pump.place("tls"), "\(title) has certificates, but its URL is http://",
-        "write https://, or take tls out")
+        "write https://, or remove tls")
     }
     for name in TrailPatterns(pump.list("trail") ?? []).names {
       let isOwn = TrailName(name).map { $0.origin == node } ?? false
@@ -84,8 +84,8 @@ extension ConfReferences {
         checkSource(name, pump.place("trail"), for: title)
       } else if isOwn {
         add(
-          pump.place("trail"), "trail \(name) is made here, so it is not fetched from elsewhere",
-          "write to in the place of from, or name a trail of the other node")
+          pump.place("trail"), "trail \(name) is written on this node, so it cannot be pulled",
+          "write 'to' instead of 'from', or name a trail of the other node")
       }
     }
   }
@@ -99,7 +99,7 @@ extension ConfReferences {
         guard let other = first.updateValue(pump, forKey: "\(way) \(url) \(name)") else { continue }
         add(
           .confTwice, pump.place("trail"),
-          "trail \(name) goes this way already, by \(other.source.title) at \(other.source.place)",
+          "trail \(name) is already transferred this way by \(other.source.title) at \(other.source.place)",
           "take one of the two out")
       }
     }
@@ -109,7 +109,7 @@ extension ConfReferences {
     if receive.flag("insecure") == true, receive.values["tls"] != nil {
       add(
         .confValue, receive.place("insecure"), "[receive] has certificates, and insecure = true would not use them",
-        "take insecure out, or tls")
+        "remove insecure, or tls")
     }
     guard let listen = receive.text("listen"), let other = metrics?.text("listen"), listen == other else { return }
     add(

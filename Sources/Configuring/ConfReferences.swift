@@ -12,7 +12,7 @@ struct ConfReferences {
   let receive: ReadSection?
   let peers: [ReadSection]
   let metrics: ReadSection?
-  /// The names of all database sections, even of those that are otherwise invalid.
+  /// The names of all database sections, including invalid ones.
   private let databaseNames: [String]
   /// Whether all files were read. If not, a missing section may be in an unread file.
   let isWhole: Bool
@@ -72,7 +72,7 @@ struct ConfReferences {
         add(
           capture.place("database"),
           "database \(capture.text("database") ?? "") is captured already, by \(other.source.title) at \(other.source.place)",
-          "take \(capture.source.title) out; an apply for each target reads the one trail")
+          "remove \(capture.source.title); several applies can read the one trail")
       } else {
         first[database] = capture
       }
@@ -115,13 +115,13 @@ struct ConfReferences {
         add(
           apply.place("trail"),
           "trail \(trail) is brought into database \(apply.text("database") ?? "") already, by \(other.source.title) at \(other.source.place)",
-          "take \(apply.source.title) out, or name another database")
+          "remove \(apply.source.title), or name another database")
         first[trail + "\n" + database] = other
       }
     }
   }
 
-  /// Refuses `applied = "include"` if rows would return to the database where they began.
+  /// Refuses `applied = "include"` if rows would return to their origin.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {
@@ -131,12 +131,12 @@ struct ConfReferences {
       add(
         .confValue, capture.place("applied"),
         "applied = \"include\" cannot be kept: rows of \(apply.source.title) come from database \(source.text("database") ?? ""), and \(back.source.title) brings them back there",
-        "write applied = \"skip\", or take one of the two applies out")
+        "write applied = \"skip\", or remove one of the two applies")
       return
     }
   }
 
-  /// The capture of this node whose trail an apply brings; nil for a trail of another node.
+  /// Returns the capture of this node whose trail an apply reads; nil for a trail of another node.
   private func capture(of apply: ReadSection) -> ReadSection? {
     guard let node else { return nil }
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
@@ -165,31 +165,31 @@ struct ConfReferences {
         columns.contains(where: { $0.name.sqliteKey == column.sqliteKey })
       {
         add(
-          .confValue, place, "column \(column) is to mark deletes, and 'columns' gives it another value",
-          "take it out of columns")
+          .confValue, place, "column \(column) is the delete mark, and 'columns' gives it another value",
+          "remove it from columns")
       }
       if rule.text("mode") == "history", let delete = rule.text("delete"), delete != "apply" {
         add(
           .confValue, rule.place("delete"),
           "delete = \"\(delete)\" has no meaning in mode \"history\", which keeps every change",
-          "take delete out")
+          "remove delete")
       }
       if rule.text("mode") == "history", let writes = rule.text("local_writes"), ["allow", "undo"].contains(writes) {
         add(
           .confValue, rule.place("local_writes"),
           "local_writes = \"\(writes)\" has no meaning in mode \"history\", which adds a row for every change",
-          "take local_writes out")
+          "remove local_writes")
       }
       guard let from = rule.text("from") else { continue }
       if let other = sources.updateValue(rule.place("from"), forKey: NameKey(Self.folded(from))) {
-        add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "make one rule of the two")
+        add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "combine the two rules")
         continue
       }
       guard !TablePatterns.isPattern(from) else {
         guard rule.text("to") != nil else { continue }
         add(
-          .confValue, rule.place("to"), "'to' names one table, but the rule is for all that match \(from)",
-          "take 'to' out, or write a rule for each table")
+          .confValue, rule.place("to"), "'to' names one table, but the rule is for all tables that match \(from)",
+          "remove 'to', or write a rule for each table")
         continue
       }
       let to = rule.text("to") ?? from
@@ -210,8 +210,8 @@ struct ConfReferences {
       let columns = section.rules("conflicts").map { ("conflicts", $0.rule) }
       guard let (key, rule) = ((whole.map { [$0] } ?? []) + columns).first(where: \.1.needsDecider) else { continue }
       add(
-        .confValue, section.place(key), "\(rule.text) says nothing of which node it is called at",
-        "add decides = \"NODE\" with a node whose database is PostgreSQL, alike in the applies of all nodes")
+        .confValue, section.place(key), "\(rule.text) does not name the node that calls the function",
+        "add decides = \"NODE\" with a node whose database is PostgreSQL, the same in the applies of all nodes")
     }
   }
 

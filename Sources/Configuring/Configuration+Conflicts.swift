@@ -3,17 +3,10 @@ import Conflicts
 
 extension Configuration.Apply {
   /// The rules that resolve conflicts; without effect in one-way replication.
-  package var conflictPlan: ConflictPlan {
-    ConflictPlan(
-      conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, to: $0.to, $0.conflicts) })
-  }
+  package var conflictPlan: ConflictPlan { ConflictPlan(conflicts, tables: tableConflicts) }
 
   /// The treatment of local writes at the target; without effect if both ends write.
-  package var localWritesPlan: LocalWritesPlan {
-    LocalWritesPlan(
-      localWrites, tables: rules.compactMap { rule in rule.localWrites.map { .init(from: rule.from, to: rule.to, $0) } }
-    )
-  }
+  package var localWritesPlan: LocalWritesPlan { LocalWritesPlan(localWrites, tables: tableLocalWrites) }
 }
 
 extension ConflictPlan.Part {

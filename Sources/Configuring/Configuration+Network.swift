@@ -4,20 +4,20 @@ extension Configuration {
   /// `[pump.NAME]`: trails to another node, or from there.
   package struct Pump: Equatable, Sendable {
     package enum Way: String, Sendable {
-      /// To the node at the URL.
+      /// The trail is sent to the node at the URL.
       case push
-      /// From the node at the URL.
+      /// The trail is fetched from the node at the URL.
       case pull
     }
 
     @ByBytes package var name: String
     package var trails: TrailPatterns
     package var way: Way
-    /// `https://hq.example:7420`, without a path.
+    /// The URL of the node, `https://hq.example:7420`, without a path.
     package var url: PeerURL
     /// The name that the listener's certificate must be valid for; nil: the host of the URL.
     @ByBytes package var peer: String? = nil
-    /// The certificates; nil: those of `[receive]`, or those that `cairn peer join` has put into the state folder.
+    /// The certificates; nil: the files of `[receive]`, or the files that `cairn peer join` wrote to the state folder.
     package var tls: PeerFiles?
     /// The limit for sending or fetching, in bytes per second; nil: no limit.
     package var bytesPerSecond: Int?
@@ -32,7 +32,7 @@ extension Configuration {
     /// An IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
-    /// The certificates; nil: those that `cairn peer invite` has put into the state folder.
+    /// The certificates; nil: the files that `cairn peer invite` wrote to the state folder.
     package var tls: PeerFiles?
     /// Whether the listener uses plain HTTP, even if there are certificates.
     package var isInsecure = false
@@ -45,12 +45,12 @@ extension Configuration {
     package var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
   }
 
-  /// `[peer.NAME]`: which trails the node whose certificate has this name may push, and which it may pull.
+  /// `[peer.NAME]`: the trails that the node whose certificate has this name may push, and the trails that it may pull.
   package struct Peer: Equatable, Sendable {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The largest number of trails on this node among those that the peer may push, or that are fetched from it.
+    /// The largest number of trails on this node that the peer may push, or that are fetched from it.
     package var trails = Self.trailsUsual
     package static let trailsUsual = 1000
     /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
@@ -136,17 +136,17 @@ extension Configuration.Pump {
 }
 
 extension Configuration {
-  /// The limit, in bytes of disk, for the trails of a node that has no limit of its own; nil: no limit.
+  /// The limit, in bytes of disk, for the trails of a node without its own limit; nil: no limit.
   private var shareBytes: Int64? { limits.diskBytes.map { $0 / 2 } }
 
-  /// Returns the limit, in bytes of disk, for the trails that a peer may bring; nil: no limit.
+  /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The trails that another node may bring here, by its pushes and by pumps that fetch from it, and their limits.
+  /// The trails that another node may send here, by its pushes and by pumps that fetch from it, and their limits.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []
-    /// The most trails on this node.
+    /// The most trails of the other node that this node holds.
     package let trails: Int
     /// The limit, in bytes of disk; nil: no limit.
     package let diskBytes: Int64?
@@ -156,7 +156,7 @@ extension Configuration {
     package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }
   }
 
-  /// The shares of all nodes that may bring trails here.
+  /// The shares of all nodes that may send trails here.
   package var shares: [Share] {
     var shares = peers.map { peer in
       Share(

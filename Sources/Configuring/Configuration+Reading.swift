@@ -52,7 +52,7 @@ extension Configuration {
 }
 
 extension Configuration.Database {
-  /// `sqlite:///srv/a.db` for all ways to write the path of a file; other URLs as they are.
+  /// Returns the one URL, such as `sqlite:///srv/a.db`, for all ways to write the path of a file; other URLs unchanged.
   static func canonical(_ url: String) -> String {
     guard url.hasPrefix("sqlite:/") else { return url }
     let parts = url.dropFirst("sqlite:".count).split(separator: "/").filter { $0 != "." }
@@ -93,6 +93,13 @@ extension Configuration.Apply {
     ddl = section.text("ddl").flatMap { DDLPolicy(rawValue: $0) }
     auditBytesPerSecond = section.text("audit").flatMap { $0 == "off" ? 0 : ByteRate($0)?.bytesPerSecond }
     self.rules = rules.compactMap(TableRule.init)
+    for (rule, section) in zip(self.rules, rules.filter { $0.text("from") != nil }) {
+      let conflicts = ConflictPlan.Part(section)
+      if conflicts != .init() { tableConflicts.append(.init(from: rule.from, to: rule.to, conflicts)) }
+      section.text("local_writes").flatMap { LocalWrites(rawValue: $0) }.map {
+        tableLocalWrites.append(.init(from: rule.from, to: rule.to, $0))
+      }
+    }
   }
 }
 
@@ -129,7 +136,5 @@ extension TableRule {
       delete = text.hasPrefix("mark:") ? .mark(column: String(text.dropFirst(5))) : text == "keep" ? .keep : .apply
     }
     section.text("mode").flatMap { Mode(rawValue: $0) }.map { mode = $0 }
-    conflicts = ConflictPlan.Part(section)
-    localWrites = section.text("local_writes").flatMap { LocalWrites(rawValue: $0) }
   }
 }

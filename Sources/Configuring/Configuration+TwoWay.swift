@@ -1,8 +1,8 @@
 import Changes
 
 extension Configuration {
-  /// Returns the capture of an apply's target database if its trail goes back to the origin of the apply's trail. Both
-  /// ends then write, and conflicts are resolved. Nil if the apply is one-way.
+  /// Returns the capture of an apply's target database if its trail is applied to the origin of the apply's trail. Both
+  /// ends then write, and conflicts are resolved. Returns nil if the apply is one-way.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }
@@ -20,13 +20,18 @@ extension Configuration {
     }
   }
 
+  /// Returns whether two-way applies write to the database of a capture.
+  package func goesBothWays(_ capture: Capture) -> Bool {
+    applies.contains { captureBehind($0)?.name.hasSameBytes(as: capture.name) == true }
+  }
+
   // MARK: Relayed rows
 
   /// The role of an apply in chains of databases.
   package struct RelayPlan: Equatable, Sendable {
-    /// Whether rows of the apply may go on into the trail of its database, because no way leads back to their origin.
+    /// Whether rows of the apply may go into the trail of its database, because no path leads back to their origin.
     package var relays: Bool
-    /// The trail of its database, if the database is captured. The apply passes over rows that began there.
+    /// The trail of its database, if the database is captured. The apply skips rows whose origin is that database.
     package var ownTrail: TrailName?
   }
 
@@ -57,18 +62,18 @@ extension Configuration {
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns one line about the rows that one-way applies write to the database of a capture: whether they go on. Nil
-  /// if there is no such apply.
+  /// Returns one line about the rows that one-way applies write to the database of a capture: whether they go into its
+  /// trail. Returns nil if there is no such apply.
   ///
-  ///     rows that [apply.pos] writes to database erp go on in trail hq.erp
+  ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }
     guard !others.isEmpty else { return nil }
     let names = others.map { "[apply.\($0.name)]" }.joined(separator: ", ")
     let who = "rows that \(names) \(others.count == 1 ? "writes" : "write") to database \(capture.database)"
-    if handsOn(capture) { return "\(who) go on in trail \(trail(of: capture))" }
+    if handsOn(capture) { return "\(who) go into trail \(trail(of: capture))" }
     let why = capture.applied == .skip ? "applied = \"skip\"" : "a way leads back"
-    return "\(who) do not go on in trail \(trail(of: capture)) (\(why))"
+    return "\(who) do not go into trail \(trail(of: capture)) (\(why))"
   }
 
   /// Returns a line about rows that an apply lacks, because its trail's capture leaves out rows that other applies

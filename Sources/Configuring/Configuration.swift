@@ -27,7 +27,7 @@ package struct Configuration: Equatable, Sendable {
   /// The trail that a capture writes: `NODE.NAME`.
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
-  /// `[node]`
+  /// `[node]`: the name and the state folder of the node.
   package struct Node: Equatable, Sendable {
     /// The name of the node: the origin of changes that start here.
     @ByBytes package var name: String
@@ -40,14 +40,14 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  /// `[database.NAME]`
+  /// `[database.NAME]`: a database by its URL.
   package struct Database: Equatable, Sendable {
     @ByBytes package var name: String
     /// The URL as configured, without a password; the path of an SQLite file is absolute.
     @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether tables may generate the same keys as those of other nodes, because the applications avoid collisions.
+    /// Whether tables may generate the same keys as tables of other nodes, because the applications avoid collisions.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -59,7 +59,7 @@ package struct Configuration: Equatable, Sendable {
   package enum AppliedRows: String, CaseIterable, Sendable {
     /// The rows go into the trail of the database too.
     case include
-    /// Only rows that applications write go into the trail.
+    /// The trail gets only rows that applications write.
     case skip
   }
 
@@ -75,7 +75,7 @@ package struct Configuration: Equatable, Sendable {
     package var journalRows = 5_000_000
     /// Whether the rows that exist when capture begins are sent.
     package var copiesRows = true
-    /// The treatment of rows that applies write to the database; nil: they go into the trail if no way leads back.
+    /// The treatment of rows that applies write to the database; nil: they go into the trail if no path leads back.
     package var applied: AppliedRows?
     /// The interval of heartbeats while there are no other changes; zero: no heartbeats.
     package var heartbeat = Duration.seconds(10)
@@ -115,13 +115,17 @@ package struct Configuration: Equatable, Sendable {
     package var auditBytesPerSecond: Int?
     /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
+    /// The conflict settings of tables with rules of their own.
+    package var tableConflicts: [ConflictPlan.Table] = []
+    /// The treatment of local writes in tables with a setting of their own.
+    package var tableLocalWrites: [LocalWritesPlan.Table] = []
 
     package init(name: String, trail: String, database: String) {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether the settings permit that rows of the target differ from those of the source although everything is
-    /// applied. Without meaning for databases that are written at both ends.
+    /// Whether the settings permit that rows of the target differ from the source although everything is applied. The
+    /// value has no meaning for databases that are written at both ends.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
@@ -136,13 +140,13 @@ package struct Configuration: Equatable, Sendable {
     case quarantine
   }
 
-  /// `[limits]`
+  /// `[limits]`: the limits of disk, time and memory for all trails.
   package struct Limits: Equatable, Sendable {
     /// The limit for all trails together, in bytes; nil: no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply before the apply needs a refresh; nil: the trail is kept for it for ever.
+    /// The longest lag of an apply before the apply needs a refresh; nil: the trail is kept for it forever.
     package var retain: Duration?
-    /// Whether replication slots are given up as a last resort before the source's disk fills.
+    /// Whether Cairn may drop replication slots as a last resort before the source's disk fills.
     package var givesUpSlot = false
     /// The largest block that is accepted from another node, in bytes.
     package var blockBytes: Int64 = 64 << 20
@@ -152,7 +156,7 @@ package struct Configuration: Equatable, Sendable {
     package init() {}
   }
 
-  /// `[metrics]`
+  /// `[metrics]`: the address of the metrics.
   package struct Metrics: Equatable, Sendable {
     /// An IP address without brackets, or `localhost`.
     @ByBytes package var host: String
@@ -161,7 +165,7 @@ package struct Configuration: Equatable, Sendable {
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
   }
 
-  /// `[control]`
+  /// `[control]`: the control socket and its group.
   package struct Control: Equatable, Sendable {
     /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
     @ByBytes package var socket: String? = nil
@@ -171,7 +175,7 @@ package struct Configuration: Equatable, Sendable {
     package init() {}
   }
 
-  /// `[log]`
+  /// `[log]`: the level of the log.
   package struct Log: Equatable, Sendable {
     package var level = LogLevel.info
 

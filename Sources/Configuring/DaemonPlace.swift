@@ -1,10 +1,10 @@
 /// The place of the daemon of a configuration, as far as the files have it. A broken file is read line by line.
 package struct DaemonPlace: Equatable, Sendable {
-  /// `[node] name`
+  /// The option `name` of `[node]`; nil if it is not set.
   package var node: String?
-  /// `[node] state`
+  /// The option `state` of `[node]`; nil if it is not set.
   package var state: String?
-  /// `[control] socket`
+  /// The option `socket` of `[control]`; nil if it is not set.
   package var socket: String?
 
   init(_ files: [ConfFile], environment: @escaping (String) -> String?) {

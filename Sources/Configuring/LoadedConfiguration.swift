@@ -8,7 +8,7 @@ package struct ConfFile: Sendable {
   package init(path: String, text: String) { (self.path, self.text) = (path, text) }
 }
 
-/// A password from a file of its own.
+/// A password from a separate file.
 package struct ConfCredential: Sendable {
   package var path: String
   package var secret: String
@@ -36,7 +36,7 @@ package struct LoadedConfiguration: Sendable {
   package let settings: [Setting]
   /// The problems, in the order of the files and of the places in them.
   package let problems: [ConfProblem]
-  /// The paths of the configuration files; `credentialFiles` are those of the files with passwords.
+  /// The paths of the configuration files; `credentialFiles` are the paths of files with passwords.
   package let files: [String]
   package let credentialFiles: [String]
   /// Settings that are valid, but probably not intended.
@@ -98,10 +98,10 @@ package struct LoadedConfiguration: Sendable {
     self.notices =
       notices + references.notices
       + credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
-        "\($0) is the password of an SQLite file, which needs none"
+        "\($0) is a password for an SQLite file, which needs none"
       }
       + credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {
-        "\($0) is the password of no database: there is no section of that name"
+        "\($0) is a password for a database that the conf does not have"
       }
   }
 
@@ -109,7 +109,7 @@ package struct LoadedConfiguration: Sendable {
   package func get() throws(CairnError) -> Configuration {
     if let configuration { return configuration }
     guard let first = problems.first?.error else {
-      throw CairnError(.bug, "a conf without problems makes no value", hint: "please report this", remedy: .bug)
+      throw CairnError(.bug, "a conf without problems gave no configuration", hint: "please report this", remedy: .bug)
     }
     let more = problems.count - 1
     throw CairnError(

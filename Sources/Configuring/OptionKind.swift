@@ -1,12 +1,13 @@
 import Conflicts
+import Mapping
 
 /// The type of an option's value.
 package enum OptionKind: Equatable, Sendable {
-  /// `[a-z0-9_-]`
+  /// A name of the characters `[a-z0-9_-]`.
   case name
   /// The name of a database section.
   case database
-  /// `NODE.NAME`
+  /// The name of a trail, `NODE.NAME`.
   case trail
   case url
   /// Absolute; `bytesMax` is the longest that the system takes.
@@ -20,25 +21,25 @@ package enum OptionKind: Equatable, Sendable {
   case size
   /// A rate; with `mayBeOff`, "off" is valid too.
   case rate(mayBeOff: Bool)
-  /// One of the words. Words in `later` are reserved for later versions.
+  /// A word of the list. Words in `later` are reserved for later versions.
   case choice([String], later: [String])
   case patterns
-  /// One name or pattern of trails, or a list of them.
+  /// A name or pattern of trails, or a list of them.
   case trails
-  /// `https://HOST:PORT`
+  /// The URL of a node, `https://HOST:PORT`.
   case peerURL
   /// The host name of a certificate.
   case host
-  /// `{ certificate, key, peers }`
+  /// The paths of PEM files, `{ certificate, key, peers }`.
   case files
-  /// `{ push, pull }`
+  /// The grants of a peer, `{ push, pull }`.
   case grants
   case misfits
   /// A table; with patterns or without.
   case table(isPattern: Bool)
   case sql
   case columns
-  /// `apply`, `keep` or `mark:COLUMN`.
+  /// The effect of a delete: `apply`, `keep` or `mark:COLUMN`.
   case delete
   /// A node, or a trail.
   case origin

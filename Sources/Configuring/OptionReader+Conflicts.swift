@@ -20,14 +20,14 @@ extension OptionReader {
     return .text(rule.text)
   }
 
-  /// `{ stock = "delta", note = "merge-text" }`
+  /// Reads rules of columns, such as `{ stock = "delta", note = "merge-text" }`.
   mutating func rules(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard case .table(let entries) = node.value else {
       wrongType(node, option)
       return nil
     }
     guard !entries.isEmpty else {
-      refuse(node.place, "\(option.key) names no column", "name some, or leave it out")
+      refuse(node.place, "\(option.key) is empty", "name a column, or leave it out")
       return nil
     }
     var rules: [ColumnRule] = []
@@ -73,7 +73,7 @@ extension OptionReader {
         return rule
       }
       refuse(
-        place, "\(name) is \"\(text)\": '\(wrong)' is no name of a node",
+        place, "\(name) is \"\(text)\": '\(wrong)' is not the name of a node",
         "write the names of nodes, a-z, 0-9, _ and -, or of trails, NODE.NAME")
     } catch {
       switch error {
@@ -81,9 +81,9 @@ extension OptionReader {
         refuse(place, "\(name) is \"\(text)\", which is not known", "write \"\(near)\"; \(allowed)")
       case .incomplete(let example):
         refuse(
-          place, "\(name) is \"\(text)\", which does not say enough", "write \"\(example)\", with what is meant here")
+          place, "\(name) is \"\(text)\", which is incomplete", "write it as in \"\(example)\"")
       case .tooMuch(let rule):
-        refuse(place, "\(name) is \"\(text)\"; nothing stands behind \(rule)", "write \"\(rule)\"; \(allowed)")
+        refuse(place, "\(name) is \"\(text)\"; \(rule) takes no value", "write \"\(rule)\"; \(allowed)")
       }
     }
     return nil

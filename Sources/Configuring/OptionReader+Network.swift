@@ -28,8 +28,9 @@ extension OptionReader {
     let patterns = read.compactMap { $0 }
     guard patterns.contains(where: { !$0.hasPrefix("!") }) else {
       refuse(
-        node.place, "\(key) only says which trails are left out",
-        "write \(key) = [\"*\", \(patterns.map { "\"\($0)\"" }.joined(separator: ", "))], or name those that are meant")
+        node.place, "\(key) only excludes trails",
+        "write \(key) = [\"*\", \(patterns.map { "\"\($0)\"" }.joined(separator: ", "))], or name the trails to include"
+      )
       return nil
     }
     return patterns
@@ -44,7 +45,7 @@ extension OptionReader {
     let letters = pattern.replacing("*", with: "a").replacing("?", with: "a").replacing(".", with: "a")
     if isTrail || (isPattern && Self.isName(String(letters.prefix(63)))) { return text }
     refuse(
-      node.place, "\"\(text)\" in \(key) is no trail, NODE.NAME, and no pattern of trails",
+      node.place, "\"\(text)\" in \(key) is neither a trail, NODE.NAME, nor a pattern of trails",
       "write \"\(Self.mendedTrail(text))\", or another name of a node and a capture")
     return nil
   }
@@ -82,7 +83,7 @@ extension OptionReader {
     return file[...slash] + path
   }
 
-  /// `{ push = ["store-042.*"], pull = ["hq.erp"] }`
+  /// Reads grants, such as `{ push = ["store-042.*"], pull = ["hq.erp"] }`.
   mutating func grants(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let parts = parts(node, option, known: ["push", "pull"]) else { return nil }
     guard !parts.isEmpty else {
@@ -122,11 +123,11 @@ extension OptionReader {
       let rest = text.firstRange(of: "://").map { text[$0.upperBound...] } ?? text[...]
       let mended = "https://" + rest.prefix { $0 != "/" }
       let url = PeerURL(mended).map { "\"\($0)\"" } ?? option.example
-      return ("\(fault), which is no URL of a node", "write \(key) = \(url)")
+      return ("\(fault), which is not the URL of a node", "write \(key) = \(url)")
     }
     if text.contains("@") {
       return (
-        "\(fault): a node has no login in its URL", "write \(key) = \(option.example); certificates say who it is"
+        "\(fault): a node has no login in its URL", "write \(key) = \(option.example); certificates prove its name"
       )
     }
     let address = text.split(separator: "/", maxSplits: 3).prefix(2).joined(separator: "//")

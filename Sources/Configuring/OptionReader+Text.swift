@@ -25,7 +25,7 @@ extension OptionReader {
     return nil
   }
 
-  /// Returns whether a text is an expression. The column `*` stands for columns that are copied unchanged.
+  /// Returns whether a text is an expression. The column `*` means columns that are copied unchanged.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }
@@ -35,12 +35,12 @@ extension OptionReader {
   ) -> Bool {
     guard let reason = expressionFault(text, use) else { return true }
     refuse(
-      place, "\(name) is what SQLite does not take: \(text): \(reason)",
+      place, "\(name) is refused by SQLite: \(text): \(reason)",
       "expressions are SQLite's, over \(use.operands): no subqueries, aggregates, random() or 'now'")
     return false
   }
 
-  /// `${NAME}` is the value of a variable, `$$` a dollar; any other dollar stays.
+  /// Replaces variables: `${NAME}` is the value of a variable, `$$` a dollar; any other dollar stays.
   private mutating func expand(_ raw: String, _ place: ConfPlace) -> String? {
     guard raw.contains("$") else { return raw }
     var out = ""
@@ -59,13 +59,13 @@ extension OptionReader {
       }
       let name = String(rest.prefix { $0 != "}" })
       guard name.utf8.count < rest.utf8.count, Self.isVariable(name) else {
-        refuse(place, "'${\(name)' is not the name of a variable in ${ }", "write ${NAME}; $${ where a dollar is meant")
+        refuse(place, "'${\(name)' is not a valid name of a variable", "write ${NAME}; write $$ for a dollar")
         return nil
       }
       guard let value = environment(name) else {
         add(
           .confMissing, place, "variable \(name) is not set",
-          "set \(name) where the daemon is started (in a unit: Environment=\(name)=...); $${ where a dollar is meant")
+          "set \(name) where the daemon is started (in a unit: Environment=\(name)=...); write $$ for a dollar")
         return nil
       }
       out += value
@@ -119,7 +119,7 @@ extension OptionReader {
     case .path(let bytesMax):
       if !text.hasPrefix("/") {
         return (
-          "\(key) is \"\(text)\", which is no absolute path",
+          "\(key) is \"\(text)\", which is not an absolute path",
           "write \(key) = \"/\(text.drop { $0 == "." || $0 == "/" })\" or another path from the root"
         )
       }
@@ -130,14 +130,14 @@ extension OptionReader {
     case .account:
       let isAccount =
         isName(text.lowercased().replacing(".", with: "_")) && text.first?.isNumber == false && text.first != "-"
-      return isAccount ? nil : ("\(key) is \"\(text)\", which is no name of a group", write(option))
+      return isAccount ? nil : ("\(key) is \"\(text)\", which is not the name of a group", write(option))
     case .address:
       return ListenAddress(text) == nil
         ? ("\(key) is \"\(text)\"; it takes \(option.kind.description)", "write \(key) = \(option.example)") : nil
     case .rate(let mayBeOff):
       return ByteRate(text) == nil && !(mayBeOff && text == "off")
         ? (
-          "\(key) is \"\(text)\", which is no rate",
+          "\(key) is \"\(text)\", which is not a rate",
           "write \(key) = \(option.example); units are \(OptionKind.byteUnits), a second"
         ) : nil
     case .choice(let words, let later):
@@ -154,7 +154,7 @@ extension OptionReader {
     case .peerURL: return peerURLFault(text, option)
     case .host:
       return PeerURL.isHost(text)
-        ? nil : ("\(key) is \"\(text)\", which is no name of a certificate", write(option))
+        ? nil : ("\(key) is \"\(text)\", which is not a name of a certificate", write(option))
     case .table(let isPattern):
       if text.isEmpty { return ("\(key) is empty", write(option)) }
       return !isPattern && (text.contains("*") || text.contains("?"))
@@ -193,12 +193,12 @@ extension OptionReader {
     if text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") {
       if URLPassword.isIn(text) {
         return (
-          "\(key) holds a password, and conf files are no place for secrets",
-          "take it out of the \(key); put it into the systemd credential database.NAME, a passfile or a service file"
+          "\(key) contains a password, and conf files must not contain secrets",
+          "remove it from the \(key), and put it into the systemd credential database.NAME, a passfile or a service file"
         )
       }
       if text.contains(where: \.isWhitespace) {
-        return ("\(key) is \"\(URLPassword.hidden(in: text))\", with a space in it", "write %20 where a space is meant")
+        return ("\(key) is \"\(URLPassword.hidden(in: text))\", with a space in it", "write %20 for a space")
       }
       return nil
     }
@@ -206,7 +206,7 @@ extension OptionReader {
       let scheme = text.prefix { $0 != ":" }
       let why =
         scheme.count < text.count
-        ? "there is no kind of database '\(scheme)'" : "it does not say of which kind the database is"
+        ? "there is no kind of database '\(scheme)'" : "it has no scheme, such as sqlite: or postgresql:"
       return (
         "\(key) is \"\(URLPassword.hidden(in: text))\": \(why)",
         text.hasPrefix("/") ? "write \(key) = \"sqlite://\(text)\"" : kinds
@@ -228,7 +228,7 @@ extension OptionReader {
   }
 }
 
-/// `127.0.0.1:7421`, `[::1]:7421` or `localhost:7421`.
+/// An address to listen on: `127.0.0.1:7421`, `[::1]:7421` or `localhost:7421`.
 struct ListenAddress {
   let host: String
   let port: UInt16

@@ -50,7 +50,7 @@ struct OptionReader {
     guard range.contains(Int(value)) else {
       let bound = Int(value) < range.lowerBound ? range.lowerBound : range.upperBound
       refuse(
-        node.place, "\(option.key) is \(value); it can be from \(range.lowerBound) to \(range.upperBound)",
+        node.place, "\(option.key) is \(value); it may be from \(range.lowerBound) to \(range.upperBound)",
         "write \(option.key) = \(bound)")
       return nil
     }
@@ -79,7 +79,7 @@ struct OptionReader {
         return nil
       }
     } else if text.drop(while: { $0 == "!" }).isEmpty {
-      refuse(place, "\"\(text)\" is no pattern of tables", Self.write(option))
+      refuse(place, "\"\(text)\" is not a pattern of tables", Self.write(option))
       return nil
     }
     return text
@@ -91,7 +91,7 @@ struct OptionReader {
       return nil
     }
     guard !entries.isEmpty else {
-      refuse(node.place, "\(option.key) names no column", "name some, or leave it out for all columns as they are")
+      refuse(node.place, "\(option.key) is empty", "name a column, or leave it out for all columns unchanged")
       return nil
     }
     var columns: [TableRule.Column] = []
@@ -111,7 +111,7 @@ struct OptionReader {
     return isWhole ? .columns(columns) : nil
   }
 
-  /// `amount = "round(total, 2)"`, or `amount = { expr = "round(total, 2)", type = "numeric(10,2)" }`.
+  /// Reads a column: `amount = "round(total, 2)"`, or `amount = { expr = "round(total, 2)", type = "numeric(10,2)" }`.
   private mutating func column(_ entry: TomlEntry, _ option: OptionTable.Option) -> TableRule.Column? {
     guard !entry.key.isEmpty else {
       refuse(entry.keyPlace, "a column without a name", Self.write(option))
@@ -123,7 +123,7 @@ struct OptionReader {
       guard let expression = nonEmpty(text, entry.node.place, "the expression of column \(entry.key)"),
         isExpression(expression, entry.node.place, column: entry.key)
       else { return nil }
-      return TableRule.Column(name: entry.key, expression: expression)
+      return TableRule.Column(entry.key, expression)
     }
     var found: [String: String] = [:]
     var isShare = true
@@ -156,7 +156,7 @@ struct OptionReader {
         "write \(entry.key) = { expr = \"\(entry.key)\"\(found["type"].map { ", type = \"\($0)\"" } ?? "") }")
       return nil
     }
-    return TableRule.Column(name: entry.key, expression: expression, type: found["type"], isShare: isShare)
+    return TableRule.Column(entry.key, expression, type: found["type"], isShare: isShare)
   }
 
   // MARK: Amounts
@@ -171,7 +171,7 @@ struct OptionReader {
       let bound = value < range.lowerBound ? range.lowerBound : range.upperBound
       refuse(
         node.place,
-        "\(option.key) is \(text); it can be from \(OptionKind.text(range.lowerBound)) to \(OptionKind.text(range.upperBound))",
+        "\(option.key) is \(text); it may be from \(OptionKind.text(range.lowerBound)) to \(OptionKind.text(range.upperBound))",
         "write \(option.key) = \"\(OptionKind.text(bound))\"")
     } catch {
       misread(error, text, node.place, option, "duration", Quantity.durationUnits.map(\.name), usual: "s") { mended in
@@ -187,7 +187,7 @@ struct OptionReader {
       let bytes = try Quantity.bytes(text)
       if bytes >= Self.leastBytes { return .bytes(bytes) }
       refuse(
-        node.place, "\(option.key) is \(text); a segment of a trail takes 16 MiB, so it is 64 MiB at least",
+        node.place, "\(option.key) is \(text); one segment of a trail takes 16 MiB, so the least is 64 MiB",
         "write \(option.key) = \"64 MiB\" or more")
     } catch {
       misread(error, text, node.place, option, "size", Quantity.byteUnits.map(\.name), usual: "GiB") { mended in
@@ -212,7 +212,7 @@ struct OptionReader {
     }
     switch error {
     case .noNumber:
-      refuse(place, "\(option.key) is \"\(text)\", which is no \(what)", "\(Self.write(option)); \(allowed)")
+      refuse(place, "\(option.key) is \"\(text)\", which is not a \(what)", "\(Self.write(option)); \(allowed)")
     case .noUnit:
       refuse(
         place, "\(option.key) is \"\(text)\", without a unit", "\(mended(text, usual)); \(allowed)")
@@ -220,7 +220,7 @@ struct OptionReader {
       let number = text.prefix { $0.isNumber || $0 == "." }
       let near = Self.nearestUnit(unit, units) ?? usual
       refuse(
-        place, "\(option.key) is \"\(text)\"; there is no unit '\(unit)'",
+        place, "\(option.key) is \"\(text)\"; it has the unknown unit '\(unit)'",
         "\(mended(number, near)); \(allowed)")
     case .tooLarge: refuse(place, "\(option.key) is \"\(text)\", which is too much", Self.write(option))
     }

@@ -3,15 +3,15 @@ extension OptionTable {
     key: "limits", form: .single, help: "what the trails may take",
     options: [
       Option(
-        "disk", .size, absence: "as much as there is", "room for all trails together",
+        "disk", .size, absence: "no limit", "space for all trails together",
         details: """
-          When it is used up, the apply that is furthest behind is given up first: its tables are copied again when it \
+          When it is used up, the apply that lags most is given up first: its tables are copied again when it \
           is back. Then captures pause, and the changes wait in the databases that they come from.
           """, example: "\"20 GiB\""),
       Option(
-        "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "for ever",
-        "how long a trail is kept for an apply that is behind",
-        details: "An apply that is further behind is given up: its tables are copied again when it is back.",
+        "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "forever",
+        "how long a trail is kept for an apply that lags",
+        details: "An apply that lags further is given up: its tables are copied again when it is back.",
         example: "\"14 days\""),
       Option(
         "give_up_slot", .flag, default: "false", "drop a slot before the log that it keeps fills the server's disk",
@@ -22,8 +22,8 @@ extension OptionTable {
       Option(
         "block", .size, default: "\"64 MiB\"", "the largest block that another node may send, unpacked",
         details: """
-          A block holds one large record, such as a row with a large value. Raise it where rows between nodes are larger; \
-          rows that do not leave this node may have up to 1 GiB.
+          A block holds one large record, such as a row with a large value. Raise it where rows between nodes are \
+          larger; rows that do not leave this node may have up to 1 GiB.
           """, example: "\"256 MiB\""),
       Option(
         "memory", .size, default: "\"256 MiB\"", "memory for all blocks of more than 1 MiB together",
@@ -35,7 +35,7 @@ extension OptionTable {
     options: [
       Option(
         "listen", .address, required: true, "address and port of /metrics, /healthz, /readyz and /status.json",
-        details: "Whoever reaches it can read it: keep to this machine, or put a proxy before it.",
+        details: "Every client that reaches it can read it: keep to this machine, or put a proxy before it.",
         example: "\"127.0.0.1:7421\"")
     ])
 
@@ -47,15 +47,15 @@ extension OptionTable {
         absence: "`control` in the runtime directory of the service, else in the state folder",
         "path of the socket", example: "\"/run/cairn/control\""),
       Option(
-        "group", .account, absence: "the group of the daemon", "the group whose members may steer the daemon",
+        "group", .account, absence: "the group of the daemon", "the group whose members may control the daemon",
         example: "\"cairn\""),
     ])
 
   static let log = Section(
-    key: "log", form: .single, help: "what the daemon tells",
+    key: "log", form: .single, help: "what the daemon logs",
     options: [
       Option(
         "level", .choice(["error", "warning", "notice", "info", "debug"], later: []), default: "\"info\"",
-        "the least important that is told", example: "\"notice\"")
+        "the least important message that is logged", example: "\"notice\"")
     ])
 }

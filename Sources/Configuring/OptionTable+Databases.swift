@@ -11,7 +11,7 @@ extension OptionTable {
       Option(
         "state", .path(bytesMax: 1024), default: "\"/var/lib/cairn\"", "folder with the lock and the trails",
         details: """
-          One daemon works in it at a time. It needs the room that the trails take, and a file system that keeps what \
+          One daemon works in it at a time. It needs the space that the trails take, and a file system that keeps what \
           was synced.
           """, example: "\"/srv/cairn\""),
     ])
@@ -19,14 +19,14 @@ extension OptionTable {
   static let database = Section(
     key: "database", form: .named, help: "a database, by a name that captures and applies use",
     details: """
-      A password never stands in a conf file. For PostgreSQL it is the content of the file `credentials/NAME` beside \
-      `cairn.toml`, which the service gets as a systemd credential (`database_NAME` or `database.NAME` in \
-      `$CREDENTIALS_DIRECTORY`), or it comes from where libpq looks: a passfile (`?passfile=`) or a service file \
+      A conf file never holds a password. For PostgreSQL the password is the content of the file `credentials/NAME` \
+      beside `cairn.toml`. The service gets it as a systemd credential, `database_NAME` or `database.NAME` in \
+      `$CREDENTIALS_DIRECTORY`. Otherwise libpq looks for it in a passfile (`?passfile=`) or a service file \
       (`?service=`).
       """, example: "pos", more: ["[database.erp]", "url = \"postgresql://cairn@db.example/erp\""],
     options: [
       Option(
-        "url", .url, required: true, "where the database is",
+        "url", .url, required: true, "the address of the database",
         details: """
           `sqlite:///srv/pos/pos.db`, with an absolute path, or any libpq URI: `postgresql://cairn@db.example/erp`. \
           For a server on another machine add `?sslmode=verify-full&sslrootcert=FILE`: without it libpq takes any \
@@ -35,12 +35,12 @@ extension OptionTable {
       Option(
         "keys", .choice(["shared"], later: []),
         absence:
-          "tables that draw keys of their own are refused where both ends write to them, until they are separated",
-        "whether nodes may draw the same keys for different rows",
+          "tables that generate keys are refused if both ends write to them, until their keys are separated",
+        "whether nodes may generate the same keys for different rows",
         details: """
           AUTOINCREMENT, INTEGER PRIMARY KEY, serial and identity columns give the same number at two nodes. `cairn \
-          identity` separates them. `shared`: nothing is separated, as programs bring keys of their own, such as UUIDs, \
-          or each table is written to at one node only.
+          identity` separates them. `shared`: nothing is separated, as applications set the keys, such as \
+          UUIDs, or each table is written at one node only.
           """, example: "\"shared\""),
     ])
 
@@ -52,52 +52,52 @@ extension OptionTable {
       Option(
         "tables", .patterns, default: "[\"*\"]", "which tables are captured",
         details: """
-          Of patterns that match a table, the last one counts. Names are matched without regard to the case of ASCII \
-          letters, and a pattern that excludes a table without regard to any case; tables of PostgreSQL outside of `public` are named with their schema.
+          If several patterns match a table, the last one counts. Names match without regard to the case of ASCII \
+          letters; a pattern that excludes a table matches without regard to any case. Name tables of PostgreSQL \
+          outside of `public` with their schema.
           """, example: "[\"*\", \"!tmp_*\"]"),
       Option(
-        "statements", .flag, default: "true", "keep executed statements where the program gives them",
+        "statements", .flag, default: "true", "keep executed statements if the application gives them",
         details: """
-          Programs that write through the embedded API tell their statements; triggers and PostgreSQL's log do not know \
-          them, so that it makes no difference for programs that just write to their database.
+          Only applications that write through the embedded API give their statements. Triggers and PostgreSQL's log do \
+          not know them, so the option changes nothing for other programs.
           """,
         example: "false"),
       Option(
         "copy", .flag, default: "true", "send the rows that are there when the capture begins",
         details: """
-          `false` where another way brings them, as where two nodes write and the rows of this one came from the other. \
-          Changes are captured from the first moment on. It counts at the first start only; tables that come later are \
-          copied, except those that an apply brings.
+          Use `false` if the rows arrive in another way, for example if two nodes write and the rows of this node came \
+          from the other. Changes are captured from the first moment on. It counts at the first start only; tables that come \
+          later are copied, except those that an apply brings.
           """, example: "false"),
       Option(
         "applied", .choice(["include", "skip"], later: []),
-        absence: "they go on if no way leads back to where they come from",
+        absence: "they are included if no way leads back to their source",
         "whether rows that applies write to this database go into its trail too",
         details: """
-          `include` makes a chain: what comes from A to this database B goes on to C, with the node that wrote it first. \
-          A row never goes back into the database where it began. Rows of an apply that is two-way are left out in any \
-          case: they come to the other nodes by the trails of their own nodes. `include` also says that a trail from \
-          another node does not go back there, although a peer may have this one. `skip`: only what programs write here.
+          `include` makes a chain: rows from A that apply writes to this database B are sent on to C, with their \
+          origin. A row is never sent back to its origin. Rows of a two-way apply are never included: \
+          the other nodes get them by the trails of their own nodes. `include` also says that a trail from another \
+          node does not go back there, although a peer may have this one. `skip`: only rows that applications write here.
           """, example: "\"include\""),
       Option(
         "journal_rows", .count(1000...1_000_000_000), default: "5000000",
         "SQLite: rows that the journal in the database may hold",
         details: """
-          When the daemon is gone for so long that more rows wait in the journal, it drops the oldest, and all tables are \
-          copied again afterwards. PostgreSQL has no journal; `max_slot_wal_keep_size` of the server \
-          is its cap.
+          If the daemon is away for so long that more rows wait, the journal drops the oldest. All tables are copied \
+          again afterwards. PostgreSQL has no journal; `max_slot_wal_keep_size` of the server is its cap.
           """, example: "1000000"),
       Option(
         "heartbeat", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",
         "time between two signs of life while nothing else moves",
         details: """
-          In PostgreSQL it is a small transaction, without which the slot of an idle database would keep the log of all \
-          others on the server. SQLite needs none: what is written there is seen at once, and nothing waits for an idle \
-          file.
+          In PostgreSQL it is a small transaction, without which the slot of an idle database would keep the log of \
+          all others on the server. SQLite needs none: what is written there is seen at once, and nothing waits for \
+          an idle file.
           """, example: "\"1 min\""),
       Option(
         "purge", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",
-        "time between two looks for segments of the trail that every apply has behind it",
+        "time between two looks for segments of the trail that every apply has passed",
         example: "\"1 min\""),
     ])
 }

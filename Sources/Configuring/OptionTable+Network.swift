@@ -2,44 +2,44 @@ extension OptionTable {
   static let pump = Section(
     key: "pump", form: .named, help: "brings trails to another node, or fetches them from there",
     details: """
-      The trail arrives byte for byte as it is here, and is applied there, or handed on. Who dials may sit behind NAT; the \
-      other side has a [receive], and a [peer.NAME] that allows it.
+      The trail arrives byte for byte as it is here, and is applied there, or passed on. The side that dials may sit \
+      behind NAT; the other side has a [receive], and a [peer.NAME] that allows it.
       """, example: "pos-to-hq",
     more: ["[pump.prices-from-hq]", "trail = \"hq.prices\"", "from = \"https://hq.example:7420\""],
     options: [
       Option(
-        "trail", .trails, required: true, "the trails that go this way",
+        "trail", .trails, required: true, "the trails to transfer",
         details: """
           One trail, or patterns: `["store-*.pos", "!store-007.*"]`. With `to`: own ones and received ones, which are \
           handed on; never back to the node that they come from. With `from`: those that the other side has, and allows.
           """, example: "\"store-042.pos\""),
       Option(
-        "to", .peerURL, absence: "`from` says where they come from", "the node that the trails are pushed to",
+        "to", .peerURL, absence: "`from` names their source", "the node that the trails are pushed to",
         example: "\"https://hq.example:7420\""),
       Option(
-        "from", .peerURL, absence: "`to` says where they go", insteadOf: "to",
+        "from", .peerURL, absence: "`to` names their target", insteadOf: "to",
         "the node that the trails are pulled from",
         details: "Instead of `to`: one of the two is there.", example: "\"https://hq.example:7420\""),
       Option(
-        "peer", .host, absence: "the host of the URL", "the name that the other side's certificate must be for",
+        "peer", .host, absence: "the host of the URL", "the name that the other side's certificate must have",
         example: "\"hq\""),
       Option(
         "tls", .files, absence: "those of [receive], else what `cairn peer join` made in the state folder",
-        "certificate and key of this node, and the authorities that vouch for the other",
+        "certificate and key of this node, and the authorities trusted for the other side",
         details: "PEM files; relative paths are below the folder of the conf file.",
         example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
       Option(
-        "rate", .rate(mayBeOff: false), absence: "as fast as the line is", "the most that goes over the line",
+        "rate", .rate(mayBeOff: false), absence: "no limit", "the most bytes a second over the line",
         example: "\"10MiB/s\""),
       Option(
         "insecure", .flag, default: "false", "allow plain http:// to other machines",
-        details: "Nobody proves who he is then, and everybody on the way can read and alter what travels.",
+        details: "Neither side proves its identity then, and every machine on the way can read and alter the data.",
         example: "true"),
     ])
 
   static let receive = Section(
     key: "receive", form: .single, help: "where other nodes push trails to and pull them from",
-    details: "Without this section nobody is let in. What each node may do stands in [peer.NAME].",
+    details: "Without this section no node is let in. [peer.NAME] says what each node may do.",
     options: [
       Option(
         "listen", .address, required: true, "address and port to listen on",
@@ -49,15 +49,15 @@ extension OptionTable {
         "tls", .files,
         absence:
           "what `cairn peer invite` made in the state folder; without it the listener refuses every peer, unless `insecure` is set",
-        "certificate and key of this node, and the authorities that vouch for others",
+        "certificate and key of this node, and the authorities trusted for peers",
         details:
           "PEM files; relative paths are below the folder of the conf file. They are read again when they change.",
         example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
       Option(
         "insecure", .flag, default: "false", "serve plain HTTP",
         details: """
-          No peer proves its name then: whoever reaches the port can be any peer, on loopback every user of this machine. \
-          For trying out, and for networks that are encrypted and closed by other means.
+          No peer proves its name then: every client that reaches the port can claim any name, on loopback every user of \
+          this machine. Use it to try things out, and in networks that are encrypted and closed by other means.
           """, example: "true"),
       Option(
         "connections", .count(1...10_000), default: "1000", "the most connections at one time",
@@ -70,21 +70,21 @@ extension OptionTable {
   static let peer = Section(
     key: "peer", form: .named, help: "what a node that dials may do; the name is that in its certificate",
     details: """
-      What is not granted is neither shown nor taken. Trails that a peer may pull, or that are pushed, are kept until it \
-      has them, as long as [limits] allows; a peer that is further behind is refreshed.
+      Trails without a grant are neither shown nor taken. Trails that a peer may pull, or that are pushed to it, are \
+      kept until it has them, as long as [limits] allows. A peer that lags further is refreshed.
       """, example: "hq",
     options: [
       Option(
         "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
         example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }"),
       Option(
-        "disk", .size, absence: "half of [limits] disk, if that is set", "room for the trails that it brings",
+        "disk", .size, absence: "half of [limits] disk, if that is set", "space for the trails that it brings",
         details: """
-          Those that it may push, and those of a [pump.NAME] `from` a node of this name, which is the pump's `peer` or the \
-          host of its URL. One peer cannot take the room of all others.
+          It counts trails that the peer may push, and those of a [pump.NAME] `from` this node. The node of a pump is \
+          its `peer` or the host of its URL. One peer cannot take the space of the other peers.
           """, example: "\"1 GiB\""),
       Option(
-        "trails", .count(1...100_000), default: "1000", "the most trails here of those that it brings",
+        "trails", .count(1...100_000), default: "1000", "the most trails that it may bring",
         details: "As for `disk`. A pump fetches or brings 512 trails at one time at most.",
         example: "10"),
       Option(

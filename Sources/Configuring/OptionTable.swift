@@ -1,14 +1,14 @@
-/// Every section and option of a conf: parser, defaults, checks, `cairn config`, `docs/configuration.md`,
+/// Every section and option of a conf: parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
 /// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
 package enum OptionTable {
   package struct Section: Sendable {
     /// The form of the section's header.
     package enum Form: Sendable {
-      /// `[limits]`
+      /// A section that appears once, such as `[limits]`.
       case single
-      /// `[capture.NAME]`
+      /// A section with a name, such as `[capture.NAME]`.
       case named
-      /// `[[apply.NAME.table]]`: any number of them, in the order of the conf.
+      /// A list of sections, such as `[[apply.NAME.table]]`: any number of them, in the order of the conf.
       case list(of: String)
     }
 
@@ -16,7 +16,7 @@ package enum OptionTable {
     package let form: Form
     package var isRequired = false
     package var since = "0.1.0"
-    /// One line without a full stop.
+    /// The description in one line, without a full stop.
     package let help: String
     /// Paragraphs.
     package var details = ""
@@ -49,7 +49,7 @@ package enum OptionTable {
     /// The option that this one replaces, if both may not be given.
     package let alternative: String?
     package let since: String
-    /// One line without a full stop.
+    /// The description in one line, without a full stop.
     package let help: String
     /// Sentences that follow `help`.
     package let details: String
@@ -67,7 +67,7 @@ package enum OptionTable {
     }
   }
 
-  /// In the order of the documents.
+  /// All sections, in the order of the documents.
   package static let sections: [Section] = [
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 
 /// A section with its valid options.
 struct ReadSection {
@@ -32,7 +33,7 @@ struct ReadSection {
       guard option.isSupported else {
         reader.add(
           .confUnsupported, entry.keyPlace, "'\(option.key)' in \(section.title) is not part of this version",
-          "take it out")
+          "remove it")
         continue
       }
       if let value = reader.read(entry.node, of: option) {

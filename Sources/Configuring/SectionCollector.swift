@@ -1,6 +1,6 @@
 import Changes
 
-/// One section, merged from all files; its options are not parsed yet.
+/// A section, merged from all files; its options are not parsed yet.
 struct ConfSection {
   let section: OptionTable.Section
   /// The name of the section; for a list, the name of the section that it belongs to.
@@ -54,7 +54,7 @@ struct SectionCollector {
         add(
           .confUnknown, entry.keyPlace,
           isOption
-            ? "'\(entry.key)' stands in [\(section.key)], which has no name"
+            ? "'\(entry.key)' is in [\(section.key)], which has no name"
             : "'\(entry.key)' is \(entry.node.value.description), but \(section.title) is a section",
           "write [\(section.key).\(section.example)], with a name of your own, above its options")
         continue
@@ -131,7 +131,7 @@ struct SectionCollector {
     let hint = near.map { "did you mean \($0.title)?" } ?? "there are \(keys.map(\.title).joined(separator: ", "))"
     add(
       .confUnknown, entry.keyPlace,
-      isTable ? "there is no section [\(entry.key)]" : "'\(entry.key)' stands above all sections",
+      isTable ? "there is no section [\(entry.key)]" : "'\(entry.key)' is above all sections",
       owner.flatMap { isTable ? nil : "write \($0.title) above it" } ?? hint)
   }
 

@@ -1,6 +1,6 @@
 import Changes
 
-/// One option in force, and the origin of its value.
+/// An option in force, and the source of its value.
 package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)

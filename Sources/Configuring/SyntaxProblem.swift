@@ -8,7 +8,7 @@ enum SyntaxProblem {
     let line = lines.indices.contains(index) ? lines[index] : ""
     let reason = plain(failure.reason)
     if reason.hasPrefix("cannot redefine existing") { return redefinition(failure, reason, lines, line) }
-    return ConfProblem(.confSyntax, at: failure.place, "this is no TOML: \(reason)", hint: hint(line, reason))
+    return ConfProblem(.confSyntax, at: failure.place, "this is not TOML: \(reason)", hint: hint(line, reason))
   }
 
   /// Returns the reason without the place in the parser and without names of the library.
@@ -99,11 +99,11 @@ enum SyntaxProblem {
       trimmed[trimmed.index(after: equals)...].drop { $0 == " " }.prefix { $0 != "#" }
         .reversed().drop { $0 == " " || $0 == "\r" }.reversed())
     switch value.first {
-    case nil: return "write a value behind \(key) =, or take the line out"
+    case nil: return "write a value after \(key) =, or remove the line"
     case "\"", "'":
       let quote = value.prefix(1)
       return value.count > 1 && value.hasSuffix(quote)
-        ? "write one value behind \(key) =; \\ in \"...\" is written \\\\, or use '...'"
+        ? "write one value after \(key) =; \\ in \"...\" is written \\\\, or use '...'"
         : "close the quotes: \(key) = \(value)\(quote)"
     case "[": return "close the bracket, and put commas between: \(key) = [\"...\", \"...\"]"
     case "{": return "close the brace on the same line, and put commas between: \(key) = { a = \"...\", b = \"...\" }"

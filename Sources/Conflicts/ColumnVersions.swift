@@ -4,7 +4,7 @@ import Changes
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The versions whose value no later author who knew it replaced, by ascending stamps.
+  /// The versions of the column that no later version, by an author who knew them, replaced; by ascending stamps.
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {
@@ -12,7 +12,7 @@ struct ColumnVersions {
     heads = rivals.living.filter { $0.wrote(column) }.heads
   }
 
-  /// Returns the resolved value; nil if no version wrote the column.
+  /// Returns the resolved value of the column; nil if no version wrote the column.
   /// - Parameter isOfRows: whether `rule` is the rule of whole rows, because the column has none of its own.
   func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
     guard !heads.isEmpty else { return nil }
@@ -45,7 +45,7 @@ struct ColumnVersions {
   }
 
   /// Returns the base value plus the sum of what each update added; nil if a value is no number. The base is the value
-  /// before all versions, or that of the last insert.
+  /// before all versions, or the value of the last insert.
   private func sum() -> Value? {
     let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
@@ -68,8 +68,8 @@ struct ColumnVersions {
   }
 
   /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. Texts that are
-  /// numbers sort as numbers. SQLite may hold as a text what PostgreSQL prints as a number, and nodes of both engines
-  /// must reach the same row.
+  /// numbers sort as numbers. SQLite may have a text for what PostgreSQL prints as a number, and nodes of both engines
+  /// must resolve the row alike.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))
@@ -96,7 +96,7 @@ struct ColumnVersions {
 }
 
 extension Value {
-  /// The bytes of a text, in the representation of either engine.
+  /// The bytes of a text value, in the representation of either engine; nil for other values.
   fileprivate var textBytes: [UInt8]? {
     switch self {
     case .text(let bytes), .exact(let bytes): bytes

@@ -4,23 +4,23 @@ import Changes
 /// and the conflicts are the same as those of all versions. So a row that a node wrote ten thousand times while it was
 /// offline is resolved as fast as a row written once.
 ///
-/// Two updates belong to one run if no other version distinguishes them. No author knew only the first; the author of
-/// the second knew nothing more than the author of the first; and no version lies between them in time.
+/// Two updates belong to one run if no other version distinguishes them. No author knew only the first. The author of
+/// the second knew nothing more than the author of the first. No version lies between them in time.
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The joined update of the run, with the stamp of its last version.
+    /// The update that replaces the versions of a run, with the stamp of the run's last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
 
-  /// The runs by ascending stamps.
+  /// The runs of versions, in the order of their stamps.
   private var runs: [Run] = []
 
   package var versions: [RowVersion] { runs.map(\.version) }
 
-  /// Joins the versions that are not distinguished by `incoming`, which is resolved together with them but not
-  /// included.
+  /// Joins the versions of a row, except those that `incoming` distinguishes. `incoming` is resolved together with
+  /// them, but is not included.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -62,7 +62,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Returns whether a version relates differently to the first and the last version of a run.
+  /// Returns whether `version` relates differently to the first and to the last version of a run.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -72,7 +72,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Joins a version to a run. Returns false if both cannot be one update.
+  /// Joins a version to the run at an index. Returns false if they cannot be one update.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
@@ -81,7 +81,7 @@ package struct CondensedVersions: Sendable {
 
   /// The places where versions of other origins separate two versions of one origin.
   private struct Borders {
-    /// By origin, ascending: the last transaction number that a version of another origin knew.
+    /// The numbers of the last transactions that versions of other origins knew, ascending, by origin.
     private var known: [String: [UInt64]] = [:]
     /// The transaction numbers of the versions by origin, ascending.
     private var numbers: [String: [UInt64]] = [:]
@@ -118,7 +118,7 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns two successive updates by one origin as one update; nil if the joined update would give another result.
+  /// Returns one update for this update and the next one by the same origin; nil if that would give another result.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

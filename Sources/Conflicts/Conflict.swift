@@ -3,7 +3,7 @@ import Changes
 /// Two concurrent versions of a row: neither author knew the other version. `incoming` is the version that reached this
 /// node later.
 package struct Conflict: Equatable, Sendable {
-  /// The conflict types, with the names that PostgreSQL 18 uses.
+  /// The types of conflicts, with the names that PostgreSQL 18 uses.
   package enum Kind: String, Sendable, CaseIterable {
     /// An insert of a row that another origin has inserted.
     case insertExists = "insert_exists"
@@ -19,7 +19,7 @@ package struct Conflict: Equatable, Sendable {
     case deleteOriginDiffers = "delete_origin_differs"
     /// A delete of a row that another origin has already deleted.
     case deleteMissing = "delete_missing"
-    /// A row that has unique values of several other rows.
+    /// A row that has the unique values of several other rows.
     case multipleUniqueConflicts = "multiple_unique_conflicts"
   }
 

@@ -2,14 +2,14 @@ import Changes
 
 /// The conflict rules of an apply by names of tables and columns, as configured.
 package struct ConflictPlan: Equatable, Sendable {
-  /// The settings of the whole plan, or of a table; a nil setting of a table is inherited from the plan.
+  /// The settings of the whole plan or of one table. A nil setting of a table is inherited from the plan.
   package struct Part: Equatable, Sendable {
     package var rule: ConflictRules.Rule?
-    /// The rules of columns, by the target's column names; names match without regard to case.
+    /// The rules of single columns, by the column's name at the target; names match without regard to case.
     package var columns: [NameKey: ConflictRules.Rule]
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
-    /// The node or trail whose decisions all other nodes take over.
+    /// The node or trail that decides conflicts for all nodes; nil if each node resolves them itself.
     @ByBytes package var decider: String? = nil
 
     package init(
@@ -21,10 +21,10 @@ package struct ConflictPlan: Equatable, Sendable {
     }
   }
 
-  /// The settings of one source table, or of all tables that match a pattern.
+  /// The settings for one source table, or for all source tables that match a pattern.
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
-    /// The name of the table at the target; nil if it is not renamed.
+    /// The name that the table has at the target; nil if it is not renamed.
     @ByBytes package var to: String? = nil
     package var part: Part
 
@@ -32,18 +32,18 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// The settings of tables. For each table the best match counts; its nil settings are those of `whole`.
+  /// The settings of tables. For each table the best match counts; a nil setting is taken from `whole`.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
-  /// Returns the rules for a source table.
+  /// Returns the conflict rules for a table of the source.
   /// - Parameter columns: the names of the target's columns in their order. Rules of other columns are ignored.
   package func rules(for source: TableSchema, columns: [String]) -> ConflictRules {
     rules(part(for: source), columns)
   }
 
-  /// Returns the rules for a table by its name at the target, without the schema if that is `public`.
+  /// Returns the conflict rules for a table by its name at the target, without the schema if that is `public`.
   package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
     rules(TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.part, columns)
   }
@@ -58,7 +58,7 @@ package struct ConflictPlan: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the columns with rules of their own that the target's table lacks, for messages.
+  /// Returns the columns that have rules of their own but are missing in the target's table, for messages.
   package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
     let there = Set(columns.map { $0.sqliteKey })
     return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted().map(\.text)

@@ -2,7 +2,7 @@ import Changes
 
 /// The rules that resolve conflicts of one table.
 package struct ConflictRules: Equatable, Sendable {
-  /// The unit in which changes conflict.
+  /// The unit that changes must share to be in conflict.
   package enum Tracking: String, Sendable, CaseIterable {
     /// Two changes of the same row are in conflict, whatever columns they wrote.
     case row
@@ -14,20 +14,20 @@ package struct ConflictRules: Equatable, Sendable {
   package enum DeleteRule: String, Sendable, CaseIterable {
     /// The later of the delete and the update wins.
     case newest
-    /// The delete wins.
+    /// The delete wins over the update, whichever is later.
     case deleteWins = "delete"
-    /// The update wins.
+    /// The update wins over the delete, whichever is later.
     case updateWins = "update"
   }
 
   package var tracking: Tracking
-  /// The rule for rows, and for columns without a rule of their own. It is always one with ``Rule/isForRows``.
+  /// The rule for whole rows, and for columns without a rule of their own. It always has ``Rule/isForRows``.
   package var rule: Rule
-  /// Rules of single columns by column index. Such a column is tracked by itself.
+  /// The rules of single columns, by index of the column. Each such column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
   /// The node or trail that decides conflicts whose result is no function of the versions. Until it has decided, all
-  /// other nodes hold the latest version. If nil, each node resolves them itself.
+  /// other nodes keep the latest version. If nil, each node resolves such conflicts itself.
   @ByBytes package var decider: String? = nil
   /// The node or trail whose rows no other node may change (`insert-only`); nil if all may.
   @ByBytes var owner: String? = nil
@@ -43,7 +43,7 @@ package struct ConflictRules: Equatable, Sendable {
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
   /// Returns the rules for one direction. `source` and `target` are the trails of the two databases, or their nodes.
-  /// For conflicts that one node decides, `newest` counts until the decision.
+  /// For conflicts that one node decides, `newest` applies until the decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)
@@ -53,7 +53,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns the rules by which the node at `target` decides for all nodes; nil if it is not the decider.
+  /// Returns the rules by which the node at `target` decides conflicts for all nodes; nil if it is not the decider.
   package func deciding(source: String, target: String) -> ConflictRules? {
     guard let decider, Self.isOf(target, decider) else { return nil }
     guard rule.isDecided || columns.values.contains(where: \.isDecided) else { return nil }
@@ -79,8 +79,8 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether nodes reach the same rows under these rules from `source` to `target` and `back` on the way back.
-  /// That requires that both directions name the same winner, or that one node decides.
+  /// Returns whether both nodes reach the same rows under these rules from `source` to `target`, and `back` in the
+  /// other direction. Both directions must name the same winner, or one node must decide.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }
     let (there, again) = (between(source: source, target: target), back.between(source: target, target: source))
@@ -90,13 +90,13 @@ package struct ConflictRules: Equatable, Sendable {
 
   // MARK: Conflicts that the operator resolves
 
-  /// Returns whether apply stops before the conflict.
+  /// Returns whether apply stops at this conflict instead of resolving it.
   package func stops(at conflict: Conflict) -> Bool { governs(conflict) { $0 == .stop } }
 
-  /// Returns whether the operator decides the conflict, while the row is resolved by `newest` until then.
+  /// Returns whether the operator decides this conflict. Until then, the row is resolved by `newest`.
   package func asks(of conflict: Conflict) -> Bool { governs(conflict) { $0 == .ask } }
 
-  /// Returns the rules that resolve the conflict, as the configuration spells them.
+  /// Returns the rules that resolve this conflict, as the configuration spells them.
   package func text(for conflict: Conflict) -> String {
     var texts: [String] = []
     for rule in governing(conflict) where !texts.contains(rule.text) { texts.append(rule.text) }

@@ -1,14 +1,14 @@
 import Changes
 
-/// An exact decimal number of any size. Sums over nodes use it, because their result must not depend on the order of
+/// An exact decimal number of any size. Sums over nodes need it, because their result must not depend on the order of
 /// rounding.
 struct Decimal: Equatable, Comparable {
   private var isNegative = false
-  /// The digits, least significant first, without leading zeros of the number; empty for zero.
+  /// The digits of the number, least significant first, without leading zeros; empty for zero.
   private var digits: [UInt8] = []
-  /// The number of digits after the decimal point.
+  /// The number of digits after the decimal point of the number.
   private var scale = 0
-  /// The largest exponent that is read: more digits than any type of either engine has.
+  /// The largest exponent of a text that is read: more digits than any type of either engine has.
   private static let exponentMax = 20_000
 
   // MARK: Values
@@ -72,7 +72,7 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// The number as text, with the digits after the point that it was given or computed with.
+  /// The number as text, with the digits after the decimal point that it was given or computed with.
   var text: String {
     var padded = digits
     while padded.count <= scale { padded.append(0) }
@@ -109,8 +109,8 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Returns the mean, rounded half away from zero. It has up to six more digits after the point than the values,
-  /// without trailing zeros. Nil if a value is no number.
+  /// Returns the mean of numbers, rounded half away from zero; nil if a value is no number. It has up to six more
+  /// digits after the decimal point than the values, without trailing zeros.
   static func mean(_ values: [Value]) -> Value? {
     guard let last = values.last else { return nil }
     var sum = Decimal(0)
@@ -138,7 +138,7 @@ struct Decimal: Equatable, Comparable {
     trim()
   }
 
-  /// Changes the number of digits after the point. Only zeros are dropped.
+  /// Changes the number of digits after the decimal point. Call it only if the dropped digits are zeros.
   private mutating func rescale(to scale: Int) {
     if scale > self.scale {
       if !digits.isEmpty { digits.insert(contentsOf: repeatElement(0, count: scale - self.scale), at: 0) }
@@ -165,7 +165,7 @@ struct Decimal: Equatable, Comparable {
     return sum
   }
 
-  /// Returns `a` − `b`. Requires `a` ≥ `b`.
+  /// Returns the digits of `a` − `b`. Requires `a` ≥ `b`.
   private static func subtracted(_ a: [UInt8], _ b: [UInt8]) -> [UInt8] {
     var difference: [UInt8] = []
     var borrow: UInt8 = 0
@@ -177,7 +177,7 @@ struct Decimal: Equatable, Comparable {
     return difference
   }
 
-  /// Compares two numbers without leading zeros.
+  /// Returns whether `a` is less than `b`; both are digits of numbers without leading zeros.
   private static func isLess(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count != b.count ? a.count < b.count : a.reversed().lexicographicallyPrecedes(b.reversed())
   }

@@ -1,8 +1,8 @@
 import Changes
 
-/// A key column whose values the database generates if the application gives none.
+/// A key column for which the database generates values if an application gives none.
 package struct DrawnKey: Equatable, Sendable {
-  /// The generator of the values.
+  /// The generator of a key column's values.
   package enum Source: Equatable, Sendable {
     /// SQLite: one more than the greatest rowid in the table, whichever node inserted it. With `isMonotonic`
     /// (AUTOINCREMENT): one more than the greatest rowid ever used.
@@ -15,9 +15,9 @@ package struct DrawnKey: Equatable, Sendable {
     /// The qualified and quoted name of the sequence in SQL.
     @ByBytes package var name: String
     package var increment: Int64
-    /// One value of the sequence. Together with the increment it determines all others.
+    /// One value that the sequence generates. With the increment, it determines all others.
     package var start: Int64
-    /// The last value drawn; nil if none was drawn yet.
+    /// The last value that the sequence has generated; nil if there is none yet.
     package var last: Int64?
     package var least: Int64
     package var greatest: Int64
@@ -51,7 +51,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the operator has given the sequence an increment other than the default of 1.
+  /// Whether the sequence has another increment than the default of 1, so that an operator has separated it.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 
@@ -66,7 +66,7 @@ extension DrawnKey.Sequence {
 
   private static func gcd(_ a: UInt64, _ b: UInt64) -> UInt64 { b == 0 ? a : gcd(b, a % b) }
 
-  /// Returns the first value of the sequence beyond a floor; nil if none is left.
+  /// Returns the first value of the sequence after a floor; nil if no value is left.
   /// - Parameter floor: the furthest used value in the direction in which the sequence counts.
   package func next(behind floor: Int64) -> Int64? {
     let isRising = increment > 0
@@ -81,16 +81,17 @@ extension DrawnKey.Sequence {
   }
 }
 
-/// The share of key values that one of several nodes generates.
+/// The share of a key's values that one of several nodes generates, so that no two nodes generate the same value.
 package struct KeyShare: Equatable, Sendable {
   /// The number of nodes: 1 to 100,000.
   package var nodes: Int64
   /// The number of this node, from 1.
   package var node: Int64
-  /// Whether values count down from zero. Needed if another node is an SQLite file, which counts upwards.
+  /// Whether this node's values count down from zero. This is needed if another node is an SQLite file, which counts
+  /// up.
   package var isBelowZero: Bool
 
-  /// Returns nil if the numbers are out of range.
+  /// Creates a share; nil if `node` or `of` is out of range.
   package init?(node: Int64, of nodes: Int64, isBelowZero: Bool = false) {
     guard nodes > 0, nodes <= 100_000, (1...nodes).contains(node) else { return nil }
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
@@ -114,14 +115,14 @@ package struct KeyShare: Equatable, Sendable {
 }
 
 extension DrawnKey {
-  /// Returns the keys for which two databases with the same tables generate the same values. Tables match by their
-  /// names as mapped between the engines, ignoring case.
+  /// Returns the pairs of keys for which two databases generate the same values. Tables match by their names as mapped
+  /// between the engines, ignoring case.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
     let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
     return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }
   }
 
-  /// Table and column, for messages.
+  /// The table and the column, for messages.
   package var text: String { "\(fullName).\(column)" }
 
   /// The name of the column in a form that is equal in both engines.

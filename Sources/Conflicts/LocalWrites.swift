@@ -1,25 +1,25 @@
 import Changes
 
-/// The treatment of rows at the target of one-way replication that another writer than apply has changed.
+/// The treatment of rows at the target of one-way replication that an application has changed.
 package enum LocalWrites: String, CaseIterable, Sendable {
   /// Apply stops if the target's row differs from what the source expects.
   case stop
-  /// Local writes stay. If the source changes the same row, the source's row wins.
+  /// Writes of applications stay. If the source changes the same row, the source's row wins.
   case allow
-  /// Every writer except apply gets an error.
+  /// Applications cannot write to the table: they get an error.
   case refuse
-  /// Like ``allow``, until the next copy restores the rows of the source.
+  /// Writes of applications stay, as with ``allow``, until the next copy restores the rows of the source.
   case undo
 
-  /// Whether apply goes on if a row differs from what the source expects.
+  /// Whether apply goes on if a target's row differs from what the source expects.
   package var areSettled: Bool { self == .allow || self == .undo }
 }
 
-/// The configured treatment of local writes by table.
+/// The configured treatment of writes of applications at the target, by table.
 package struct LocalWritesPlan: Equatable, Sendable {
   package struct Table: Equatable, Sendable {
     @ByBytes package var from: String
-    /// The name of the table at the target; nil if it is not renamed.
+    /// The name that the table has at the target; nil if it is not renamed.
     @ByBytes package var to: String? = nil
     package var writes: LocalWrites
 
@@ -33,20 +33,20 @@ package struct LocalWritesPlan: Equatable, Sendable {
 
   package init(_ whole: LocalWrites = .stop, tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
 
-  /// Returns the setting of a table by its name at the target, without the schema if that is `public`.
+  /// Returns the treatment for a table by its name at the target, without the schema if that is `public`.
   package func writes(forTarget name: String) -> LocalWrites {
     TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.writes ?? whole
   }
 
-  /// Returns whether the setting of any table may satisfy the condition.
+  /// Returns whether the treatment of any table may satisfy the condition.
   package func has(_ condition: (LocalWrites) -> Bool) -> Bool {
     condition(whole) || tables.contains { condition($0.writes) }
   }
 }
 
 extension TablePatterns {
-  /// Returns the first setting that is meant for a table, given by its name at the target in the form of either engine.
-  /// A setting with the exact name precedes those with patterns.
+  /// Returns the setting for a table, given by its name at the target in the form of either engine; nil if none is for
+  /// it. A setting with the exact name precedes settings with patterns; else the first one counts.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
       let joined = String(decoding: text.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)

@@ -1,6 +1,6 @@
-/// Versions of a row that include concurrent ones.
+/// The versions of one row, if some of them are concurrent.
 struct RivalVersions {
-  /// The versions without deletes and without those that a delete ends, by ascending stamps.
+  /// The versions except deletes and versions that a delete ends, by ascending stamps.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int
@@ -10,7 +10,7 @@ struct RivalVersions {
     (self.living, self.all, self.columnCount, self.code) = (living, all, columnCount, code)
   }
 
-  /// Returns the resolved row under a rule of rows; nil if there is none.
+  /// Returns the row that a rule for whole rows resolves to; nil if the row is to be absent.
   func row(_ rule: ConflictRules.Rule) throws -> RowVersion.Row? {
     switch rule {
     case .sql, .function: try folded(living.heads, rule)
@@ -18,7 +18,7 @@ struct RivalVersions {
     }
   }
 
-  /// Returns the winning version.
+  /// Returns the version that a rule selects; nil if the rule selects none.
   /// - Parameter heads: the versions by ascending stamps.
   static func winner(_ heads: [RowVersion], _ rule: ConflictRules.Rule) -> RowVersion? {
     switch rule {
@@ -54,10 +54,10 @@ struct RivalVersions {
     }
   }
 
-  /// The common ancestor of all living versions: the row before the first version that not all others follow.
+  /// The common ancestor of all living versions: the row before the first version that not all later versions follow.
   ///
-  /// The result does not change when versions that all others follow are forgotten, because every later author had the
-  /// row that they result in. Nil if the last of them is an insert; a value is nil if no version provides it.
+  /// The result stays the same when versions that all others follow are forgotten, because every later author had the
+  /// resulting row. Nil if the last of them is an insert. A value is nil if no version provides it.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

@@ -7,7 +7,7 @@ package struct RowHistory: Sendable {
 
   package init(_ versions: [RowVersion] = []) { for version in versions { add(version) } }
 
-  /// Adds a version. Returns false if it is known already.
+  /// Adds a version of the row. Returns false if the version is known already.
   @discardableResult package mutating func add(_ version: RowVersion) -> Bool {
     // Most versions arrive in order.
     var index = versions.count
@@ -17,7 +17,7 @@ package struct RowHistory: Sendable {
     return true
   }
 
-  /// Forgets the versions that all remaining ones follow and that every node has seen.
+  /// Forgets the versions that every node has seen and that all remaining versions follow.
   /// - Parameter isSeen: whether every node has seen a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
@@ -31,8 +31,8 @@ package struct RowHistory: Sendable {
     }
   }
 
-  /// Returns the history without the heads that satisfy the condition; nil if there are none. A head is a version that
-  /// no other version follows.
+  /// Returns the history without the heads that satisfy the condition; nil if no head does. A head is a version that no
+  /// other version follows.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }
@@ -41,6 +41,6 @@ package struct RowHistory: Sendable {
     return left
   }
 
-  /// Returns whether an incoming version follows all versions, so that it can replace the row without a look at them.
+  /// Returns whether an incoming version follows all versions of the history, so that it can replace the row at once.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

@@ -1,8 +1,8 @@
 import Changes
 
-/// The result of one transaction for a row. Several changes of a row by one transaction are one version.
+/// The form that one transaction gave to one row. Several changes of a row by one transaction are one version.
 package struct RowVersion: Sendable {
-  /// Values in the order of the table's columns; nil if the version does not provide a value.
+  /// The values of a row in the order of the table's columns; nil for a value that the version does not provide.
   package typealias Row = [Value?]
 
   package enum Write: Sendable {
@@ -12,27 +12,27 @@ package struct RowVersion: Sendable {
   }
 
   package var stamp: Stamp
-  /// By origin: the number of the last transaction that the author's database had applied before. The author's own
-  /// origin is not included.
+  /// The number of the last transaction that the author's database had applied, by name of the origin's trail. The
+  /// author's own origin is not included.
   package var seen: [String: UInt64]
   package var write: Write
-  /// The columns that the author's table did not have. The version provides no value for them.
+  /// The indexes of columns that the author's table did not have. The version provides no values for them.
   package var lacks: Set<Int>
 
   package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
     (self.stamp, self.seen, self.write, self.lacks) = (stamp, seen, write, lacks)
   }
 
-  /// Returns whether the author knew the other version. If so, this version replaces the other one without a conflict.
+  /// Returns whether the author of this version knew `other`. If so, this version replaces `other` without a conflict.
   ///
-  /// An author's clock is later than all that it knew. So nobody knew a version whose clock is not earlier, whatever a
-  /// node claims.
+  /// An author's clock is later than all that the author knew. So an author did not know a version whose clock is not
+  /// earlier, whatever a node claims.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
     return seen[other.stamp.origin, default: 0] >= other.stamp.number && other.stamp.clock < stamp.clock
   }
 
-  /// Returns whether neither author knew the other version.
+  /// Returns whether this version and `other` are concurrent: neither author knew the other version.
   package func isConcurrent(with other: RowVersion) -> Bool {
     stamp != other.stamp && !follows(other) && !other.follows(self)
   }
@@ -40,7 +40,7 @@ package struct RowVersion: Sendable {
   package var isDelete: Bool { if case .delete = write { true } else { false } }
   package var isInsert: Bool { if case .insert = write { true } else { false } }
 
-  /// The row before the change, as its author knew it; nil for an insert.
+  /// The row before the transaction, as its author knew it; nil for an insert.
   package var before: Row? {
     switch write {
     case .insert: nil
@@ -48,7 +48,7 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// The row after the change, as far as the trail has its values; nil for a delete.
+  /// The row after the transaction, as far as the trail has its values; nil for a delete.
   package var after: Row? {
     switch write {
     case .insert(let row): row
@@ -57,8 +57,8 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Returns the row after the change; nil for a delete. A value that the trail left out is taken from the last version
-  /// in `all` that this one follows and that provides it.
+  /// Returns the row after the change, with `columnCount` values; nil for a delete. A value that the trail left out is
+  /// taken from the last version in `all` that this one follows and that provides it.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in

@@ -1,10 +1,9 @@
 /// Queries over many versions of one row. An author who knew a transaction of an origin knew all earlier ones of that
-/// origin. So the queries look at each version once instead of at each pair, as often-written rows have thousands of
-/// versions.
+/// origin. So the queries look at each version once instead of at each pair, as some rows have thousands of versions.
 ///
-/// That does not hold for a node that claims to know what is still to be written. Then pairs are looked at.
+/// If a node claims to know a version that is still to be written, this does not hold. Then pairs are compared.
 extension [RowVersion] {
-  /// Whether no author claims to know a version whose clock is not earlier than its own.
+  /// Whether the clocks fit the claims: no author claims to know a version whose clock is not earlier than its own.
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]
@@ -24,7 +23,7 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that no other version follows.
+  /// The versions that no other version in the list follows.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // A version is followed if an origin has a greater number, or has seen that number or a later one.
@@ -38,21 +37,21 @@ extension [RowVersion] {
     return filter { $0.stamp.number >= bounds[$0.stamp.origin] ?? 0 }
   }
 
-  /// The versions that follow no other version.
+  /// The versions that follow no other version in the list.
   var roots: [RowVersion] {
     guard areCausal else { return filter { one in !contains(where: one.follows) } }
     let first = byOrigin { $0 < $1 }
     return filter { one in first.allSatisfy { one.stamp == $0.stamp || !one.follows($0) } }
   }
 
-  /// The version that follows all others; nil if there is none.
+  /// The version that follows all other versions; nil if there is none.
   var whole: RowVersion? {
     let last = areCausal ? byOrigin { $0 > $1 } : self
     return last.filter { one in last.allSatisfy { one.stamp == $0.stamp || one.follows($0) } }
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The versions except for the leading ones that all later versions follow.
+  /// The versions without the leading ones that all later versions follow.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {
@@ -84,7 +83,7 @@ extension [RowVersion] {
     return self
   }
 
-  /// Returns one version for each origin: the one whose number comes before those of all others.
+  /// Returns the first or the last version of each origin, as `comesBefore` orders their numbers.
   private func byOrigin(_ comesBefore: (UInt64, UInt64) -> Bool) -> [RowVersion] {
     var first: [String: RowVersion] = [:]
     for version in self {

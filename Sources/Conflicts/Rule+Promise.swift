@@ -1,15 +1,16 @@
 extension ConflictRules.Rule {
-  /// The guarantee that a rule gives for nodes that have applied the same transactions.
+  /// The guarantee of a rule for the rows of nodes that have applied the same transactions.
   package enum Promise: Equatable, Sendable {
     /// The nodes hold the same rows, in whatever order the transactions arrived.
     case converges
     /// The nodes hold the same rows if both directions between two nodes name the same winner.
     case convergesIfWaysAgree
-    /// The nodes hold the same rows once the deciding node has written or sent the row again. Its row wins.
+    /// The nodes hold the same rows once the deciding node has written or sent the row again. The deciding node's row
+    /// wins.
     case decidedAtOneNode
-    /// The nodes hold the same rows as under `newest`, and then those that the operator decides on.
+    /// The nodes hold the same rows by `newest`, and later the rows that the operator decides on.
     case decidedByPerson
-    /// Nothing is resolved: apply stops until the operator has repaired the row.
+    /// The rule resolves nothing: apply stops until the operator has repaired the row.
     case stops
   }
 
@@ -23,7 +24,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether the rule can resolve whole rows. The other rules are for single columns.
+  /// Whether the rule can resolve whole rows. Other rules are for single columns only.
   package var isForRows: Bool {
     switch self {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .sql, .function, .stop, .ask: true
@@ -31,7 +32,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether one node may decide for all others, because the result depends on the node that resolves it.
+  /// Whether one node may decide for all others, because the rule's result depends on the node that resolves the row.
   package var isDecided: Bool {
     switch self {
     case .source, .target, .insertOnly, .sql, .function: true
@@ -39,17 +40,17 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// Whether the rule can run at one node only.
+  /// Whether the rule can run at one node only, so that a decider must be configured.
   package var needsDecider: Bool { if case .function = self { true } else { false } }
 
-  /// Returns the rule that applies until the deciding node has decided.
+  /// Returns the rule that applies until the decider, or the operator, has decided.
   /// - Parameter isHere: whether this node is the one at which the operator decides.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
 
-  /// Whether the rule can resolve single columns.
+  /// Whether the rule can resolve single columns, and not only whole rows.
   package var isForColumns: Bool { self != .insertOnly }
 
-  /// The names of the rules for rows, as the configuration spells them.
+  /// The names of the rules that can resolve whole rows, as the configuration spells them.
   package static var rowNames: [String] {
     names.filter { name in samples.contains { $0.isNamed(name) && $0.isForRows } }
   }
@@ -59,10 +60,10 @@ extension ConflictRules.Rule {
 
   private func isNamed(_ name: String) -> Bool { text.hasPrefix(name) }
 
-  /// Whether the rule needs the previous value. PostgreSQL logs that only with REPLICA IDENTITY FULL.
+  /// Whether the rule needs a row's previous value, which PostgreSQL logs only with REPLICA IDENTITY FULL.
   package var needsBefore: Bool { self == .delta || self == .mergeText }
 
-  /// A description of the winner in one line without a full stop.
+  /// A description of the version that the rule selects, in one line without a full stop.
   package var explanation: String {
     switch self {
     case .newest: "the latest version; of two at the same time that of the node whose name comes last"
@@ -86,7 +87,7 @@ extension ConflictRules.Rule {
 }
 
 extension ConflictRules.Rule.Promise {
-  /// A description in one line without a full stop.
+  /// A description of the guarantee in one line without a full stop.
   package var explanation: String {
     switch self {
     case .converges: "all nodes come to the same row, in whatever order they hear of it"

@@ -1,14 +1,14 @@
 import Changes
 
 extension ConflictRules {
-  /// The rule that selects, or computes, the row or the column value out of several versions.
+  /// The rule that selects a row or a column value from several versions, or computes one.
   package enum Rule: Equatable, Sendable {
-    /// The latest version; with equal clocks, that of the node whose name sorts last.
+    /// The latest version; if clocks are equal, the version of the node whose name sorts last.
     case newest
-    /// The earliest version.
+    /// The earliest version of the row or column.
     case oldest
-    /// The version of the node, or trail, that is listed first. Nodes that are not listed come last, and among them
-    /// `newest` decides.
+    /// The version of the node or trail that is listed first. Nodes that are not listed come last; among them `newest`
+    /// decides.
     case priority([String])
     /// The greatest value; NULL is less than all others.
     case max
@@ -25,17 +25,17 @@ extension ConflictRules {
     case source
     /// The version of the node whose apply resolves the conflict.
     case target
-    /// Existing rows are never changed by incoming ones, with or without a conflict. Only rows that do not exist here
-    /// are inserted.
+    /// The existing row: incoming changes never change it, with or without a conflict. Only rows that do not exist at
+    /// this node are inserted.
     case insertOnly
-    /// The value of an SQL expression over the two values and the one before them; it may use the other columns, too.
-    /// For whole rows, the later version wins if the expression is true.
+    /// The value of an SQL expression over both values and their common ancestor; it may use the other columns too. For
+    /// whole rows, the later version wins if the expression is true.
     case sql(String)
     /// The result of a PostgreSQL function over the rows, computed at the deciding node.
     case function(String)
-    /// No version wins: apply stops.
+    /// No version wins: apply stops until the operator has repaired the row.
     case stop
-    /// The latest version, until the operator has decided.
+    /// The latest version wins until the operator has decided.
     case ask
 
     package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
@@ -44,12 +44,12 @@ extension ConflictRules {
 
 // Rules as the configuration spells them.
 extension ConflictRules.Rule {
-  /// The reason why a text is no rule.
+  /// The reason why a text is not a rule.
   package enum Fault: Error, Equatable, Sendable {
     case unknown(nearest: String)
-    /// The part after the colon is missing; the example shows it.
+    /// The rule needs a part after a colon, which is missing; the example shows it.
     case incomplete(example: String)
-    /// The rule takes nothing after its name.
+    /// The rule with this name takes nothing after a colon.
     case tooMuch(String)
   }
 
@@ -62,7 +62,7 @@ extension ConflictRules.Rule {
     ("function", "function:public.settle"),
   ]
 
-  /// One example of each rule.
+  /// One example of each rule, for tests and documents.
   package static var samples: [ConflictRules.Rule] { plain.map(\.1) + withMore.compactMap { try? Self($0.1) } }
 
   /// Reads a rule: `newest`, `priority:NODE,NODE`, `combine:SEPARATOR`, `sql:EXPRESSION` and so on.
@@ -116,7 +116,7 @@ extension ConflictRules.Rule {
     }
   }
 
-  /// The names of all rules, in the order of the documents.
+  /// The names of all rules, in the order in which the documents list them.
   package static var names: [String] { plain.map(\.0) + withMore.map { "\($0.0):" } }
 
   /// Returns whether PostgreSQL reads the identifier without quotes exactly as it is written.

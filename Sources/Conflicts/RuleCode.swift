@@ -1,7 +1,7 @@
 import Changes
 
-/// Two versions of a row in conflict: the earlier one as resolved so far, the incoming one, and their common ancestor;
-/// nil if unknown.
+/// Two versions of a row in conflict: the earlier one as resolved so far, and the incoming one. Their common ancestor
+/// is nil if it is unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
@@ -14,12 +14,12 @@ package struct MetRows {
   }
 }
 
-/// The evaluator of rules that are written in SQL.
+/// The functions that evaluate rules which are written in SQL.
 package struct RuleCode {
-  /// Evaluates an expression (`sql:`). Returns the value of the column; for rows, 1 if the later version wins. Nil: the
-  /// later version wins.
+  /// Evaluates an expression (`sql:`). Returns the value of the column; for whole rows, 1 if the later version wins.
+  /// Nil: the later version wins.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// Calls a function (`function:`) with two rows. Returns the resulting row; nil: the later version wins.
+  /// Calls a PostgreSQL function (`function:`) with two rows. Returns the resulting row; nil: the later version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression
@@ -29,6 +29,6 @@ package struct RuleCode {
     (self.expression, self.function) = (expression, function)
   }
 
-  /// An evaluator for rules without code.
+  /// An evaluator for rules that contain no SQL.
   package static var none: RuleCode { RuleCode(expression: { _, _ in nil }, function: { _, _ in nil }) }
 }

@@ -1,18 +1,18 @@
 import Changes
 
-/// The resolved row, computed from the set of its known versions. The result depends on no order of arrival, I/O or
-/// clock.
+/// The resolved row, computed from the set of the row's known versions. The result does not depend on their order of
+/// arrival, on I/O or on the present time.
 package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
   /// provides one.
   package private(set) var row: RowVersion.Row?
-  /// Whether the row stays as it is, whatever `row` is, because none of its authors may change an existing row of the
-  /// owner.
+  /// Whether the existing row stays, whatever `row` is: only the owner may change existing rows, and no version is by
+  /// the owner or an insert.
   package private(set) var isKept = false
-  /// The versions that are ignored, because their authors may not change existing rows.
+  /// The stamps of the versions that are ignored, because their authors may not change existing rows.
   package private(set) var leftOut: Set<Stamp> = []
 
-  /// Resolves a row.
+  /// Resolves the row from its versions.
   /// - Parameter rules: the rules of one direction, from ``ConflictRules/between(source:target:)``.
   /// - Parameter columnCount: the number of columns of the table.
   package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, code: RuleCode = .none) throws {
@@ -59,7 +59,7 @@ package struct Settlement: Equatable, Sendable {
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a delete ends the row that a version wrote.
+  /// Returns whether a delete ends the row that another version wrote.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

@@ -3,11 +3,11 @@
 /// Clocks are hybrid logical times, so a transaction is later than everything that its origin had applied before. The
 /// origin's name breaks ties. So the order is total, and the same at every node.
 package struct Stamp: Hashable, Comparable, Sendable {
-  /// The hybrid logical time, in µs.
+  /// The hybrid logical time of the transaction, in µs.
   package var clock: UInt64
-  /// The trail of the origin, `NODE.NAME`.
+  /// The trail in which the transaction was first recorded, `NODE.NAME`.
   package var origin: String
-  /// The number of the transaction in that trail, from 1.
+  /// The number of the transaction in the origin's trail, from 1.
   package var number: UInt64
 
   package init(clock: UInt64, origin: String, number: UInt64) {
@@ -18,6 +18,6 @@ package struct Stamp: Hashable, Comparable, Sendable {
 
   package var node: Substring { origin.prefix { $0 != "." } }
 
-  /// Returns whether the stamp belongs to a node, or to a trail, with this name.
+  /// Returns whether the transaction is of a node, or of a trail, with this name.
   func isOf(_ name: String) -> Bool { origin == name || node == name }
 }

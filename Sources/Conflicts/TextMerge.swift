@@ -5,8 +5,8 @@
 struct TextMerge {
   typealias Lines = ArraySlice<ArraySlice<UInt8>>
 
-  /// The limit of the comparison matrix, in cells. Larger differences are merged as one change, so that no text keeps a
-  /// node busy.
+  /// The largest comparison matrix, in cells. Larger differences are merged as one change, so that no text keeps a node
+  /// busy.
   private static let cellsMax = 4_000_000
 
   static func merged(base: [UInt8], _ first: [UInt8], _ second: [UInt8]) -> [UInt8] {
@@ -30,7 +30,7 @@ struct TextMerge {
     text.split(separator: 0x0a, omittingEmptySubsequences: false)[...]
   }
 
-  /// Merges the lines between two lines that all three texts share.
+  /// Merges the lines of the texts between two lines that all three texts share.
   private static func chunk(_ base: Lines, _ first: Lines, _ second: Lines) -> Lines {
     if same(first, second) || same(second, base) { return first }
     if same(first, base) { return second }
@@ -42,8 +42,8 @@ struct TextMerge {
 
   private static func same(_ a: Lines, _ b: Lines) -> Bool { a.elementsEqual(b) }
 
-  /// Returns the index in `other` of each line of `base`, ascending; nil if `other` lacks the line. A longest common
-  /// subsequence.
+  /// Returns, for each line of `base`, its index in `other`, ascending; nil if `other` lacks the line. It computes a
+  /// longest common subsequence.
   private static func places(of base: Lines, in other: Lines) -> [Int?] {
     var places = [Int?](repeating: nil, count: base.count)
     let begin = zip(base, other).prefix { $0 == $1 }.count

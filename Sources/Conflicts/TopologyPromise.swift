@@ -1,28 +1,29 @@
-/// The guarantee of a rule at one apply, given the trail of its own database and the trails of its peers.
+/// The guarantee of a rule at one apply, which depends on the trail of its own database and on the trails of its peers.
 package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
-    /// The row is a function of its versions, whichever node resolves it.
+    /// All nodes hold the same rows: a row is a function of its versions, whichever node resolves it.
     case converges
-    /// The row is the same everywhere if the opposite direction names the same winner.
+    /// All nodes hold the same rows if the opposite direction names the same winner.
     case convergesIfWaysAgree
     /// One node decides, and its decision reaches all others as a change.
     case decided(at: String)
-    /// One node decides only for itself. Other nodes get its row with its next change there, or with a copy.
+    /// One node decides, only for itself. Other nodes get its row with that row's next change there, or with a copy.
     case keptAtOneNode
     /// The operator decides: at the given node, or at any node if nil.
     case asks(at: String?)
     case stops
-    /// Several nodes would decide, each in its own way.
+    /// Several nodes decide, each in its own way, so their rows may differ.
     case severalDecide
-    /// None of the decider's trails arrives here, so no decision of it ever arrives.
+    /// No trail of the decider is applied at this node, so its decisions never arrive.
     case deciderMissing(String)
-    /// The decider has several trails here.
+    /// The decider has several trails that are applied at this node, so it is unclear which one decides.
     case deciderUnclear(String, trails: [String])
   }
 
   package var rule: ConflictRules.Rule
   package var verdict: Verdict
 
+  /// Computes the guarantee of a rule at one apply.
   /// - Parameter own: the trail of the database that is written.
   /// - Parameter peers: the trails that are applied to it, from nodes that write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
@@ -46,8 +47,8 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// Returns the guarantees of all rules of a plan, each once. Includes the deciding node even if none of its rules
-  /// needs a decision.
+  /// Returns the guarantees of all rules of a plan, each once. The list includes the deciding node even if none of the
+  /// rules needs a decision.
   package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
     var found: [TopologyPromise] = []
     for part in [plan.whole] + plan.tables.map(\.part) {
@@ -61,7 +62,7 @@ package struct TopologyPromise: Equatable, Sendable {
     return found
   }
 
-  /// A description in one line without a full stop.
+  /// A description of the guarantee in one line without a full stop.
   package var text: String {
     switch verdict {
     case .converges: "converges: \(ConflictRules.Rule.Promise.converges.explanation)"
@@ -78,11 +79,11 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// A rule or setting that avoids different rows; nil if rows converge.
+  /// A rule or setting by which rows converge; nil if they converge already.
   package var remedy: String? {
     switch verdict {
     case .severalDecide:
-      "say which node decides, decides = \"NODE\", alike in the applies of all nodes; or name the order of the nodes, \"priority:NODE,NODE\""
+      "say which node decides, decides = \"NODE\", the same in the applies of all nodes; or name the order of the nodes, \"priority:NODE,NODE\""
     case .deciderMissing: "name a node whose trail is applied here, or this one"
     case .deciderUnclear(_, let trails): "name one of the trails, such as decides = \"\(trails[0])\""
     default: nil

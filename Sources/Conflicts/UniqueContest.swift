@@ -1,12 +1,12 @@
 import Changes
 
-/// The rank of a row among the rows that want the same unique value. The row with the highest rank gets it.
+/// The rank of a row among the rows that want the same unique value. The row with the highest rank gets the value.
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the last version of the row.
   package var stamp: Stamp
-  /// A hash that distinguishes rows of one transaction, in the same way at every node.
+  /// A hash of the row that distinguishes rows of one transaction, in the same way at every node.
   package var tie: UInt64
-  /// The texts of the row's key, which distinguish rows with equal `tie`.
+  /// The texts of the row's key, which distinguish rows whose `tie` is equal.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -23,8 +23,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below all ranks that come from a trail.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The next higher rank. No written row has a rank between the two. The last number that a transaction can have
-  /// stays: only an attacker reaches it.
+  /// The next higher rank. No written row has a rank between the two. The highest transaction number stays as it is:
+  /// only an attacker reaches it.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -37,7 +37,7 @@ package struct UniqueClaim<Row: Hashable> {
   package var rank: UniqueRank
   /// Whether the row was written by the current group. All other claims have been judged before, and lost.
   package var isNew: Bool
-  /// Lower-ranked rows that are in the way of the claim, and are in the table only because of a higher-ranked row.
+  /// Lower-ranked rows with a unique value of this row, which stay only because a higher-ranked row beat this one.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -51,13 +51,12 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that have a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table. Nil if it is forgotten: the row was then known to every author of anything
-  /// that is new.
+  /// Returns the rank of a row in the table. Nil if the rank is forgotten: every author of anything new knew the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the claim's row, and queues the others in its place. Returns false if the row cannot be written for another
-  /// reason.
+  /// Writes the claim's row, and queues the rows in `others` in its place. Returns false if the row cannot be written
+  /// for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Queues the claim's row, because the other row ranks higher. The claim's list of earlier rows is kept with it.
+  /// Queues the claim's row, because the row `other` ranks higher. The claim's list of earlier rows is kept with it.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
@@ -97,7 +96,7 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a substitute for a forgotten rank: just above the ranks of all claims that wait for the row.
+  /// Returns a substitute for a row's forgotten rank: just above the ranks of all claims that wait for the row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -105,8 +104,8 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the claim ranks above a row. A forgotten rank is below all new rows. It is above all others,
-  /// except for those that have already been found to rank above it.
+  /// Returns whether the claim ranks above a row. A forgotten rank is below all new rows. It is above all other rows,
+  /// except rows that have already been found to rank above it.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

@@ -101,7 +101,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends a text that PostgreSQL prints, or the one that it would print for an input.
+  /// Appends a text that PostgreSQL prints, or the text that it would print for an input.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:

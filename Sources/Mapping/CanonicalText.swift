@@ -105,7 +105,7 @@ private struct Moment {
     guard move(by: -offset) else { return nil }
   }
 
-  /// `+05:30` in seconds.
+  /// Returns the seconds of a zone such as `+05:30`.
   private static func seconds(_ zone: UnsafeRawBufferPointer) -> Int? {
     guard let sign = zone.first, sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") else { return nil }
     let digits = zone.dropFirst().filter { $0 != UInt8(ascii: ":") }

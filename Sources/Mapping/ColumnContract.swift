@@ -34,8 +34,9 @@ package struct ColumnContract: Equatable, Sendable {
       verdict: .lossless)
   }
 
-  /// The contract of any column whose values go into a PostgreSQL column.
-  /// - Parameter original: whether the column came from PostgreSQL, and holds texts of that type.
+  /// Creates the contract of a column whose values go into a PostgreSQL column.
+  ///
+  /// - Parameter original: Whether the column was created in PostgreSQL, and holds texts of that type.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {
@@ -51,14 +52,14 @@ package struct ColumnContract: Equatable, Sendable {
   }
 
   private static func verdict(_ column: TableSchema.Column, _ type: PostgresType, _ original: Bool) -> Verdict {
-    // Values that came from PostgreSQL are padded already; values that an application writes to SQLite are not.
+    // Values from PostgreSQL are already padded; values that an application writes to SQLite are not.
     if original, case .bpchar = type.kind { return change(type) }
     if original { return .lossless }
     let declared = column.declaredType.asciiUppercased
     let isOpen = declared.isEmpty || declared == "ANY"
-    if column.affinity == "BLOB", !isOpen, type.kind != .bytea { return .refused("a blob is not \(type.name)") }
+    if column.affinity == "BLOB", !isOpen, type.kind != .bytea { return .refused("a blob does not fit \(type.name)") }
     if type.kind == .bytea, !isOpen, PostgresType(declaration: declared).kind != .bytea {
-      return .refused("only blobs are bytea")
+      return .refused("only blobs fit bytea")
     }
     if type.isCollatable {
       if isOpen || ["INTEGER", "REAL", "NUMERIC"].contains(column.affinity) {

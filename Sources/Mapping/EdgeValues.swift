@@ -154,10 +154,10 @@ package enum EdgeValues {
 
   // MARK: SQLite
 
-  /// Returns values that an SQLite column with this declaration may hold. They include those that the declaration
-  /// intends and the odd ones that SQLite accepts too, in the form that the affinity gives them.
+  /// Returns values that an SQLite column with this declaration may hold. They include values that the declaration
+  /// intends and odd values that SQLite accepts too, in the form that the affinity gives them.
   ///
-  /// - Parameter type: the type of the values, if it differs from that of the declaration.
+  /// - Parameter type: The type of the values, if it differs from the declared type.
   package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
     let type = type ?? PostgresType(declaration: declared)

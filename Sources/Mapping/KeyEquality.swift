@@ -9,7 +9,7 @@ package struct KeyPart: Sendable {
   package var hasModifier = false
   /// The collation, if it treats different texts as equal; empty otherwise.
   package var collation = ""
-  /// Whether it is a part of an array, a range or a composite type.
+  /// Whether the type is a part of an array, a range or a composite type.
   package var isNested = false
   /// Whether an SQLite database at the other end keeps the text that PostgreSQL prints.
   package var isText = false
@@ -25,7 +25,7 @@ package struct KeyPart: Sendable {
 
 /// Compares how databases compare key values with how Cairn does: texts by their bytes, numbers by their value.
 ///
-///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, of which different texts can be one value"
+///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, in which different texts can be equal"
 ///     KeyEquality.problem([KeyPart("uuid")])   // nil
 package enum KeyEquality {
   /// The types for which two values are equal if, and only if, PostgreSQL prints the same text for both.
@@ -54,7 +54,7 @@ package enum KeyEquality {
     case "numeric" where !part.isNested, "float4" where !part.isNested, "float8" where !part.isNested: return nil
     default:
       let how = part.isNested ? "holds values of type" : "is of type"
-      return "\(how) \(name), of which different texts can be one value"
+      return "\(how) \(name), in which different texts can be equal"
     }
   }
 }

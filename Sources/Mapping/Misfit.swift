@@ -39,8 +39,8 @@ package struct MisfitPolicies: Equatable, Sendable {
       }
       guard let last = sides.last, let policy = MisfitPolicy(rawValue: last), sides.count <= 2 else {
         throw CairnError(
-          .usage, "'\(part)' is no policy for values that do not fit",
-          hint: "give stop, null or widen, for a column as table.column=null, separated by commas", remedy: .badInput)
+          .usage, "'\(part)' is not a policy for values that do not fit",
+          hint: "use stop, null or widen, or table.column=null for one column, separated by commas", remedy: .badInput)
       }
       guard sides.count == 2 else {
         general = policy
@@ -49,7 +49,7 @@ package struct MisfitPolicies: Equatable, Sendable {
       guard sides[0].has("."), !sides[0].hasPrefix("!") else {
         throw CairnError(
           .usage, "'\(sides[0])' in '\(part)' does not name a column",
-          hint: "give table.column, or table.* for all columns of a table", remedy: .badInput)
+          hint: "write table.column, or table.* for all columns of a table", remedy: .badInput)
       }
       rules.append(Rule(columns: TablePatterns([sides[0]]), policy: policy))
     }

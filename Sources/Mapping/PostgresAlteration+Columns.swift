@@ -4,8 +4,8 @@ import Changes
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// The generated columns whose expression changes or goes, and those over a column whose type changes. They are
-  /// dropped and created again.
+  /// The generated columns whose expression changes or is dropped, and generated columns over a column whose type
+  /// changes. They are dropped and created again.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in
@@ -137,7 +137,7 @@ extension PostgresAlteration {
   /// Returns whether a column that is new at the source already exists at the target.
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
-    // The name is that of a dropped or renamed column: then this may be the old one.
+    // A dropped or renamed column has this name: then this may be the old column.
     guard let namesake = before.columns.firstIndex(where: { $0.name.hasSameBytes(as: after.columns[index].name) })
     else { return true }
     return !difference.origins.contains(namesake) ? !isThere(before: namesake) : isRenamed

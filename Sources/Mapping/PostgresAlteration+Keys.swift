@@ -156,7 +156,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// `REFERENCES t(id)` as `REFERENCES t`.
+  /// Returns `REFERENCES t(id)` as `REFERENCES t`.
   private static func withoutReferences(_ text: String) -> String {
     let script = PostgresTokens(text)
     guard let place = script.tokens.firstIndex(where: { $0.word == "references" }),

@@ -70,8 +70,9 @@ package struct PostgresAlteration {
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
   /// Computes the statements.
-  /// - Parameter origins: the origins of the columns from the trail (``DDL/origins``).
-  /// - Parameter target: the table at the target; nil if it was not examined. `types` are then those that are known
+  ///
+  /// - Parameter origins: The origins of the columns from the trail (``DDL/origins``).
+  /// - Parameter target: The table at the target; nil if it was not examined. Then `types` has the types that are known
   ///   anyway.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
@@ -168,7 +169,8 @@ package struct PostgresAlteration {
     }
   }
 
-  /// A label or an attribute that is added, or a type that is there: these are altered, see ``typeChanges()``.
+  /// Returns whether the statement adds a label or attribute, or creates an existing type: these types are altered, see
+  /// ``typeChanges()``.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)
@@ -197,8 +199,8 @@ package struct PostgresAlteration {
 
   // MARK: Types
 
-  /// Returns the statements for changed types. An existing type is altered to the source's, from whatever form it has;
-  /// a new type is created earlier (``preamble()``).
+  /// Returns the statements for changed types. An existing type of any form is altered to the source's form; a new type
+  /// is created earlier (``preamble()``).
   private func typeChanges() -> [String] {
     changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
   }

@@ -107,7 +107,7 @@ struct PostgresDraft {
 
   // MARK: Columns
 
-  /// Returns the type. User-defined types are created with the table that they came with; without that table, the base
+  /// Returns the type. User-defined types are created with the table that brought them; without that table, the base
   /// type is used.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.sqliteKey] else {
@@ -138,14 +138,14 @@ struct PostgresDraft {
   private func checkLimits() throws(CairnError) {
     func refused(_ why: String) -> CairnError {
       CairnError(
-        .tableRefused, "table \(source.name) cannot be in PostgreSQL: \(why)",
-        hint: "change or drop it at the source, or leave it out with --tables from the beginning",
+        .tableRefused, "table \(source.name) cannot exist in PostgreSQL: \(why)",
+        hint: "change or drop it at the source, or leave it out with 'tables' (--tables) from the start",
         context: ["table": source.name])
     }
     if source.columns.count > 1600 { throw refused("it has \(source.columns.count) columns, more than 1600") }
     let reserved: Set<NameKey> = ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]
     for column in source.columns where reserved.contains(names.postgresName(column.name)) {
-      throw refused("\(column.name) is the name of a system column there")
+      throw refused("\(column.name) is the name of a system column in PostgreSQL")
     }
   }
 
@@ -180,7 +180,7 @@ struct PostgresDraft {
         if Set(columns) == Set(source.key) { continue }
       }
       if columns.contains(where: { type(of: source.columns[$0]).kind == .json }) {
-        notices.append("the index \(object.name) of \(source.name) is left out: PostgreSQL puts json in no order")
+        notices.append("the index \(object.name) of \(source.name) is left out: PostgreSQL has no order for json")
         continue
       }
       let terms = index.terms.map {
@@ -209,23 +209,25 @@ struct PostgresDraft {
 
   private mutating func note(unique columns: [Int]) {
     let list = columns.map { source.columns[$0].name }.joined(separator: ", ")
-    notices.append("the unique key of \(source.name) over \(list) is left out: numbers and text become one there")
+    notices.append(
+      "the unique key of \(source.name) over \(list) is left out: PostgreSQL does not separate numbers from text")
   }
 
   private mutating func noteWhatIsLeft() {
     for index in keyed.sorted() where PostgresType(declaration: source.columns[index].declaredType).kind == .json {
       guard type(of: source.columns[index]).kind == .text else { continue }
       notices.append(
-        "column \(source.name).\(source.columns[index].name) is text: PostgreSQL compares no json in a key")
+        "column \(source.name).\(source.columns[index].name) becomes text: PostgreSQL cannot compare json in a key")
     }
     let words = Set(SQLText.tokens(Array(source.createText.utf8)).map(\.word))
     if words.contains("CHECK") { notices.append("the CHECK constraints of \(source.name) are left out") }
     if words.contains("AS") { notices.append("the generated columns of \(source.name) are left out") }
     if !words.isDisjoint(with: ["NOCASE", "RTRIM"]) {
-      notices.append("the collations of \(source.name) are left out: PostgreSQL tells A from a")
+      notices.append("the collations of \(source.name) are left out: PostgreSQL treats A and a as different")
     }
     if source.flags.contains(.nullableKey) {
-      notices.append("the key of \(source.name) may be NULL: it becomes a unique key, and the whole row its identity")
+      notices.append(
+        "the key of \(source.name) may be NULL: it becomes a unique key, and the replica identity is the whole row")
     }
   }
 

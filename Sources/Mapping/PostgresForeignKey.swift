@@ -6,7 +6,7 @@ package struct PostgresForeignKey: Equatable, Sendable {
   @ByBytes package var columns: [String]
   @ByBytes package var namespace: String
   @ByBytes package var table: String
-  /// `FOREIGN KEY (…) REFERENCES …`
+  /// The constraint in SQL: `FOREIGN KEY (…) REFERENCES …`.
   @ByBytes package var text: String
   /// Whether the key names no referenced columns, and so references the primary key.
   var meansPrimaryKey: Bool

@@ -128,7 +128,7 @@ package struct PostgresScript {
     return PostgresTokens(inner.text(inner.tokens[..<end].drop { $0.word == "begin" }))
   }
 
-  /// `CREATE TYPE … AS ENUM`, `CREATE TYPE … AS (…)`, `CREATE DOMAIN`, alone or within a DO block.
+  /// Reads `CREATE TYPE … AS ENUM`, `CREATE TYPE … AS (…)` or `CREATE DOMAIN`, alone or within a DO block.
   private mutating func readType(_ statement: String) {
     let script = Self.bare(statement)
     let tokens = script.tokens[...]
@@ -157,7 +157,7 @@ package struct PostgresScript {
     types.append(.init(name: name, kind: kind))
   }
 
-  /// `integer DEFAULT 3 NOT NULL CONSTRAINT d_check CHECK (…)`
+  /// Reads the definition of a domain: `integer DEFAULT 3 NOT NULL CONSTRAINT d_check CHECK (…)`.
   private static func domain(_ tokens: ArraySlice<PostgresTokens.Token>, _ script: PostgresTokens)
     -> PostgresUserType.Domain
   {

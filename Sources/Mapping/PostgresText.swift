@@ -18,10 +18,12 @@ package struct PostgresText: Sendable {
   /// Whether two values of the source may be one here, such as two spellings of a UUID, and only the server knows.
   package let mayFold: Bool
 
+  /// Creates the conversion for a column.
+  ///
   /// - Parameters:
-  ///   - engine: the engine of the column's table.
-  ///   - isUnique: whether the column is part of a unique key.
-  ///   - keepsSpelling: whether both ends write rows that the column identifies.
+  ///   - engine: The engine of the column's table.
+  ///   - isUnique: Whether the column is part of a unique key.
+  ///   - keepsSpelling: Whether both ends write rows that the column identifies.
   package init(
     from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false,
     keepsSpelling: Bool = false
@@ -35,7 +37,7 @@ package struct PostgresText: Sendable {
       switch (engine, type.kind) {
       case (_, .text), (_, .varchar), (_, .bytea): false
       case (.postgres, _): PostgresType(column).isText
-      // Numbers, or texts of which a unique key takes one spelling.
+      // Numbers, or texts with a single spelling in a unique key.
       case (_, .int2), (_, .int4), (_, .int8), (_, .oid), (_, .bool): false
       case (_, .time), (_, .timestamp), (_, .timestamptz): false
       case (_, .numeric), (_, .float4), (_, .float8): ["TEXT", "BLOB"].contains(column.affinity)
@@ -43,8 +45,8 @@ package struct PostgresText: Sendable {
       }
   }
 
-  /// Appends the text of a value. NULL and unchanged values have none: the caller looks for them first. What was
-  /// appended before a ``Misfit`` was found stays: the caller cuts it off.
+  /// Appends the text of a value. NULL and unchanged values have no text: the caller checks for them first. If the call
+  /// throws a ``Misfit``, the caller must remove the text appended so far.
   package func append(_ value: ColumnView, to text: inout ByteWriter) throws(Misfit) {
     switch value {
     case .unchanged, .null: preconditionFailure("NULL has no text")
@@ -169,7 +171,7 @@ package struct PostgresText: Sendable {
     case .numeric(let digits?):
       if let decimal = DecimalText(bytes, hasExponent: true), !decimal.fits(digits) { throw type.tooManyDigits }
     case .varchar(let length?), .bpchar(let length?):
-      if bytes.count > length { throw Misfit("it has \(bytes.count) characters") }
+      if bytes.count > length { throw Misfit("it has \(bytes.count.counted("character"))") }
     default: break
     }
   }

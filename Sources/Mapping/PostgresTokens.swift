@@ -7,7 +7,7 @@ package struct PostgresTokens {
   enum Kind: Equatable {
     /// A bare word in lower case, or a quoted name without its quotes.
     case name(String, isQuoted: Bool)
-    /// A literal as it is written, quotes included; of a dollar-quoted one what is between the quotes.
+    /// A literal as it is written, with its quotes; of a dollar-quoted literal, the text between the quotes.
     case string(String)
     case symbol(UInt8)
 

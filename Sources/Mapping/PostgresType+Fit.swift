@@ -9,9 +9,9 @@ extension PostgresType {
       if !condition { throw Misfit(reason()) }
     }
     switch kind {
-    case .text: try require(name != "name" || bytes.count <= 63, "it has \(bytes.count) bytes")
+    case .text: try require(name != "name" || bytes.count <= 63, "it has \(bytes.count.counted("byte"))")
     case .xml, .inet, .range, .enumeration, .record: break
-    case .other: try require(name != "\"char\"" || bytes.count <= 1, "it has \(bytes.count) bytes")
+    case .other: try require(name != "\"char\"" || bytes.count <= 1, "it has \(bytes.count.counted("byte"))")
     case .interval(let digits):
       try require(Self.fraction(bytes) <= digits, "it has more than \(digits) digits after the point")
       try require(isExact || keepsFields(bytes), "it has fields that \(name) leaves out")
@@ -19,8 +19,8 @@ extension PostgresType {
       try require(isExact || Self.fraction(bytes) <= 2, "it has more than 2 digits after the point")
       try require(isExact || Self.hasThousands(bytes), "it has commas that do not part thousands")
     case .bit(let length):
-      try require(bytes.count == length || isExact, "it has \(bytes.count) digits")
-    case .varbit(let length): try require(bytes.count <= length ?? .max, "it has \(bytes.count) digits")
+      try require(bytes.count == length || isExact, "it has \(bytes.count.counted("digit"))")
+    case .varbit(let length): try require(bytes.count <= length ?? .max, "it has \(bytes.count.counted("digit"))")
     case .array: if !isExact { try checkElements(bytes) }
     case .bool:
       let isBoolean = ["t", "f", "true", "false", "0", "1"].contains { bytes.elementsEqual($0.utf8) }
@@ -47,11 +47,11 @@ extension PostgresType {
     case .varchar(let length):
       guard let length, bytes.count > length else { return }
       let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
-      try require(count <= length, "it has \(count) characters")
+      try require(count <= length, "it has \(count.counted("character"))")
     case .bpchar(let length):
       let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
       guard let length else { return }
-      try require(count <= length, "it has \(count) characters")
+      try require(count <= length, "it has \(count.counted("character"))")
     case .bytea: throw Misfit("it is text")
     case .date: try require(TimeText.isDate(bytes), "it is not a date such as 2024-05-31")
     case .time(let digits):

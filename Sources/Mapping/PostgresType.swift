@@ -38,7 +38,7 @@ package struct PostgresType: Hashable, Sendable {
 
   /// The output of `format_type()`, as a cast or a column takes it.
   @ByBytes package private(set) var name: String
-  /// The kind of the type; for a domain, that of its base type.
+  /// The kind of the type; for a domain, the kind of its base type.
   package let kind: Kind
   package let isDomain: Bool
   /// The name of the element type of an array over built-in types, or of a domain over one.
@@ -182,7 +182,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// `timestamp(3) without time zone` as `timestamp without time zone` and [3].
+  /// Splits a type into word and numbers: `timestamp(3) without time zone` into `timestamp without time zone` and [3].
   private static func parts(_ name: String) -> (word: String, numbers: [Int]) {
     guard let open = name.firstIndex(of: "("), let close = name[open...].firstIndex(of: ")") else { return (name, []) }
     let numbers = name[name.index(after: open)..<close].split(separator: ",").compactMap { part in

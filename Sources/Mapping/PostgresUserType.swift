@@ -152,9 +152,10 @@ package struct PostgresUserType: Equatable {
 }
 
 extension TableSchema {
-  /// The types that the definitions of a PostgreSQL table may use, apart from PostgreSQL's own, by schema and name, quoted.
+  /// The types that the definitions of a PostgreSQL table may use, apart from PostgreSQL's own, by schema and name,
+  /// quoted.
   ///
-  /// The types in `certain` are those of columns and casts. The names in `possible` may also be those of tables, columns
+  /// The types in `certain` are the types of columns and casts. The names in `possible` may also name tables, columns
   /// and functions.
   ///
   ///     // CREATE TABLE public.t (id integer, price shop.money DEFAULT '0'::shop.money, CHECK (shop.f(price)))

@@ -16,7 +16,7 @@ struct SQLiteDraft {
     guard !folded.hasPrefix("sqlite_"), !folded.hasPrefix("cairn_") else {
       throw CairnError(
         .tableRefused, "table \(source.fullName) would be \(name) in SQLite, which is a reserved name",
-        hint: "rename it, or leave it out with --tables", context: ["table": source.fullName])
+        hint: "rename it, or leave it out with 'tables' (--tables)", context: ["table": source.fullName])
     }
     try TableMapping.checkColumns(source) { $0.asciiLowercased }
     let key = source.key

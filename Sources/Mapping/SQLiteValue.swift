@@ -36,9 +36,10 @@ package struct SQLiteValue: Sendable {
       }
   }
 
-  /// The conversion for a column of a PostgreSQL schema.
-  /// - Parameter goesBothWays: whether applications write to the SQLite table too. Their values have no padding, but
-  ///   come back from `char(n)` padded; so all nodes keep the value without it.
+  /// Creates the conversion for a column of a PostgreSQL schema.
+  ///
+  /// - Parameter goesBothWays: Whether applications write to the SQLite table too. Their values have no padding, but
+  ///   `char(n)` returns them padded; so all nodes keep the value without padding.
   package init(from column: TableSchema.Column, goesBothWays: Bool = false) {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }
@@ -53,8 +54,9 @@ package struct SQLiteValue: Sendable {
     }
   }
 
-  /// The value for SQLite. It points into `value` or `scratch`, to which at most as many bytes are appended as `value`
-  /// has: reserve so many for a whole row before its first value, or what was returned before moves.
+  /// Returns the value for SQLite. It points into `value` or `scratch`, to which at most as many bytes are appended as
+  /// `value` has. Reserve the bytes of a whole row in `scratch` before its first value, or earlier results become
+  /// invalid.
   package func convert(_ value: ColumnView, scratch: inout ByteWriter) throws(Misfit) -> ColumnView {
     guard case .exact(let bytes) = value else { return value }
     switch storage {

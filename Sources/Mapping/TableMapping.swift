@@ -29,7 +29,9 @@ package struct TableMapping: Sendable {
     try self.init(source, to: engine, names: names, restores: true, reach: reach)
   }
 
-  /// - Parameter restores: whether an SQLite table in the shape that Cairn created becomes its original table in
+  /// Maps a table to the other engine.
+  ///
+  /// - Parameter restores: Whether an SQLite table in the shape that Cairn created becomes its original table in
   ///   PostgreSQL.
   init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
@@ -43,7 +45,7 @@ package struct TableMapping: Sendable {
     else {
       throw CairnError(
         .tableRefused, "table \(source.fullName) has a name with the character NUL, which no database takes",
-        hint: "run 'cairn trail verify' at the node that sends it; leave the table out with 'tables'",
+        hint: "run 'cairn trail verify' at the node that sends the trail; leave the table out with 'tables'",
         remedy: .badInput,
         context: ["table": source.fullName])
     }
@@ -151,7 +153,7 @@ package struct TableMapping: Sendable {
     CairnError(
       .nameCollision,
       "tables \(one) and \(other) of the source would both be \(target) at the target",
-      hint: "rename one of them, or leave one out with --tables", context: ["table": other])
+      hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
   /// Throws when two columns of a table would have one name.
@@ -164,7 +166,7 @@ package struct TableMapping: Sendable {
           .nameCollision,
           "columns \(other) and \(column.name) of table \(table.fullName) would both be \(name) at the target",
           hint: table.engine == .sqlite
-            ? "use names = \"keep\", or rename one of them" : "rename one of them: SQLite knows no case in names",
+            ? "use names = \"keep\", or rename one of them" : "rename one of them: SQLite ignores case in names",
           context: ["table": table.fullName])
       }
       seen[name] = column.name
@@ -173,7 +175,7 @@ package struct TableMapping: Sendable {
 
   static let actions: Set<NameKey> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
-  /// ` ON UPDATE … ON DELETE … DEFERRABLE …`, as far as it is not the default.
+  /// Returns the actions of a foreign key, ` ON UPDATE … ON DELETE … DEFERRABLE …`, without defaults.
   static func actions(of key: TableSchema.ForeignKey) -> String {
     (actions.contains(key.onUpdate) ? " ON UPDATE \(key.onUpdate)" : "")
       + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "") + key.timing.clause

@@ -1,10 +1,11 @@
 import Changes
 
 extension TableSchema {
-  /// The statement that creates this table, made of its columns, key and unique keys alone: for a shape that no catalog
-  /// has given. `source`: the table whose types its columns have.
+  /// Returns the statement that creates this table from its columns, key and unique keys alone, for a shape without a
+  /// statement from a catalog.
   ///
-  /// `isWhole`: with the foreign keys and the kind of an SQLite table.
+  /// - Parameter source: The table whose types the columns have.
+  /// - Parameter isWhole: Whether foreign keys and the kind of an SQLite table are included.
   package func ownText(typesOf source: TableSchema, isWhole: Bool = false) -> String {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }

@@ -1,10 +1,10 @@
 import Changes
 
-/// The objects beside the table itself that the definition of a table may use at a target.
+/// The objects other than the table itself that the definition of a table may use at a target.
 ///
-/// A definition comes from a trail. It may reference the tables that its apply may write, and draw numbers from the
-/// sequences of these tables, and from new ones. It may call the functions that the target's server has. Whatever else
-/// it names is left out and reported.
+/// A definition comes from a trail. It may reference the tables that its apply may write, and take numbers from the
+/// sequences of these tables, and from new ones. It may call the functions that the target's server has. Every other
+/// name is left out and reported.
 ///
 /// ```
 /// let reach = TargetReach(TargetScope(["sales.*"]), closedSequences: ["\"hr\".\"badge_seq\""])
@@ -19,10 +19,12 @@ package struct TargetReach: Sendable {
   /// Whether every table, type and sequence is within reach that is not reserved.
   package var isOpen: Bool { scope.isOpen }
 
+  /// Creates the reach of an apply at a target.
+  ///
   /// - Parameters:
-  ///   - closedSequences: sequences of the target that belong to other tables, each as `"schema"."name"`.
-  ///   - lackingFunctions: built-in functions of PostgreSQL that the target's server does not have.
-  ///   - extensions: the extensions that the target has.
+  ///   - closedSequences: The sequences of the target that belong to other tables, each as `"schema"."name"`.
+  ///   - lackingFunctions: The built-in functions of PostgreSQL that the target's server does not have.
+  ///   - extensions: The extensions that the target has.
   package init(
     _ scope: TargetScope = TargetScope(), closedSequences: Set<NameKey> = [], lackingFunctions: Set<NameKey> = [],
     extensions: Set<NameKey> = []
@@ -43,8 +45,8 @@ package struct TargetReach: Sendable {
     scope.verdict(namespace, name, in: engine) == .allowed
   }
 
-  /// Whether the definition of a table may create types and sequences in a schema of PostgreSQL. Allowed are the
-  /// table's own schema, and those of tables that the apply may write.
+  /// Returns whether the definition of a table may create types and sequences in a schema of PostgreSQL. Allowed are
+  /// the table's own schema, and the schemas of tables that the apply may write.
   func includes(schema: String, of table: TableSchema) -> Bool {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }

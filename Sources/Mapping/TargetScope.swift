@@ -45,15 +45,16 @@ package struct TargetScope: Equatable, Sendable {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
-  /// In PostgreSQL, `public.orders` and `orders` are the same table, whichever the list names. A dot within a schema or
-  /// a table is not the separator between them. So such a table is never taken for one of another schema.
+  /// Returns whether the list names a table. In PostgreSQL, `public.orders` and `orders` name the same table. A dot
+  /// within the name of a schema or a table does not separate them. Such a table is never taken for one of another
+  /// schema.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
     return patterns.admits(namespace: namespace, name: name)
   }
 
-  /// Whether a name is one of Cairn's or of an engine's own, or no name that the engine can keep whole.
+  /// Returns whether a name is reserved for Cairn or an engine, or is too long for the engine.
   ///
   /// ASCII letters are compared without regard to case, as in SQLite. PostgreSQL thereby loses only tables whose names
   /// look like its own.
@@ -72,7 +73,7 @@ package struct TargetScope: Equatable, Sendable {
       .tableForbidden,
       "trail \(trail) would write table \(table) at \(position), which belongs to Cairn or to the database engine",
       hint:
-        "no capture writes such a record: run 'cairn trail show \(trail)' and ask the operator of its node; on_error = \"quarantine\" puts a transaction of rows aside",
+        "no capture writes such a record: run 'cairn trail show \(trail)' and ask the operator of its node; on_error = \"quarantine\" puts a transaction of rows into quarantine",
       remedy: .badInput, context: ["table": table])
   }
 }

@@ -27,7 +27,7 @@ enum TimeText {
     return cursor.time(digits: digits, allowsMidnight: true) && cursor.zone(zone) && cursor.isAtEnd
   }
 
-  /// Returns whether the text is a timestamp. A date alone stands for its midnight.
+  /// Returns whether the text is a timestamp. A date alone means its midnight.
   static func isTimestamp(_ bytes: UnsafeRawBufferPointer, digits: Int, zone: Zone) -> Bool {
     if isInfinity(bytes) { return true }
     var cursor = Cursor(bytes)
@@ -84,7 +84,10 @@ enum TimeText {
       return (1...days[month - 1]).contains(day)
     }
 
-    /// `allowsMidnight`: 24:00:00, which is a time of its own, but as part of a timestamp the next day.
+    /// Reads a time of day.
+    ///
+    /// - Parameter allowsMidnight: Whether 24:00:00 is accepted. It is a separate time of day, but the next day in a
+    ///   timestamp.
     mutating func time(digits: Int, allowsMidnight: Bool) -> Bool {
       guard let hour = number(2...2), hour <= (allowsMidnight ? 24 : 23), skip(":"), let minute = number(2...2),
         minute < 60

@@ -1,7 +1,7 @@
 import CTLS
 import Glibc
 
-/// One X.509 certificate. Not Sendable: it belongs to one thread.
+/// An X.509 certificate. Not Sendable: it belongs to one thread.
 package final class Certificate {
   let handle: gnutls_x509_crt_t
 
@@ -77,7 +77,7 @@ package final class Certificate {
       commonName: commonName, fingerprint: fingerprint, serial: serial, notBefore: notBefore, notAfter: notAfter)
   }
 
-  /// Returns whether `authority` is the one that this certificate names as its issuer.
+  /// Returns whether this certificate names `authority` as its issuer.
   package func isIssued(by authority: Certificate) -> Bool {
     gnutls_x509_crt_check_issuer(handle, authority.handle) == 1
   }

@@ -50,7 +50,7 @@ package final class CertificateRequest {
   package var keyProblem: String? {
     var bits: UInt32 = 0
     let code = gnutls_x509_crq_get_pk_algorithm(handle, &bits)
-    guard code >= 0 else { return "the key is of an unknown kind" }
+    guard code >= 0 else { return "the type of the key is unknown" }
     let kind = gnutls_pk_algorithm_t(UInt32(code))
     switch kind {
     case GNUTLS_PK_EDDSA_ED25519: return nil

@@ -4,7 +4,7 @@ package struct ClientTLS: Sendable, Equatable {
   /// Paths of files in PEM.
   package var certificate: String?
   package var key: String?
-  /// The authorities whose certificates count; nil: those of the system.
+  /// The trusted authorities; nil: the authorities of the system.
   package var authorities: String?
   /// The name that the server's certificate must be for, instead of the URL's host.
   package var name: String?

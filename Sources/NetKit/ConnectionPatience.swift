@@ -1,26 +1,34 @@
 /// The time limits of a listener for one connection. Times are milliseconds on a clock that never jumps.
 struct ConnectionPatience: Equatable, Sendable {
   enum Phase: Equatable, Sendable {
-    /// A request may begin; the first one also brings the handshake along.
+    /// The connection waits for a request; the first wait includes the handshake.
     case waiting(isFirst: Bool)
     /// The handler has the request, and may take its time.
     case handling
-    /// A body comes, or an answer goes.
+    /// The connection receives a body or sends an answer.
     case moving
-    /// A body comes that is not wanted.
+    /// The connection receives a body that the server drops.
     case dropping
+    /// A body comes from a client that has not shown who it is.
+    case receivingFromStranger
   }
 
   private(set) var phase: Phase
   private var since: Int64
   private var moved: UInt64 = 0
+  /// When the body of a stranger began; nil outside of one.
+  private var bodyBegun: Int64?
 
   init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }
 
   mutating func enter(_ phase: Phase, now: Int64) {
     // A body that trickles in after its refusal gets one limit in all.
     if phase == .dropping, self.phase == .dropping { return }
-    (self.phase, since) = (phase, now)
+    if case .waiting = phase { bodyBegun = nil }
+    guard phase == .receivingFromStranger else { return (self.phase, since) = (phase, now) }
+    // So does the body of a stranger, whatever is done with its parts.
+    let begun = bodyBegun ?? now
+    (self.phase, since, bodyBegun) = (phase, begun, begun)
   }
 
   /// Returns whether the connection is to be ended.
@@ -33,6 +41,7 @@ struct ConnectionPatience: Equatable, Sendable {
     case .handling: return false
     case .waiting(let isFirst): seconds = isFirst ? limits.handshakeSeconds : limits.idleSeconds
     case .dropping: seconds = limits.idleSeconds
+    case .receivingFromStranger: seconds = limits.handshakeSeconds
     case .moving:
       if moved != self.moved { (self.moved, since) = (moved, now) }
       seconds = limits.idleSeconds

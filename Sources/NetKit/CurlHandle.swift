@@ -41,7 +41,7 @@ final class CurlHandle {
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }
   }
 
-  /// Has the kernel watch the connection: one over which nothing comes back is broken, also while it is idle.
+  /// Makes the kernel watch the connection: a connection without replies is broken, also while it is idle.
   func watchConnection() {
     _ = cairn_curl_set_socket(easy, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
       cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))

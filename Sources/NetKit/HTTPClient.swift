@@ -8,7 +8,7 @@ package struct HTTPReply: Sendable {
   package let status: Int
   /// Names in lower case.
   package let headers: [String: String]
-  /// The part of the body that did not go to the sink. This is all of it if there was no sink, or if the status is not
+  /// The part of the body that the sink did not get. It is the whole body if there was no sink, or if the status is not
   /// a success.
   package let body: [UInt8]
 
@@ -57,7 +57,7 @@ package final class HTTPClient {
   package init(base: String, tls: ClientTLS? = nil, options: Options = Options(), stop: StopSignal) throws {
     guard let parsed = HTTPBase(base) else {
       throw CairnError(
-        .badURL, "'\(base)' is no address of a peer",
+        .badURL, "'\(base)' is not the address of a peer",
         hint: "write https://HOST:PORT, such as https://hq.example:7420", remedy: .badInput)
     }
     self.base = parsed
@@ -181,7 +181,7 @@ package final class HTTPClient {
       guard let path, access(path, R_OK) != 0 else { continue }
       throw CairnError(
         .confValue, "cannot read \(path) for the connection to \(base.address): \(String(cString: strerror(errno)))",
-        hint: "see who may read the file ('ls -l'), and whether this node has joined ('cairn peer join')",
+        hint: "see which users may read the file ('ls -l'), and whether this node has joined ('cairn peer join')",
         remedy: .retry)
     }
   }

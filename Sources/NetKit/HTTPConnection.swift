@@ -3,7 +3,7 @@ import Glibc
 import SystemKit
 import Synchronization
 
-/// One peer at a listener, from accept to close.
+/// The connection of one peer at a listener, from accept to close.
 final class HTTPConnection: Sendable {
   enum Excess: Sendable { case none, total, address }
 
@@ -16,6 +16,7 @@ final class HTTPConnection: Sendable {
   private let stranger = Atomic<Bool>(true)
   private let request = Mutex<HTTPRequest?>(nil)
   private let ended = Atomic<Bool>(false)
+  private let counted = Mutex<Set<String>>([])
 
   init(_ descriptor: Int32, remote: String, excess: Excess) {
     (self.descriptor, self.remote, self.excess) = (descriptor, remote, excess)
@@ -47,6 +48,9 @@ final class HTTPConnection: Sendable {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
+  /// The certificate names for which the connection is counted: one, as a rule.
+  var names: Set<String> { counted.withLock { $0 } }
+  func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 
   /// Ends the connection: the thread that serves it finds it closed. To be called only while the descriptor is sure to

@@ -5,9 +5,11 @@ import Synchronization
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
-    /// The connections whose clients had not shown who they are at the last look, oldest first.
+    /// The connections whose clients had not proved their name at the last check, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
+    /// By the name in the certificate: the connections that have shown it.
+    var perPeer: [String: Set<ObjectIdentifier>] = [:]
   }
 
   let limits: HTTPLimits
@@ -41,19 +43,36 @@ final class HTTPConnections: Sendable {
     return true
   }
 
+  /// Counts a connection for the name in its certificate. Returns whether the name has no more connections than it may.
+  func admit(_ connection: HTTPConnection, _ name: String) -> Bool {
+    state.withLock { state in
+      let those = state.perPeer[name, default: []]
+      // A connection that is refused must not take the place of one that was admitted before.
+      if those.contains(ObjectIdentifier(connection)) { return true }
+      guard those.count < limits.perPeer else { return false }
+      connection.countsFor(name)
+      state.perPeer[name, default: []].insert(ObjectIdentifier(connection))
+      return true
+    }
+  }
+
   /// Removes a connection, before its descriptor is closed.
   func close(_ connection: HTTPConnection) {
     state.withLock { state in
       state.all[ObjectIdentifier(connection)] = nil
       state.strangers.removeAll { $0 === connection }
+      for name in connection.names {
+        state.perPeer[name]?.remove(ObjectIdentifier(connection))
+        if state.perPeer[name]?.isEmpty == true { state.perPeer[name] = nil }
+      }
       let ofAddress = state.perAddress[connection.remote, default: 1] - 1
       state.perAddress[connection.remote] = ofAddress == 0 ? nil : ofAddress
     }
   }
 
-  /// Ends the connections with a request under way that may not go on. Idle ones are checked with their next request.
+  /// Ends the connections whose running request may not continue. Idle ones are checked with their next request.
   ///
-  /// - Parameter counts: Whether a certificate still counts; asked once for each certificate.
+  /// - Parameter counts: Whether a certificate is still valid; asked once for each certificate.
   /// - Parameter mayGoOn: Whether a request may still be answered.
   func endUnwelcome(counts: (PeerCertificate) -> Bool, mayGoOn: (HTTPRequest) -> Bool) {
     var known: [String: Bool] = [:]

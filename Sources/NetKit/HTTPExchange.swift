@@ -1,10 +1,10 @@
 import CHTTP
 import Glibc
 
-/// One request and its answer: the state between libmicrohttpd's calls.
+/// A request and its answer: the state between libmicrohttpd's calls.
 ///
-/// An answer is queued only when the whole body has come, since libmicrohttpd gives up the connection otherwise. So a
-/// body that is refused is read to its end, within limits.
+/// An answer is queued only when the whole body has arrived, since libmicrohttpd closes the connection otherwise. So a
+/// refused body is read to its end, within limits.
 final class HTTPExchange {
   private enum Stage {
     case head
@@ -54,7 +54,7 @@ final class HTTPExchange {
         stage = .refusing(refusal)
         connection.enter(.dropping)
       } else {
-        connection.enter(.moving)
+        connection.enter(receiving)
       }
       return MHD_Result.YES
     case .refusing(let response):
@@ -66,6 +66,10 @@ final class HTTPExchange {
       return dropped > server.limits.unwantedBytes ? MHD_Result.NO : MHD_Result.YES
     case .done: return MHD_Result.NO
     }
+  }
+
+  private var receiving: ConnectionPatience.Phase {
+    server.tls != nil && connection.isStranger ? .receivingFromStranger : .moving
   }
 
   private func begin(_ handle: OpaquePointer, method: String, version: String) -> MHD_Result {
@@ -87,12 +91,15 @@ final class HTTPExchange {
       connection.enter(.dropping)
     case .receive(let sink):
       stage = .receiving(sink)
-      connection.enter(.moving)
+      connection.enter(receiving)
     }
     return MHD_Result.YES
   }
 
   private func start(_ request: HTTPRequest) -> HTTPAction {
+    if let peer = request.peer, !server.connections.admit(connection, peer.commonName) {
+      return .answer(HTTPHead.tooManyOfPeer)
+    }
     connection.underWay = request
     let action = server.handler.begin(request)
     if case .answer(let response) = action, response.status >= 400 { connection.underWay = nil }

@@ -1,6 +1,6 @@
 import CHTTP
 
-/// The head of a request as it came, judged before it is acted on.
+/// The head of a request as received, checked before the request is carried out.
 struct HTTPHead {
   private let target: HTTPTarget?
   private let headers: [(String, String)]
@@ -31,11 +31,12 @@ struct HTTPHead {
         if cairn_http_header_bytes(handle) > limits.headerBytes {
           Self.fault(431, "usage", "the head of the request is too large", "send fewer and shorter headers")
         } else if version != "HTTP/1.1", version != "HTTP/1.0" {
-          Self.fault(505, "usage", "this version of HTTP is not spoken here", "use HTTP/1.1")
+          Self.fault(505, "usage", "this version of HTTP is not supported", "use HTTP/1.1")
         } else if isAmbiguous {
-          Self.fault(400, "usage", "the length of the body is not told in one way", "send Content-Length once")
+          Self.fault(
+            400, "usage", "the length of the body is given more than once, or in two ways", "send Content-Length once")
         } else if self.target == nil {
-          Self.fault(400, "usage", "the path or query is malformed", "look at docs/protocol.md")
+          Self.fault(400, "usage", "the path or query is malformed", "see docs/reference/protocol.md")
         } else {
           nil
         }
@@ -50,6 +51,11 @@ struct HTTPHead {
       method: method, path: target?.path ?? "/", query: target?.query ?? [:], remote: connection.remote,
       isTLS: server.tls != nil, peer: verdict.peer, peerProblem: verdict.problem, contentLength: contentLength,
       headers: headers)
+  }
+
+  /// The answer to a peer with more connections than its name may have.
+  static var tooManyOfPeer: HTTPResponse {
+    fault(429, "busy", "there are too many connections of this peer", "end some, or try later")
   }
 
   private static func headers(_ handle: OpaquePointer) -> [(String, String)] {

@@ -8,20 +8,24 @@ package struct HTTPLimits: Sendable {
   package var connections: Int
   /// Connections of one address at a time; by default, half of all. Those above are answered with 429.
   package var perAddress: Int
+  /// Connections of one certificate name at a time; by default, a quarter of all. Those above are answered with 429.
+  package var perPeer: Int
   /// The time after which a connection is ended that neither asks nor moves a byte.
   package var idleSeconds: Int
-  /// The time from the beginning of a connection to the end of the head of its first request.
+  /// The time from the beginning of a connection to the end of the head of its first request, and the time for the whole
+  /// body of a client that has not shown who it is.
   package var handshakeSeconds: Int
   package var headerBytes: Int
   /// The bytes that are read of a body that is not wanted before its connection is cut.
   package var unwantedBytes: UInt64
 
   package init(
-    connections: Int = 1000, perAddress: Int? = nil, idleSeconds: Int = 60, handshakeSeconds: Int = 10,
-    headerBytes: Int = 16384, unwantedBytes: UInt64 = 16 << 20
+    connections: Int = 1000, perAddress: Int? = nil, perPeer: Int? = nil, idleSeconds: Int = 60,
+    handshakeSeconds: Int = 10, headerBytes: Int = 16384, unwantedBytes: UInt64 = 16 << 20
   ) {
     self.connections = connections
     self.perAddress = perAddress ?? (connections + 1) / 2
+    self.perPeer = perPeer ?? (connections + 3) / 4
     (self.idleSeconds, self.handshakeSeconds) = (idleSeconds, handshakeSeconds)
     (self.headerBytes, self.unwantedBytes) = (headerBytes, unwantedBytes)
   }

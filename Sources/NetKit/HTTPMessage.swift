@@ -1,17 +1,17 @@
 import Glibc
 
-/// One request, as its head says. Its body, if any, goes to a sink.
+/// A request, as given by its head. Its body, if any, goes to a sink.
 package struct HTTPRequest: Sendable {
   package let method: String
   /// Decoded, without the query.
   package let path: String
   package let query: [String: String]
-  /// The address that it comes from, without port.
+  /// The address of the client, without port.
   package let remote: String
   package let isTLS: Bool
-  /// The peer that asks; nil if no certificate came, or one that does not count, and over plain HTTP.
+  /// The peer that asks; nil over plain HTTP, and if it sent no certificate or one that is not accepted.
   package let peer: PeerCertificate?
-  /// The reason why a certificate that came does not count.
+  /// The reason why the certificate of the peer is not accepted.
   package let peerProblem: String?
   /// The length of the body; nil if it is not known in advance, 0 without a body.
   package let contentLength: UInt64?
@@ -72,7 +72,7 @@ package struct HTTPResponse {
   }
 }
 
-/// The decision on a request once its head is there.
+/// The decision on a request when its head has arrived.
 package enum HTTPAction {
   case answer(HTTPResponse)
   case receive(any HTTPBodySink)

@@ -8,7 +8,7 @@ import SystemKit
 /// A listener for HTTP/1.1 on one address, with a thread for each connection. Source: libmicrohttpd(3).
 ///
 /// Memory is bounded by the number of connections: 64 KiB for head and body of each, besides the memory of its handler
-/// and of TLS. Connections that trickle or stand still are ended (``HTTPLimits``).
+/// and of TLS. Slow and silent connections are ended (``HTTPLimits``).
 package final class HTTPServer: Sendable {
   /// The objects that the threads of connections share.
   final class Core: Sendable {
@@ -54,8 +54,8 @@ package final class HTTPServer: Sendable {
       // The socket has been closed.
       core.release()
       throw CairnError(
-        .ioFailed, "cannot serve HTTP on \(host):\(socket.port): no thread could be started, or TLS could not",
-        hint: "look at the limits of this service (threads, memory), and at the certificate and key", remedy: .retry)
+        .ioFailed, "cannot serve HTTP on \(host):\(socket.port): a thread or TLS could not be started",
+        hint: "check the limits of this service (threads, memory), and the certificate and key", remedy: .retry)
     }
     self.port = socket.port
     let (shared, stopping) = (core.takeUnretainedValue(), self.stopping)
@@ -76,7 +76,7 @@ package final class HTTPServer: Sendable {
 
   deinit { stop() }
 
-  /// Returns when no handler runs any more; those that wait must have been ended before. Later calls do nothing.
+  /// Returns when all handlers have ended; end waiting handlers before the call. Later calls do nothing.
   package func stop() {
     stopping.set()
     guard let running = running.withLock({ $0.take() }) else { return }

@@ -49,7 +49,7 @@ struct ListeningSocket {
     let code = getaddrinfo(host, String(port), &hints, &found)
     guard code == 0, let found else {
       throw CairnError(
-        .usage, "'\(host)' is no address to listen on: \(String(cString: gai_strerror(code)))",
+        .usage, "'\(host)' is not an address to listen on: \(String(cString: gai_strerror(code)))",
         hint: "write an address of this machine, such as 127.0.0.1:\(port)", remedy: .badInput)
     }
     return found
@@ -59,6 +59,6 @@ struct ListeningSocket {
     let shown = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host
     return CairnError(
       .ioFailed, "cannot listen on \(shown):\(port): \(String(cString: strerror(code)))",
-      hint: "see who has the port ('ss -ltnp'), or choose another one in the conf", remedy: .retry)
+      hint: "see which process has the port ('ss -ltnp'), or choose another port in the conf", remedy: .retry)
   }
 }

@@ -3,12 +3,12 @@ import CTLS
 /// A listener's verdict on the certificate that a connection has shown, or on its absence.
 struct PeerVerdict: Sendable, Equatable {
   private(set) var peer: PeerCertificate?
-  /// The reason why a certificate that came does not count.
+  /// The reason why the certificate of the peer is not accepted.
   private(set) var problem: String?
 
   static let none = PeerVerdict(peer: nil, problem: nil)
 
-  /// Judges the certificate that came in the handshake of a session of GnuTLS.
+  /// Judges the certificate that the peer sent in the handshake of a session of GnuTLS.
   static func judge(_ session: UnsafeMutableRawPointer?) -> PeerVerdict {
     guard let session else { return .none }
     let handle = OpaquePointer(session)
@@ -42,13 +42,13 @@ struct PeerVerdict: Sendable, Equatable {
     "the certificate \(facts.fingerprint.prefix(16))… of '\(facts.commonName)'"
   }
 
-  /// Returns what is wrong with a certificate, from the bits of a verification.
+  /// Returns the fault of a certificate in words, from the bits of a verification.
   static func words(_ status: UInt32) -> String {
     let bits: [(gnutls_certificate_status_t, String)] = [
       (GNUTLS_CERT_REVOKED, "was revoked"), (GNUTLS_CERT_EXPIRED, "has expired"),
       (GNUTLS_CERT_NOT_ACTIVATED, "is not valid yet: look at the clocks"),
       (GNUTLS_CERT_SIGNER_NOT_FOUND, "comes from another authority"),
-      (GNUTLS_CERT_SIGNER_NOT_CA, "is signed by one that is no authority"),
+      (GNUTLS_CERT_SIGNER_NOT_CA, "is signed by a certificate that is not an authority"),
       (GNUTLS_CERT_SIGNATURE_FAILURE, "has a signature that is wrong"),
       (GNUTLS_CERT_INSECURE_ALGORITHM, "uses an algorithm that is not safe"),
       (GNUTLS_CERT_PURPOSE_MISMATCH, "is for another purpose"),

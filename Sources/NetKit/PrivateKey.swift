@@ -37,7 +37,7 @@ package final class PrivateKey {
     }
   }
 
-  /// SHA-256 of the public key, as ``Certificate/keyDigest`` of its certificates.
+  /// The SHA-256 of the public key, equal to ``Certificate/keyDigest`` of its certificates.
   package var digest: [UInt8] {
     keyID { gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }

@@ -33,7 +33,7 @@ struct TLSFiles {
   private static func unfit(_ problem: String) -> CairnError {
     CairnError(
       .confValue, "TLS cannot be served: \(problem)",
-      hint: "look at tls in [receive]; without it, 'cairn peer invite' makes the files of a listener", remedy: .badInput
+      hint: "check tls in [receive]; without it, 'cairn peer invite' creates the files of a listener", remedy: .badInput
     )
   }
 }

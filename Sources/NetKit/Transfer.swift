@@ -6,7 +6,7 @@ final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
-  /// The bytes of the body that have come, kept here or given to the sink.
+  /// The bytes of the body received so far, kept here or passed to the sink.
   private(set) var received = 0
   /// The error that the sink or the source threw.
   private(set) var error: (any Error)?

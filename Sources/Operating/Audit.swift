@@ -7,14 +7,14 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares both ends again and again, within a budget of bytes a second, while a replication follows: what drifts apart
-/// is told, never mended.
+/// Compares both ends again and again, within a budget of bytes a second, while a replication follows. It reports
+/// differences and repairs nothing.
 package final class Audit: Sendable {
   /// The first difference that was found in a table.
   package struct Drift: Sendable {
     package let table: String
     package let kind: Difference.Kind
-    /// `id=5`; empty where it is not about a row.
+    /// The key of the row, such as `id=5`; empty if the difference is not about a row.
     package let key: String
   }
 
@@ -25,24 +25,25 @@ package final class Audit: Sendable {
   }
 
   package struct Snapshot: Sendable {
-    /// One for each table, in the order in which they were found; gone when a round finds the table equal.
+    /// The first difference of each table, in the order in which the audit found them. A difference is removed when a
+    /// round finds the table equal.
     package var drifts: [Drift] = []
     package var rounds = 0
     package var last: Round?
-    /// What kept the last round from its end.
+    /// The error that interrupted the last round; nil if it was completed.
     package var problem: CairnError?
   }
 
   /// Small databases are not read without end.
   private static let pauseMilliseconds: Int32 = 30_000
-  /// Before the round that confirms a difference of shape.
+  /// The pause in milliseconds before the round that confirms a difference of shape.
   private static let confirmMilliseconds: Int32 = 10_000
 
   private let state = Mutex(Snapshot())
   /// The source of an audit.
   package enum Source: Sendable {
     case database(DatabaseURL)
-    /// At another node.
+    /// A source at another node, which answers questions about its rows.
     case origin(OriginSource, TrailName)
   }
 
@@ -51,15 +52,15 @@ package final class Audit: Sendable {
   private let statePath: String
   private let tables: TablePatterns
   private let names: NamePolicy
-  private let rules: [ReshapeRule]
+  private let rules: [TableRule]
   private let scope: TargetScope
-  /// Of a daemon; nil: that of `cairn replicate` between both ends.
+  /// The trail of the daemon's apply; nil: the trail that `cairn replicate` writes between both ends.
   private let trail: TrailName?
   private let watch: CompareWatch
 
   package init(
     from: Source, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
-    names: NamePolicy, rules: [ReshapeRule] = [], scope: TargetScope = TargetScope(),
+    names: NamePolicy, rules: [TableRule] = [], scope: TargetScope = TargetScope(),
     bytesPerSecond: Int, stop: StopSignal
   ) {
     (source, target, self.trail, self.statePath) = (from, to, trail, statePath)
@@ -71,13 +72,13 @@ package final class Audit: Sendable {
 
   /// Runs until it is stopped; `isReady` says that the target follows.
   package func run(isReady: () -> Bool) {
-    // Of this thread, and of those that it starts.
+    // The priority of this thread and of the threads that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
     var shapes = ShapeDifferences()
     while !watch.stop.wait(milliseconds: 1000) {
       guard isReady() else { continue }
       do { try round(&shapes) } catch {
-        // Replication goes on.
+        // An error of the audit does not stop replication.
         let problem = CairnError(enveloping: error, doing: "audit")
         if !watch.stop.isSet { state.withLock { $0.problem = problem } }
       }

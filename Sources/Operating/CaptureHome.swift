@@ -27,26 +27,26 @@ extension CaptureHome {
     func refusal(_ why: String, _ hint: String? = nil) -> CairnError {
       CairnError(
         .sourceCaptured,
-        "\(source.place) is captured already, for another replication, whose state is in \(place): \(why)",
+        "\(source.place) is already captured for another replication, whose state is in \(place): \(why)",
         hint: hint
           ?? "run as the user of that replication, or add an [apply.NAME] to the conf if a daemon captures the file; or end it first, with 'cairn detach \(source.shown)', and run again"
       )
     }
-    guard Folder.isPrivate(place) else { throw refusal("that is no folder of this user alone") }
+    guard Folder.isPrivate(place) else { throw refusal("that folder is not private to this user") }
     guard Folder.exists(place + "/replication") else {
       if let trail = TrailName(Folder.lastName(of: place)) { throw Self.daemon(trail, source, refusal) }
-      throw refusal("that is not the state of a 'cairn replicate'")
+      throw refusal("that folder is not the state of a 'cairn replicate'")
     }
     do {
       guard try StateFolder.ends(of: place)?.from.utf8.elementsEqual(source.place.utf8) == true else {
         throw refusal(
-          "that is the state of a replication from another database, so this file is a copy",
+          "that is the state of a replication from another database, so this file is a copy of it",
           "run 'cairn detach \(source.shown)', then run again")
       }
       guard try !StateFolder.isTwoWay(place) else {
         throw refusal(
-          "that replication goes both ways, and shares its capture with no other",
-          "for several targets run cairnd with one [capture.NAME] and an [apply.NAME] for each")
+          "that replication is two-way, and does not share its capture",
+          "for several targets run cairnd with one [capture.NAME], and an [apply.NAME] for each target")
       }
       let trail = try Trail.names(state: place).first { name in
         let folder = "\(place)/\(name)"
@@ -54,7 +54,7 @@ extension CaptureHome {
       }
       guard let trail else {
         throw refusal(
-          "the trail that the file names is not there",
+          "the trail that the file names does not exist",
           "run 'cairn detach \(source.shown)', then run again with --existing overwrite")
       }
       self.init(place: place, trail: trail)
@@ -67,7 +67,7 @@ extension CaptureHome {
   ) -> CairnError {
     refusal(
       "that is the trail \(trail) of a daemon",
-      "add an [apply.NAME] with trail = \"\(trail)\" to the conf of that daemon and reload it; or take [capture.\(trail.name)] out of it, and run 'cairn detach \(source.shown)'"
+      "add an [apply.NAME] with trail = \"\(trail)\" to the conf of that daemon and reload it; or remove [capture.\(trail.name)] from it, and run 'cairn detach \(source.shown)'"
     )
   }
 }

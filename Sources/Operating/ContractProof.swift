@@ -8,11 +8,11 @@ import SQLiteKit
 /// A database in memory plays SQLite's part. The PostgreSQL server of the replication evaluates casts only.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
-    /// The number of values that came back equal.
+    /// The number of values that returned equal.
     package var equal = 0
     /// The number of values that were refused, as the contract says.
     package var refused = 0
-    /// The values that came back different, with their new values.
+    /// The values that returned different, with their new values.
     @ByBytes package var broken: [String] = []
   }
 

@@ -26,7 +26,8 @@ package enum DatabaseURL: Equatable, Sendable {
       return
     }
     guard text.hasPrefix("sqlite:") else {
-      throw Self.bad(text, text.contains(":") ? "its kind is unknown" : "it does not say of which kind the database is")
+      throw Self.bad(
+        text, text.contains(":") ? "its scheme is unknown" : "it has no scheme, such as sqlite: or postgresql:")
     }
     var path = String(text.dropFirst("sqlite:".count))
     if path.hasPrefix("//") {
@@ -58,9 +59,9 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The same URL for all spellings of it, as far as that is possible without opening the database.
+  /// The one URL for all its spellings, as far as that is possible without opening the database.
   ///
-  /// A symbolic link as the file itself is not resolved: another user of the folder may have made it, and ``Database``
+  /// A symbolic link to the file itself is not resolved: another user of the folder may have made it, and ``Database``
   /// refuses it.
   package var canonical: DatabaseURL {
     switch self {
@@ -109,7 +110,7 @@ package enum DatabaseURL: Equatable, Sendable {
     case .postgres:
       throw CairnError(
         .unsupported, "\(use) is for SQLite files only",
-        hint: "PostgreSQL needs no such thing: capture reads its log, and is in nobody's way", remedy: .badInput)
+        hint: "PostgreSQL needs neither: capture reads its log, and blocks no schema change", remedy: .badInput)
     }
   }
 }

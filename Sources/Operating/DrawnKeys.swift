@@ -8,6 +8,10 @@ package struct DrawnKeys {
   /// A selection of keys, by whether the table's owner may move the sequence.
   fileprivate enum Share: String { case all, own, borrowed }
 
+  /// The longest wait for a lock. A session that alters a sequence, or locks a table, would otherwise delay
+  /// applications that use the sequences altered before in this transaction.
+  private static let patience = "SET LOCAL lock_timeout = 5000"
+
   package let url: DatabaseURL
   private let handle: SourceEnd.Handle
 
@@ -29,8 +33,7 @@ package struct DrawnKeys {
         .filter { $0.refusal == nil && patterns.includes($0.name) }.compactMap(\.drawnKey)
     case .postgres(let server):
       return try server.transaction("BEGIN READ ONLY") {
-        // Whoever alters a sequence keeps its value from being read.
-        try server.execute("SET LOCAL lock_timeout = 5000")
+        try server.execute(Self.patience)
         return try server.drawnKeys().filter { patterns.includes($0.fullName) }
       }
     }
@@ -56,14 +59,15 @@ package struct DrawnKeys {
   {
     let server = try server()
     return try server.transaction {
-      try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
+      try server.execute(Self.patience)
+      return try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
         guard case .sequence(let sequence) = key.source else { return "" }
         // ALTER SEQUENCE locks the sequence: from here on no other session draws a value.
         if !isDry { try server.execute("ALTER SEQUENCE \(sequence.name) INCREMENT BY \(sequence.increment)") }
         let extreme = try server.extreme(of: key, isLeast: share.isBelowZero)
         guard let own = share.separated(try server.state(of: sequence), extreme: extreme) else {
           throw CairnError(
-            .databaseFull, "\(url.place): sequence \(sequence.name) of table \(key.fullName) has no number left",
+            .databaseFull, "\(url.place): sequence \(sequence.name) of table \(key.fullName) has no numbers left",
             hint: "make the column bigint, and its sequence: ALTER SEQUENCE \(sequence.name) AS bigint")
         }
         let statement = """
@@ -81,7 +85,8 @@ package struct DrawnKeys {
   package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
-      try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.compactMap { key in
+      try server.execute(Self.patience)
+      return try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.compactMap { key in
         guard case .sequence(let sequence) = key.source,
           let extreme = try server.extreme(of: key, isLeast: sequence.increment < 0)
         else { return nil }
@@ -100,10 +105,10 @@ package struct DrawnKeys {
     if case .postgres(let server) = handle { return server }
     throw CairnError(
       .unsupported,
-      "\(url.place) is an SQLite file, which draws one more than the greatest key in a table, whichever node that came from: it takes no stride",
+      "\(url.place) is an SQLite file, which takes the greatest key in a table plus one: it cannot take a stride",
       hint: """
-        separate the PostgreSQL nodes with --below-zero, where this is the only SQLite file; else let programs bring keys \
-        of their own, such as UUIDs, and write keys = "shared" into [database.NAME]
+        if this is the only SQLite file, separate the PostgreSQL nodes with --below-zero; else let applications use \
+        keys of their own, such as UUIDs, and write keys = "shared" into [database.NAME]
         """, remedy: .badInput)
   }
 }

@@ -9,7 +9,8 @@ package enum Ends {
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(
-        .databaseMissing, "there is no database \(path)", hint: "check the path; a source must exist", remedy: .badInput
+        .databaseMissing, "there is no database \(path)", hint: "check the path; the source must exist",
+        remedy: .badInput
       )
     }
     do {
@@ -39,7 +40,7 @@ package enum Ends {
     let parent = Folder.parent(of: path)
     guard Folder.isFolder(parent) else {
       throw CairnError(
-        .databaseMissing, "the folder of the target does not exist: \(parent)", hint: "create it first",
+        .databaseMissing, "the folder of the target does not exist: \(parent)", hint: "create the folder first",
         remedy: .badInput)
     }
     guard access(parent, W_OK) == 0 else { throw readOnly(path) }
@@ -48,7 +49,7 @@ package enum Ends {
   static func same(_ place: String) -> CairnError {
     CairnError(
       .sameDatabase, "source and target are the same database, \(place)",
-      hint: "name another one behind --to", remedy: .badInput)
+      hint: "name another database after --to", remedy: .badInput)
   }
 
   private static func readOnly(_ path: String) -> CairnError {

@@ -6,9 +6,9 @@ import SQLiteKit
 extension TargetEnd {
   /// Throws `target-differs` with the first table that holds other rows, which must not be overwritten without a
   /// request. Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, every row
-  /// counts as another one, except for those of other trails and of a history.
+  /// counts as different, except rows of other trails and of a history.
   package func checkHoldsNothingElse(
-    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [ReshapeRule] = []
+    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
   ) throws {
     var isCompared = false
     if case (.sqlite(let one), .sqlite(let other)) = (source.handle, handle) {
@@ -22,9 +22,9 @@ extension TargetEnd {
       let mapped = try TableMapping(schema, to: url.engine, names: names).target
       guard try holdsRows(mapped, sharedBy: schema) else { continue }
       throw CairnError(
-        .targetDiffers, "the target \(url.place) already holds rows: table \(mapped.name)",
+        .targetDiffers, "the target \(url.place) already holds rows in table \(mapped.name)",
         hint:
-          "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
+          "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
         remedy: .badInput, context: ["table": mapped.name])
     }
   }
@@ -36,7 +36,7 @@ struct ExistingCheck {
   let source: Database
   let target: Database
   let patterns: TablePatterns
-  let rules: [ReshapeRule]
+  let rules: [TableRule]
 
   /// Throws `target-differs` with the first table and row that differs. A table that is empty at the target counts as
   /// equal.
@@ -76,7 +76,8 @@ struct ExistingCheck {
       let (hasA, hasB) = (try a.step(), try b.step())
       if !hasA && !hasB { return }
       guard hasA == hasB else {
-        throw differs(table, hasA ? "has only \(rows) rows, fewer than the source" : "has more rows than the source")
+        throw differs(
+          table, hasA ? "has only \(rows.counted("row")), fewer than the source" : "has more rows than the source")
       }
       for index in columns.indices where a.value(index) != b.value(index) {
         throw differs(table, "differs at row \(rows + 1) in key order, column \(table.schema.columns[index].name)")
@@ -89,7 +90,7 @@ struct ExistingCheck {
     CairnError(
       .targetDiffers, "the target \(target.path) already holds other rows: table \(table.name) \(how)",
       hint:
-        "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
+        "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
       remedy: .badInput, context: ["table": table.name])
   }
 }

@@ -31,6 +31,6 @@ package enum RelayedRows {
   }
 
   package static func notice(_ trail: TrailName, at source: DatabaseURL) -> String {
-    "trail \(trail) takes what applies write to \(source.place) from now on: its tables are copied once"
+    "trail \(trail) includes rows that applies write to \(source.place) from now on: its tables are copied once"
   }
 }

@@ -29,9 +29,9 @@ extension Replication {
     guard back == nil else {
       throw CairnError(
         .sourceCaptured,
-        "\(source.place) is captured already, for another replication, whose state is in \(owner.place), and --two-way shares its capture with no other",
+        "\(source.place) is already captured for another replication, whose state is in \(owner.place), and --two-way does not share its capture",
         hint:
-          "end that replication first, with 'cairn detach \(source.shown)'; or run cairnd with a capture of each database"
+          "end that replication first: 'cairn detach \(source.shown)'; or run cairnd with a capture of each database"
       )
     }
     let found = try CaptureHome(joining: owner.place, trail: owner.trail, of: source)
@@ -46,11 +46,11 @@ extension Replication {
     if let other = others.first(where: { $0.relays.map { $0 != relays } ?? false }) {
       throw CairnError(
         .sourceCaptured,
-        "\(source.place) is captured for \(other.target) too, and a way leads back to the source from only one of the two targets, so that they need different trails",
-        hint: "run cairnd with a node for each", remedy: .badInput)
+        "\(source.place) is captured for \(other.target) too, and only one of the two targets also sends its rows back to the source, so they need different trails",
+        hint: "run one cairnd node for each target", remedy: .badInput)
     }
     if !others.isEmpty {
-      captureProgress.tell("trail \(readers.home.trail) in \(readers.home.place) is read for \(Self.list(others)) too")
+      captureProgress.tell("trail \(readers.home.trail) in \(readers.home.place) is also read for \(Self.list(others))")
     }
     var reader = TrailReaders.Reader(state: statePath, target: target.place)
     (reader.tables, reader.relays) = (options.tables, relays)
@@ -60,15 +60,15 @@ extension Replication {
     return try readers.enroll(reader)
   }
 
-  /// Checks that no other replication uses the trail: two-way replication needs a trail of its own, whose capture
-  /// leaves out rows that come back.
+  /// Checks that no other replication uses the trail: two-way replication needs its own trail, whose capture leaves out
+  /// rows that apply wrote.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
     guard let other = try readers.others(than: statePath).first else { return false }
     throw CairnError(
       .sourceCaptured,
-      "\(source.place) is captured for \(other.target) too, and --two-way shares its capture with no other",
+      "\(source.place) is captured for \(other.target) too, and --two-way does not share its capture",
       hint:
         "end the other replication with 'cairn detach --reader \(other.target.shellWord) --state \(statePath.shellWord)', or leave --two-way out",
       remedy: .badInput)
@@ -120,7 +120,8 @@ extension Replication {
       } catch let error as CairnError where error.code == .trailBusy && Trail.exists(folder: folder) {
       } catch let error as CairnError where error.code == .sourceCaptured && options.joinsCapture {
         throw CairnError(
-          .sourceCaptured, error.message, hint: "if that one began at the same time, run again to share its capture")
+          .sourceCaptured, error.message,
+          hint: "if that replication started at the same moment, run again to share its capture")
       }
       if !isReading {
         isReading = true
@@ -204,7 +205,7 @@ extension Replication {
     } catch { return true }
   }
 
-  /// Lets apply go on to the current end of the trail only, because another process keeps appending to it.
+  /// Lets apply continue to the current end of the trail only, because another process keeps appending to it.
   private func endOnce() throws {
     let end = try Trail.info(folder: folder).end.position
     drainSignal.set()

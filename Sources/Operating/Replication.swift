@@ -11,7 +11,7 @@ import SystemKit
 import Trails
 
 /// Replication from one database to another: a capture and an apply, each on its own thread, which meet only in the
-/// trail. Two-way replication has a second pair for the way back.
+/// trail. Two-way replication has a second pair for the opposite direction.
 package final class Replication: Sendable {
   package struct Options: Sendable {
     package var tables = TablePatterns()
@@ -31,11 +31,11 @@ package final class Replication: Sendable {
     package var isTwoWay = false
     /// The names of the trails from the source and back; nil: names after the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that applies of other replications wrote. Their trails do not come
-    /// here.
+    /// Whether a PostgreSQL source also sends rows that applies of other replications wrote. Their own trails are not
+    /// read here.
     package var takesOtherApplies = false
-    /// Whether rows that other replications write to the source must go on to the target. If false, they do so if no
-    /// way leads back.
+    /// Whether rows that other replications write to the source must be sent to the target. If false, they are sent if
+    /// no path leads back to the source.
     package var cascades = false
     /// Whether changes that are taken from an SQLite file at once are reduced to their net effect, in each direction.
     package var folds = (forth: false, back: false)
@@ -64,7 +64,7 @@ package final class Replication: Sendable {
   /// The watches of PostgreSQL ends; nil for SQLite.
   private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
-  /// The state folder with the trail from the source: that of this replication, or of another one from the same file.
+  /// The state folder with the trail from the source: this replication's, or another one's from the same file.
   let home: Mutex<CaptureHome>
   /// The signal that ends the running capture of this process.
   let turn = Mutex<StopSignal?>(nil)
@@ -76,7 +76,7 @@ package final class Replication: Sendable {
   /// The number of applies that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
-  /// Whether rows that applies write to the source go on, because no way leads back from the target to the source.
+  /// Whether rows that applies write to the source are sent on, as no path leads back from the target.
   let relays = Atomic<Bool>(false)
   /// The captures of the target, by the names made of their trails' ids.
   private let targetTrails = Mutex<Set<String>>([])
@@ -111,10 +111,14 @@ package final class Replication: Sendable {
     let tables = options.tables
     twoWay = back.map { [statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
+      let admitted = AdmittedTables(TargetScope(), names: options.names)
       return (
         TwoWay(
-          own: forth, applied: [backwards], captured: tables, copiesRows: true, link: links.source, rules: rules),
-        TwoWay(own: backwards, applied: [forth], captured: tables, link: links.target, rules: rules)
+          own: forth, applied: [(backwards.0, backwards.1, admitted)], captured: tables, copiesRows: true,
+          link: links.source, rules: rules),
+        TwoWay(
+          own: backwards, applied: [(forth.0, forth.1, admitted)], captured: tables, link: links.target,
+          rules: rules)
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
@@ -158,8 +162,8 @@ package final class Replication: Sendable {
       // The target was fed from a trail that this state does not have.
       guard options.existing != nil else {
         throw CairnError(
-          .checkpointForeign, "the target \(target.place) was fed from a trail \(trail) that is not in \(statePath)",
-          hint: "use the --state of that replication, or \(copyingAgain)")
+          .checkpointForeign, "the target \(target.place) was filled from trail \(trail), which is not in \(statePath)",
+          hint: "name that replication's state folder with --state, or \(copyingAgain)")
       }
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
@@ -170,7 +174,7 @@ package final class Replication: Sendable {
       guard options.existing != nil else {
         throw CairnError(
           .checkpointForeign,
-          "the target \(target.place) goes on at \(checkpoint.position), which has been purged from the trail \(trail)",
+          "the target \(target.place) continues at \(checkpoint.position), which is purged from trail \(trail)",
           hint: copyingAgain, context: ["trail": trail.description])
       }
       isPurged = true
@@ -219,13 +223,13 @@ package final class Replication: Sendable {
       "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
-  /// Decides whether rows that applies write go on from the source and into the target, and reports the decision.
+  /// Decides whether rows that applies write are sent on from the source and into the target, and reports the decision.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
       throw CairnError(
         .usage,
-        "--cascade cannot be kept: what is written to \(target.place) comes back to \(source.place) by another replication",
+        "--cascade is refused: another replication sends rows of \(target.place) back to \(source.place)",
         hint: "leave --cascade out, or end the other replication", remedy: .badInput)
     }
     relays.store(!leadsBack, ordering: .releasing)
@@ -235,14 +239,14 @@ package final class Replication: Sendable {
       try state.checkOneWay()
       captureProgress.tell(
         leadsBack
-          ? "the target is captured itself; rows that are applied to it do not go into that trail, as a way leads back"
-          : "the target is captured itself; rows that are applied to it go on if that capture takes them")
+          ? "the target is also captured; applied rows do not go into that trail, as another replication leads back to the source"
+          : "the target is also captured; applied rows go into that trail if that capture includes them")
     }
     guard try !from.appliedTrails().isEmpty else { return }
     captureProgress.tell(
       leadsBack
-        ? "rows that other replications write to \(source.place) do not go on to \(target.place), as a way leads back"
-        : "rows that other replications write to \(source.place) go on to \(target.place)")
+        ? "rows that other replications write to \(source.place) are not sent to \(target.place), as another replication leads back"
+        : "rows that other replications write to \(source.place) are sent to \(target.place) too")
   }
 
   /// Reports other replications that write to one of the ends. In two-way replication, each end gets only rows that
@@ -258,7 +262,7 @@ package final class Replication: Sendable {
   ) throws {
     guard try !end.appliedTrails().isSubset(of: other.capturedTrails()) else { return }
     captureProgress.tell(
-      "rows that other replications write to \(here.place) do not go on to \(there.place), as both ends are written: replicate them from where they come from to \(there.place) too"
+      "rows that other replications write to \(here.place) are not sent to \(there.place), as both ends take writes: replicate them from their source to \(there.place) directly"
     )
   }
 
@@ -319,7 +323,7 @@ package final class Replication: Sendable {
 
   /// Starts all workers and returns at once. `ended` is called on a worker's thread when that worker has ended.
   ///
-  /// - Throws: `io-failed` if the process may have no more threads; no worker runs then.
+  /// - Throws: `io-failed` if the process cannot start more threads; then no worker runs.
   package func start(ended: @escaping @Sendable () -> Void) throws -> [WorkerThread<Void>] {
     var bodies: [@Sendable () throws -> Void] = [{ try self.capture() }, { try self.apply() }]
     if let back { bodies += [{ try self.captureBack(back) }, { try self.applyBack(back) }] }
@@ -364,7 +368,7 @@ package final class Replication: Sendable {
 
   private func capture() throws {
     defer {
-      // In two-way replication, the capture of the way back may still have changes to read.
+      // In two-way replication, the capture of the target may still have changes to read.
       if back == nil || stopSignal.isSet { drainSignal.set() }
       readySignal.set()
     }
@@ -373,6 +377,7 @@ package final class Replication: Sendable {
     run.journalRows = options.journalRows
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
     run.link = links?.source
+    run.goesBothWays = back != nil
     run.applies = applies
     run.relays = relays.load(ordering: .acquiring)
     run.folds = options.folds.forth
@@ -385,7 +390,7 @@ package final class Replication: Sendable {
 
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
-    // Wait for the capture of the way back: it must see all changes by applications from a table's first moment on.
+    // Wait for the capture of the target: it must see all changes by applications from a table's first moment on.
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
@@ -424,18 +429,18 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose applies' transactions a capture leaves out; nil: those of all applies.
+  /// The trails whose applied transactions a capture leaves out; nil: transactions of all applies.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
 
   // MARK: The way back
 
-  /// Captures the target for the way back. It begins before apply creates tables, because applications may write to
-  /// them from then on.
+  /// Captures the target for the opposite direction. It starts before apply creates tables, because applications may
+  /// write to them from then on.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
-    // The list of tables of a PostgreSQL capture must be separate from that of the other capture.
+    // The list of tables of a PostgreSQL capture must be separate from the list of the other capture.
     let place = back.source.engine == .postgres ? back.folder : statePath
     var run = CaptureRun(back.source, trail: back.trail, folder: back.folder, place: place)
     run.tables = options.tables
@@ -443,6 +448,7 @@ package final class Replication: Sendable {
     run.journalRows = options.journalRows
     run.copiesRows = false
     run.link = links?.target
+    run.goesBothWays = true
     run.applies = applies
     run.folds = options.folds.back
     if case .sqlite(let path) = back.source { try SQLiteApply.makeFile(path) }
@@ -462,7 +468,7 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Starts draining once both captures have caught up. They go on while applies work, because these ask them for
+  /// Starts draining when both captures have caught up. They continue while applies work, because applies ask them for
   /// committed changes.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {

@@ -9,14 +9,14 @@ package struct RuledTables {
   package private(set) var tables: [SourceEnd.Table] = []
   /// The properties that are left out, for messages.
   package private(set) var notices: [String] = []
-  /// One error for each rule that names a table which the source does not have.
+  /// The errors of rules that name a table which the source does not have, one for each rule.
   package private(set) var unused: [CairnError] = []
 
   /// Applies rules to tables.
   /// - Parameter refused: called with the error for a table; if it does not throw, the table is left out.
   /// - Throws: `rule-refused` if a rule is impossible for a table, or needs the source to log whole rows.
   package init(
-    _ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ source: SourceEnd, to target: Engine,
+    _ tables: [SourceEnd.Table], _ rules: [TableRule], _ source: SourceEnd, to target: Engine,
     refused: (CairnError) throws -> Void = { throw $0 }
   ) throws {
     for table in tables {
@@ -34,20 +34,20 @@ package struct RuledTables {
       unused.append(
         CairnError(
           .tableMissing,
-          "the rule for table \(rule.from) is for none: no captured table of \(source.url.place) has that name",
+          "the rule for table \(rule.from) matches nothing: no captured table of \(source.url.place) has that name",
           hint: near.map { "did you mean from = \"\($0)\"?" }
-            ?? "create the table, add it to 'tables' of the capture, or take the rule out",
+            ?? "create the table, add it to 'tables' of the capture, or remove the rule",
           remedy: .badInput, context: ["table": rule.from]))
     }
   }
 
   private mutating func add(
-    _ table: SourceEnd.Table, _ rule: ReshapeRule, _ source: SourceEnd, _ target: Engine
+    _ table: SourceEnd.Table, _ rule: TableRule, _ source: SourceEnd, _ target: Engine
   ) throws {
     let plan = try ReshapePlan(rule, table.schema, to: target)
     if let why = plan.fullIdentity, let server = source.server, try !server.logsWholeRows(of: table.schema) {
       throw CairnError(
-        .ruleRefused, "the rule for table \(table.name) cannot be kept by what \(source.url.place) logs: \(why)",
+        .ruleRefused, "the rule for table \(table.name) needs more than \(source.url.place) logs: \(why)",
         hint: "run at the source: \(try server.fullIdentityScript(of: [table.schema]))",
         context: ["table": table.name])
     }
@@ -62,7 +62,7 @@ extension PostgresConnection {
   func logsWholeRows(of table: TableSchema) throws -> Bool { try tablesWithoutFullIdentity(table).isEmpty }
 
   /// Returns the statements that make updates and deletes of these tables log whole rows, joined with "; ". Each
-  /// partition needs one of its own, because PostgreSQL does not pass the setting on to partitions.
+  /// partition needs its own statement, because PostgreSQL does not pass the setting on to partitions.
   func fullIdentityScript(of tables: [TableSchema]) throws -> String {
     try tables.flatMap(tablesWithoutFullIdentity).map { "ALTER TABLE \($0) REPLICA IDENTITY FULL" }
       .joined(separator: "; ")

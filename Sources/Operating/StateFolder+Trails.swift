@@ -39,7 +39,7 @@ package enum StateFolders {
     try entries(in: state).map { try Trail.info(folder: $0.folder) }
   }
 
-  static func folders(_ state: String?) throws -> [String] {
+  package static func folders(_ state: String?) throws -> [String] {
     if let state { return [state] }
     let base = base()
     do throws(FileError) {

@@ -10,7 +10,7 @@ package final class StateFolder {
   package let path: String
   private let lock: File
 
-  /// `$XDG_STATE_HOME/cairn/` and a name made of both ends.
+  /// Returns `$XDG_STATE_HOME/cairn/` and a name made of both ends.
   package static func defaultPath(from: DatabaseURL, to: DatabaseURL) -> String {
     let digest = CRC32C.of(Array((from.place + "\n" + to.place).utf8))
     return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
@@ -37,7 +37,7 @@ package final class StateFolder {
       guard try lock.tryLock() else {
         throw CairnError(
           .stateLocked, "another cairn is running on the state folder \(path)",
-          hint: "stop it first, or give this one its own --state", remedy: .retry)
+          hint: "stop it first, or name another folder with --state", remedy: .retry)
       }
       try Self.claim(path, "from \(from)\nto \(to)\n")
     } catch let error as FileError { throw Self.envelope(error, path) }
@@ -48,8 +48,8 @@ package final class StateFolder {
     do {
       guard Folder.exists(path + "/replication") else {
         throw CairnError(
-          .trailMissing, "there is no state of a replication in \(path)",
-          hint: "name the --state with which 'cairn replicate' runs, or none", remedy: .badInput)
+          .trailMissing, "there is no replication state in \(path)",
+          hint: "name the --state with which 'cairn replicate' runs, or leave --state out", remedy: .badInput)
       }
       let there = String(decoding: try contents(path + "/replication"), as: UTF8.self)
       guard there == "from \(from)\nto \(to)\n" else { throw foreign(path, there) }
@@ -68,7 +68,7 @@ package final class StateFolder {
     let ends = there.split(at: "\n").joined(separator: " ")
     return CairnError(
       .stateForeign, "the state folder \(path) belongs to the replication \(ends)",
-      hint: "give each pair of databases its own --state", remedy: .badInput)
+      hint: "name another folder with --state: each pair of databases needs its own", remedy: .badInput)
   }
 
   private static func claim(_ path: String, _ text: String) throws {
@@ -96,7 +96,7 @@ package final class StateFolder {
   /// Stores the setting for existing rows for later runs, which continue the same copies.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
-  /// Stores the settings of this run, for commands that ask what is replicated.
+  /// Stores the settings of this run, for commands that ask which tables are replicated.
   package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
     try keep(tables.text, in: "patterns")
     try keep(names.rawValue, in: "names")
@@ -105,21 +105,21 @@ package final class StateFolder {
   /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// Throws if the replication is two-way: one-way, changes at the target would go nowhere while a trail waits for
-  /// them.
+  /// Throws if the replication is two-way: started one-way, it would send no changes of the target, while a trail waits
+  /// for them.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(
       .stateForeign, "the state folder \(path) belongs to a two-way replication",
-      hint: "run with --two-way, or end it with 'cairn detach' of both databases and take another --state",
+      hint: "run with --two-way; or run 'cairn detach' on both databases and name another folder with --state",
       remedy: .badInput)
   }
 
   /// Returns whether the replication of a state folder is two-way.
   static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
 
-  /// Stores which state folder has the trail that feeds this replication: this folder, or that of another replication
-  /// from the same source.
+  /// Stores which state folder has the trail that feeds this replication: this folder, or the folder of another
+  /// replication from the same source.
   func remember(home: String) throws {
     if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
     try keep(home, in: "home")
@@ -160,6 +160,6 @@ package final class StateFolder {
     if error.code == ENOSPC || error.code == EDQUOT { return error.asCairnError(doing: "write the state") }
     return CairnError(
       .stateUnwritable, "the state folder \(path) cannot be used: \(error)",
-      hint: "make it writable for this user, or choose another one with --state")
+      hint: "make it writable for this user, or name another folder with --state")
   }
 }

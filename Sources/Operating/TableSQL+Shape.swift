@@ -57,7 +57,7 @@ extension TableSQL {
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Returns whether ALTER TABLE gives the table exactly the new statement, byte by byte.
+  /// Returns whether ALTER TABLE results in exactly the new statement of the table, byte by byte.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
@@ -82,7 +82,7 @@ extension TableSQL {
       let columns = key.columns.map { schema.columns[$0].name }.joined(separator: ", ")
       lines.append(
         "the foreign key of \(source.name) from \(columns) to \(key.table) is left out: "
-          + "the order of rows need not keep to it")
+          + "the rows do not arrive in an order that satisfies it")
     }
     return lines.map(\.sqlComment)
   }
@@ -114,7 +114,7 @@ extension TableSQL {
     return (adds, lines)
   }
 
-  /// Returns the statements that adapt existing types, left by an earlier table, to those that this table needs.
+  /// Returns the statements that adapt existing types, left by an earlier table, to the types that this table needs.
   func prepared(_ types: [PostgresUserType]) -> [String] {
     PostgresUserType.all(of: schema).flatMap { wanted in
       types.first { $0.name == wanted.name }?.statements(to: wanted) ?? []

@@ -23,7 +23,7 @@ struct TableSQL {
       SQLText.tokens(Array(schema.createText.utf8)).contains(where: { $0.word == "DEFERRABLE" })
     {
       given.uniques = []
-      left.append("unique keys of \(schema.name) are left out: they can be deferred, which SQLite does not know")
+      left.append("unique keys of \(schema.name) are left out: they are deferrable, which SQLite does not support")
     }
     let mapping = try TableMapping(given, to: dialect == .sqlite ? .sqlite : .postgres)
     source = mapping.source

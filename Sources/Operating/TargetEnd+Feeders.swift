@@ -4,7 +4,7 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Throws `name-collision` for the first table whose rows would mix with those of another trail. `given` adds to the
+  /// Throws `name-collision` for the first table whose rows would mix with rows of another trail. `given` adds to the
   /// trails that the target knows, or excludes some.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,

@@ -89,7 +89,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the names in the trail of its tables at the target, under the rules by which the tables came.
+  /// Returns the names that the tables of a target have in the trail, under the rules by which their rows were written.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -153,8 +153,10 @@ package struct TargetEnd {
       return try database.integer("SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1") != nil
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
-      return try connection.transaction {
+      return try connection.transaction("BEGIN READ ONLY") {
         try connection.hold(table.qualifiedName)
+        try connection.lockPlanning(of: table.qualifiedName)
+        try connection.checkPlanning(of: table.qualifiedName, .ownersCode)
         for share in source.treatment?.shares ?? [] {
           guard let index = source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else {
             continue

@@ -15,11 +15,11 @@ package struct TrailReaders: Sendable {
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether rows that applies write to the source go on to the target; nil if unknown.
+    /// Whether rows that applies write to the source are sent on to the target; nil if unknown.
     package var relays: Bool?
     /// The oldest segment that the reader needs; 0 if unknown, which counts as all.
     package var segment: UInt64 = 0
-    /// The time of its last work, in µs since 1970 UTC.
+    /// The time at which the reader was last active, in µs since 1970 UTC.
     package var seenAt: Int64 = 0
   }
 
@@ -55,7 +55,7 @@ package struct TrailReaders: Sendable {
       .filter { try !isGone($0) }
   }
 
-  /// Returns all readers except that of a state folder.
+  /// Returns all readers except the reader of a state folder.
   package func others(than state: String) throws -> [Reader] {
     let own = file(of: state)
     return try all().filter { file(of: $0.state) != own }
@@ -126,7 +126,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// Removes requests once it is certain that their copies will come.
+  /// Removes requests when it is certain that their copies will follow.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files
@@ -174,7 +174,7 @@ package struct TrailReaders: Sendable {
     guard !reader.state.isEmpty, !reader.target.isEmpty else {
       throw CairnError(
         .stateForeign, "the file \(path) does not name a replication that reads the trail \(home.trail)",
-        hint: "find out which program wrote it; if it is removed, each replication writes its own again when it starts",
+        hint: "find out which program wrote it, and remove it: each replication writes its own again when it starts",
         remedy: .badInput)
     }
     reader.tables = TablePatterns(anyOf: lists)
@@ -184,8 +184,8 @@ package struct TrailReaders: Sendable {
   private func write(_ reader: Reader) throws {
     guard !(reader.state + reader.target + reader.tables.text).utf8.contains(0x0a) else {
       throw CairnError(
-        .unsupported, "a path or a table's name with a line break in it cannot be noted in \(folder)",
-        hint: "give --state, the target and --tables other names", remedy: .badInput)
+        .unsupported, "a path or table name with a line break cannot be stored in \(folder)",
+        hint: "rename the folder of --state, the target or the table", remedy: .badInput)
     }
     var lines = ["state \(reader.state)", "target \(reader.target)", "tables \(reader.tables.text)"]
     if let relays = reader.relays { lines.append("relays \(relays ? "yes" : "no")") }
@@ -219,7 +219,7 @@ extension TrailReaders {
     guard !kept.isEmpty else { return nil }
     let bytes = kept.reduce(0) { $0 + $1.bytes }
     return
-      "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication was last at work \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
+      "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication last ran at \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
   }
 
   /// Removes every reader with a target from the lists in state folders: those below the default folder, and a given

@@ -59,8 +59,8 @@ enum SQLLiteral {
     return real < 0 ? "(-\(text))" : "(\(text))"
   }
 
-  /// Returns whether an error of a hundredth of a unit in the last place is harmless for `text`, the shortest decimal
-  /// of `real`.
+  /// Returns whether the literal `text`, the shortest decimal of `real`, is far enough from the middle between two
+  /// doubles. Then an error of a hundredth of a unit in the last place does not change the value that is read.
   private static func isSafe(_ text: String, _ real: Double) -> Bool {
     let (digits, exponent) = decimal(text)
     guard let significand = Int64(digits) else { return false }
@@ -76,7 +76,7 @@ enum SQLLiteral {
     return remainder.magnitude <= real.ulp * (real.significand == 1 ? 0.24 : 0.49) * scale
   }
 
-  /// `-1.25e+20` as the digits `125` and the exponent 18.
+  /// Returns a decimal as digits and exponent: `-1.25e+20` as the digits `125` and the exponent 18.
   private static func decimal(_ text: String) -> (digits: String, exponent: Int) {
     let parts = text.split(separator: "e")
     var exponent = parts.count > 1 ? Int(parts[1]) ?? 0 : 0

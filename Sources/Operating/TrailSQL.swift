@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Renders the records of a trail as SQL that replays them: executable statements in commit order, one transaction
-/// each. Pure: it reads and writes nothing.
+/// Prints the records of a trail as SQL that replays them: executable statements in commit order, one transaction each.
+/// It does no I/O.
 ///
-/// Start with ``prologue``, then hand over every record in order. A value that the dialect cannot hold becomes a
-/// comment in place of its statement, and is counted in ``problemCount``.
+/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment in
+/// place of its statement, and is counted in ``problemCount``.
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {
     case sqlite
@@ -89,7 +89,7 @@ package struct TrailSQL {
     case .commit:
       defer { heldBegin = nil }
       return heldBegin == nil ? ["COMMIT;"] : []
-    case .schema, .progress, .sequence, .statement, .statementEnd: return []
+    case .schema, .progress, .sequence, .statement, .statementEnd, .waitingRow: return []
     case .marker(_, let text): lines = [comment(text)]
     case .change(let change): lines = try render(change, lookup(change.schemaID), position)
     case .refresh(let refresh): lines = render(refresh, try lookup(refresh.schemaID), position)
@@ -110,8 +110,8 @@ package struct TrailSQL {
       lines = render(ddl, before, after)
     case .reserved(let kind, _):
       throw CairnError(
-        .trailVersion, "record kind \(kind) at \(position) cannot be rendered by this version",
-        hint: "use a newer cairn")
+        .trailVersion, "record kind \(kind) at \(position) cannot be printed by this version",
+        hint: "use a newer version of Cairn")
     }
     guard !lines.isEmpty, let begin = heldBegin else { return lines }
     heldBegin = nil
@@ -291,7 +291,7 @@ package struct TrailSQL {
 
   private func damaged(_ position: Position, _ problem: String) -> CairnError {
     CairnError(
-      .trailDamaged, "cannot render the record at \(position): \(problem)", hint: "run 'cairn trail verify'",
+      .trailDamaged, "cannot print the record at \(position): \(problem)", hint: "run 'cairn trail verify'",
       context: ["position": position.description])
   }
 

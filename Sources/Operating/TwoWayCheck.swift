@@ -10,9 +10,11 @@ package struct TwoWayCheck {
   private let otherURL: DatabaseURL
   private let tables: [SourceEnd.Table]
 
-  /// - Parameter one: the source of the first copy.
-  /// - Parameter tables: its tables that are replicated both ways.
-  /// - Parameter other: the other end; nil if its file does not exist yet.
+  /// Creates the check of two ends.
+  ///
+  /// - Parameter one: The source of the first copy.
+  /// - Parameter tables: Its tables that are replicated both ways.
+  /// - Parameter other: The other end; nil if its file does not exist yet.
   package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
     (self.one, self.other, self.otherURL) = (one, other, otherURL)
     self.tables = tables.filter { $0.refusal == nil }
@@ -28,7 +30,7 @@ package struct TwoWayCheck {
     guard let first = keyless.first else { return nil }
     return CairnError(
       .tableRefused,
-      "\(place): \(keyless.count == 1 ? "table" : "tables") \(names(keyless.map(\.name))) cannot go both ways without a key",
+      "\(place): \(keyless.count == 1 ? "table" : "tables") \(names(keyless.map(\.name))) cannot be replicated two-way without a key",
       hint: "give \(first.name) a PRIMARY KEY, or a UNIQUE index over NOT NULL columns; or \(leaveOut(first.name))",
       remedy: .badInput, context: ["table": first.name])
   }
@@ -38,9 +40,11 @@ package struct TwoWayCheck {
   ///
   /// - Parameter beside: the engine of the other end, and its tables; nil if they are not known here.
   package static func checkKeys(
-    _ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
+    _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
     leaveOut: (String) -> String
   ) throws {
+    // Capture leaves out what differs from an older table only in the case of letters, and reports it.
+    let tables = try all.filter { try end.server?.olderLookAlike(of: $0.schema) == nil }
     if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
     let engine = end.url.engine
     func nameKey(_ namespace: String, _ table: String) -> NameKey { "\(namespace).\(table)".key(in: engine) }
@@ -56,9 +60,9 @@ package struct TwoWayCheck {
       }
       guard let why else { continue }
       throw CairnError(
-        .tableRefused, "\(end.url.place): table \(table.name) cannot go both ways: \(why)",
+        .tableRefused, "\(end.url.place): table \(table.name) cannot be replicated two-way: \(why)",
         hint:
-          "use a type and a collation of which different texts are different values (\(end.server == nil ? "COLLATE BINARY" : "text, numbers, uuid, a deterministic collation")), or \(leaveOut(table.name))",
+          "use a type and a collation in which different texts are never equal (\(end.server == nil ? "COLLATE BINARY" : "text, numbers, uuid, a deterministic collation")), or \(leaveOut(table.name))",
         remedy: .badInput, context: ["table": table.name])
     }
   }
@@ -92,7 +96,7 @@ package struct TwoWayCheck {
       else { continue }
       throw CairnError(
         .tableRefused,
-        "\(end.url.place): column \(names[column]) of table \(table.name) is to be summed (delta), and the server logs keys only of rows before a change",
+        "\(end.url.place): column \(names[column]) of table \(table.name) has the rule delta, and the server logs only the key of a row before a change",
         hint: "run there: \(try server.fullIdentityScript(of: [table.schema]))", remedy: .badInput,
         context: ["table": table.name])
     }
@@ -109,9 +113,9 @@ package struct TwoWayCheck {
     let writes = plan.writes(forTarget: first.schema.plainName).rawValue
     return CairnError(
       .confValue,
-      "\(said.count == 1 ? "table" : "tables") \(names(said.map(\.name))) \(said.count == 1 ? "goes" : "go") both ways, so local_writes = \"\(writes)\" has no place: what is written here goes back",
+      "\(said.count == 1 ? "table" : "tables") \(names(said.map(\.name))) \(said.count == 1 ? "goes" : "go") both ways, so local_writes = \"\(writes)\" is not allowed: local writes are sent to the other end",
       hint:
-        "leave \(first.name) out of 'tables' of [capture.\(capture)] if it is to come one way only; or give it a rule with local_writes = \"stop\", and say by 'conflict' which of two writes stands",
+        "leave \(first.name) out of 'tables' of [capture.\(capture)] if it is one-way; or give it a rule with local_writes = \"stop\", and set 'conflict' to decide which write wins",
       remedy: .badInput, context: ["table": first.name])
   }
 
@@ -143,8 +147,8 @@ package struct TwoWayCheck {
       .keysAlike,
       "\(end.url.place) would draw keys that node \(trail.origin) may draw for other rows: \(names(keys.map(\.text)))",
       hint: end.server == nil
-        ? "SQLite takes no stride: let programs bring keys of their own, such as UUIDs"
-        : "run 'cairn identity separate \(end.url.shown) --nodes N --node K'; or let programs bring the keys",
+        ? "SQLite cannot take a stride: let applications use keys of their own, such as UUIDs"
+        : "run 'cairn identity separate \(end.url.shown) --nodes N --node K'; or let applications set the keys",
       remedy: .badInput)
   }
 
@@ -161,7 +165,7 @@ package struct TwoWayCheck {
     guard !found.isEmpty else { return nil }
     let script = try server.fullIdentityScript(of: found)
     return
-      "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there: \(script)"
+      "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
   /// Returns warnings about tables that are replicated both ways; none of them prevents the replication.
@@ -183,11 +187,11 @@ package struct TwoWayCheck {
     }
     guard let first = found.first else { return nil }
     return
-      "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; leave the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
+      "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; do not change the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
   }
 
-  /// Returns a warning for tables of which the source does not log old rows, so that conflicts with changes at the
-  /// target are not detected. Nil if there are none.
+  /// Returns a warning for tables whose source does not log old rows, so that conflicts with changes at the target are
+  /// not detected. Returns nil if there are none.
   package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let found = try tables.map(\.schema).filter {
@@ -196,7 +200,7 @@ package struct TwoWayCheck {
     guard !found.isEmpty else { return nil }
     let script = try server.fullIdentityScript(of: found)
     return
-      "of changed rows \(end.url.place) logs keys only, so what others change in rows of \(names(found.map(\.fullName))) is overwritten unseen; to have it in the log of conflicts, run there: \(script)"
+      "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
   /// Returns the key as apply creates its column at the other end.
@@ -219,11 +223,11 @@ package struct TwoWayCheck {
   private var hint: String {
     switch (one.url.engine, otherURL.engine) {
     case (.sqlite, .sqlite):
-      "SQLite files take no stride: let programs bring keys of their own, such as UUIDs, wherever both ends insert"
+      "SQLite files cannot take a stride: let applications use keys of their own, such as UUIDs, in tables where both ends insert"
     case (.postgres, .postgres):
-      "run 'cairn identity separate URL --nodes 2 --node N' at both ends, with N 1 and 2, once both have the tables; or let programs bring the keys"
+      "run 'cairn identity separate URL --nodes 2 --node N' at both ends, with N 1 and 2, once both have the tables; or let applications set the keys"
     default:
-      "run 'cairn identity separate \((one.url.engine == .postgres ? one.url : otherURL).shown) --nodes 2 --node 2 --below-zero' once the tables are there; or let programs bring the keys"
+      "run 'cairn identity separate \((one.url.engine == .postgres ? one.url : otherURL).shown) --nodes 2 --node 2 --below-zero' once the tables are there; or let applications set the keys"
     }
   }
 

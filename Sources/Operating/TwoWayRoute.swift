@@ -7,15 +7,15 @@ package struct TwoWayRoute {
   package let source: SourceEnd
   /// The captured tables.
   package let tables: [SourceEnd.Table]
-  private let rules: [ReshapeRule]
+  private let rules: [TableRule]
   private let names: NamePolicy
 
-  package init(_ source: SourceEnd, _ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ names: NamePolicy) {
+  package init(_ source: SourceEnd, _ tables: [SourceEnd.Table], _ rules: [TableRule], _ names: NamePolicy) {
     (self.source, self.rules, self.names) = (source, rules, names)
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// Returns the tables that come back from their target, each with its counterpart there.
+  /// Returns the tables that the opposite route sends back, each with its counterpart at the target.
   package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
     let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
     return zip(tables, forth).compactMap { table, name in

@@ -33,7 +33,7 @@ extension TablePatterns.Unmatched {
         "did you mean \(mark)\($0)?"
           + (isExclusion ? " If not, a pattern may match nothing: write \(mark)\(name)*" : "")
       }
-        ?? "create the table first, or take the name out of the list; a pattern with * may match nothing",
+        ?? "create the table first, or remove the name from the list; a pattern with * may match nothing",
       remedy: .badInput, context: ["table": name])
   }
 }

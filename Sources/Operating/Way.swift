@@ -7,7 +7,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The way back of a two-way replication: what happens at the target is captured, and applied to the source.
+/// The opposite direction of a two-way replication: a capture of the target, and an apply to the source.
 package final class Way: Sendable {
   package let source: DatabaseURL
   package let target: DatabaseURL
@@ -15,7 +15,7 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// Its trail is open, and what is written to its source is captured.
+  /// A signal that the trail is open and that capture sees all writes to its source.
   let ready = StopSignal()
 
   init(
@@ -28,9 +28,9 @@ package final class Way: Sendable {
 }
 
 extension TwoWay {
-  /// For the applies to a database that is captured into `own`. `link`: to its capture.
+  /// Creates the link for the applies to a database that is captured into `own`. `link` leads to its capture.
   package convenience init(
-    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,
     skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
     after before: TwoWay? = nil, rules: @escaping RuleBook

@@ -6,7 +6,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// One run of a capture, for either engine of the source.
+/// A run of a capture, for either engine of the source.
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
@@ -30,6 +30,8 @@ package struct CaptureRun: Sendable {
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
   package var relays = false
+  /// Whether two-way applies write to the source.
+  package var goesBothWays = false
   /// The largest permitted lead, in µs, of the clocks of nodes whose trails are applied to the source.
   package var skewMicrosecondsMax: Int64 = 60_000_000
   /// SQLite: whether changes are reduced to their net effect.
@@ -51,7 +53,9 @@ package struct CaptureRun: Sendable {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
     if let cut = writer.recovery {
-      progress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
+      progress.tell(
+        "removed \(cut.bytes.counted("byte")) of an unfinished transaction from the end of the trail at \(cut.position)"
+      )
     }
     do {
       let tables = try begin?() ?? tables
@@ -81,6 +85,7 @@ package struct CaptureRun: Sendable {
         (options.watch, options.turns) = (link?.watch, link?.turns)
         options.applies = applies
         options.relays = relays
+        options.goesBothWays = goesBothWays
         options.skewMicrosecondsMax = skewMicrosecondsMax
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
@@ -94,7 +99,7 @@ package struct CaptureRun: Sendable {
   }
 }
 
-/// One run of an apply, for either engine of the target.
+/// A run of an apply, for either engine of the target.
 package struct ApplyRun: Sendable {
   package let target: DatabaseURL
   package let trail: TrailName

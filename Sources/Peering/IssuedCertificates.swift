@@ -22,7 +22,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Issuing
 
-  /// Signs the certificate of a node that joins. Earlier certificates of its name count no more: the node has another
+  /// Signs the certificate of a node that joins. Earlier certificates of its name become invalid: the node has another
   /// key now.
   func join(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
     try peers.locked {
@@ -50,18 +50,18 @@ package struct IssuedCertificates: Sendable {
       guard !peers.revoked.contains(shown) else { return .refused("it was revoked", hint: "join again") }
       let all = try of(shown.commonName)
       guard let old = all.first(where: { $0.fingerprint == shown.fingerprint }) else {
-        return .refused("this node's authority has not signed it", hint: "join again")
+        return .refused("it is not signed by the authority of this node", hint: "join again")
       }
       guard request.keyDigest == old.keyDigest else {
         return .refused(
-          "a renewal is for the same key",
-          hint: "for another key, join again: 'cairn peer invite \(shown.commonName)' at the listener")
+          "a renewal must keep the key",
+          hint: "for a new key, join again: 'cairn peer invite \(shown.commonName)' at the listener")
       }
       let current = try peers.certificate("ca.crt")
       guard
         Joining.isDue(notBefore: shown.notBefore, notAfter: shown.notAfter, now: now) || !old.isIssued(by: current)
       else {
-        return .refused("it is renewed in the last third of its life", hint: "ask again later")
+        return .refused("it can be renewed only in the last third of its lifetime", hint: "ask again later")
       }
       let successor = all.first { one in
         one.notBefore > old.notBefore && one.keyDigest == old.keyDigest && one.isIssued(by: current)
@@ -78,7 +78,7 @@ package struct IssuedCertificates: Sendable {
     -> Certificate
   {
     let revoked = try RevokedPeers.through(name, peers.file("revoked"))
-    // After all certificates of the name that are revoked, and after the one that it succeeds.
+    // The new certificate starts after all revoked ones of the name, and after its predecessor.
     let second = max(Self.first(now), (revoked ?? 0) + 1, last.map { $0 / 1_000_000 + 1 } ?? 0)
     let terms = CertificateTerms(
       commonName: name, purpose: .client, notBefore: second * 1_000_000,
@@ -133,7 +133,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Revoking
 
-  /// Revokes all certificates of a name. Returns the fingerprints of those that counted.
+  /// Revokes all certificates of a name. Returns the fingerprints of those that were valid.
   package func revoke(_ name: String, now: Int64) throws -> [String] {
     guard Folder.exists(folder) else { return [] }
     return try peers.locked {
@@ -147,7 +147,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Notes that a peer has shown this certificate: those that it succeeds count no more.
+  /// Records that a peer has shown this certificate: its predecessors become invalid.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {
@@ -161,13 +161,14 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the error for an unknown list. Until the operator mends the list, no peer can be revoked and none is let
-  /// in.
+  /// Returns the error for an unreadable list. Until the operator restores the list, no peer can be revoked and none
+  /// can connect.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
-      .stateForeign, "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",
+      .stateForeign,
+      "the list of revoked certificates cannot be read, so no certificate is accepted: \(problem.reason)",
       hint:
-        "give the file back from a backup; if it is lost, run 'cairn peer rotate --ca --drop' after making an empty file, and let all peers join again",
+        "restore the file from a backup; if it is lost, run 'cairn peer rotate --ca --drop' after you create an empty file, and let all peers join again",
       remedy: .badInput)
   }
 }

@@ -29,13 +29,13 @@ package final class JoinDesk: Sendable {
   package func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {
-      return .answer(Self.refusal(405, .usage, "only POST is answered here", "look at docs/protocol.md"))
+      return .answer(Self.refusal(405, .usage, "this address takes only POST", "see docs/reference/protocol.md"))
     }
     if let length = request.contentLength, length > Self.bytesMax { return .answer(Self.tooLarge) }
     return .receive(Sink(self, request))
   }
 
-  /// Notes that a peer has shown a certificate: those that it succeeds count no more.
+  /// Records that a peer has shown a certificate: its predecessors become invalid.
   package func noteUse(of peer: PeerCertificate) {
     let isNew = shown.withLock { shown in
       if shown.count >= Self.knownMax { shown = [] }
@@ -66,7 +66,7 @@ package final class JoinDesk: Sendable {
       } catch let error as CairnError {
         return JoinDesk.refusal(500, error.code, error.message, error.hint)
       } catch {
-        return JoinDesk.refusal(500, .ioFailed, "no certificate could be made: \(error)", "look at this node's disk")
+        return JoinDesk.refusal(500, .ioFailed, "no certificate could be made: \(error)", "check the disk of that node")
       }
     }
     func abandon() {}
@@ -80,20 +80,20 @@ package final class JoinDesk: Sendable {
     // The token is checked first: the request of a stranger is not even parsed.
     guard JoinLine.isHex(token, 32), let invitation = try invitations.find(token), invitation.expires >= now else {
       return Self.refusal(
-        401, .peerUnknown, "the token is not known here: it was used, its time is over, or it was withdrawn",
-        "ask for a new line: 'cairn peer invite' at node \(node)")
+        401, .peerUnknown, "the token is unknown: it was used, has expired, or was withdrawn",
+        "run 'cairn peer invite' again at node \(node)")
     }
     guard let request = try? CertificateRequest(pem: text) else { return Self.malformed }
     guard request.commonName.hasSameBytes(as: invitation.name) else {
       return Self.refusal(
         403, .peerRefused,
         "the invitation is for node '\(invitation.name)', not for '\(Self.printable(request.commonName))'",
-        "ask for one with the name of this node, as [node] name has it")
+        "ask for an invitation with the name of this node ([node] name)")
     }
     if let problem = request.keyProblem { return Self.unfit(problem) }
     guard try invitations.take(invitation) else {
       return Self.refusal(
-        401, .peerUnknown, "the token was used just now", "ask for a new line: 'cairn peer invite' at node \(node)")
+        401, .peerUnknown, "the token was just used", "run 'cairn peer invite' again at node \(node)")
     }
     return try answer(invitation.name, try IssuedCertificates(peers).join(invitation.name, request, now: now))
   }
@@ -101,12 +101,12 @@ package final class JoinDesk: Sendable {
   private func renew(_ body: [UInt8], _ asked: HTTPRequest) throws -> HTTPResponse {
     guard let peer = asked.peer, IssuedCertificates(peers).contains(peer) else {
       return Self.refusal(
-        401, .peerUnknown, "only a certificate of this node's own authority that counts still can be renewed here",
+        401, .peerUnknown, "only a valid certificate of this node's own authority can be renewed",
         asked.peerProblem ?? "join again: 'cairn peer invite' at node \(node)")
     }
     guard isWithinRate(peer.commonName) else {
       return Self.refusal(
-        429, .busy, "peer '\(peer.commonName)' asks for certificates too often", "it is tried again in a minute")
+        429, .busy, "peer '\(peer.commonName)' asks for certificates too often", "Cairn tries again in a minute")
     }
     guard case .object(let object)? = try? JSONReader.read(body), let text = object.text("request"),
       let request = try? CertificateRequest(pem: text)
@@ -144,11 +144,11 @@ package final class JoinDesk: Sendable {
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(
-        401, .peerUnknown, "who asks is not known here",
-        request.peerProblem ?? "show a certificate of this node's authority")
+        401, .peerUnknown, "the certificate of the peer is not accepted",
+        request.peerProblem ?? "use a certificate that the authority of this node signed")
     }
     guard let current = peers.authorities.first else {
-      return Self.refusal(404, .trailMissing, "this node has no authority of its own", "see docs/protocol.md")
+      return Self.refusal(404, .trailMissing, "this node has no authority of its own", "see docs/reference/protocol.md")
     }
     let object = JSONObject([("node", .text(node)), ("authority", .text(current.fingerprint))])
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
@@ -161,7 +161,8 @@ package final class JoinDesk: Sendable {
   }
   private static var malformed: HTTPResponse {
     refusal(
-      400, .usage, "the body is no JSON with a token and a certificate signing request", "look at docs/protocol.md")
+      400, .usage, "the body is not JSON with a token and a certificate signing request",
+      "see docs/reference/protocol.md")
   }
   private static func unfit(_ problem: String) -> HTTPResponse {
     refusal(400, .usage, problem, "use a key for ECDSA over P-256, Ed25519, or RSA from 2048 bits")

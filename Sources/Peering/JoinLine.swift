@@ -2,7 +2,7 @@ import Changes
 
 /// The line that an operator pastes to join a node: its address, a token, and the public key by which it is known.
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
-  /// `HOST:PORT`
+  /// The address of the listener, `HOST:PORT`.
   package let address: String
   /// 16 bytes, in lower-case hexadecimal.
   package let token: String
@@ -13,7 +13,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
     (self.address, self.token, self.key) = (address, token, key)
   }
 
-  /// `HOST:PORT/TOKEN/KEY`
+  /// The line as printed, `HOST:PORT/TOKEN/KEY`.
   package var description: String { "\(address)/\(token)/\(key)" }
 
   /// Reads such a line, with blanks around it or without; nil for any other text.

@@ -24,8 +24,8 @@ package struct Joining {
   ///
   /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
   ///   and has another authority now.
-  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key is not the line's, or the authority is not the one known
-  ///   by the name); `peer-unknown` (the token); `peer-refused`.
+  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the known
+  ///   one); `peer-unknown` (the token); `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
       base: "https://\(line.address)", tls: ClientTLS(pin: "sha256//" + base64(line.keyBytes)), stop: stop)
@@ -60,7 +60,7 @@ package struct Joining {
     if let replacing, replacing.utf8.count >= 16, fingerprint.hasPrefix(replacing.asciiLowercased) { return }
     throw CairnError(
       .peerUntrusted,
-      "node '\(answer.hub)' was joined with authority \(known[0].fingerprint), and what answers now has authority \(fingerprint)",
+      "node '\(answer.hub)' had authority \(known[0].fingerprint) when this node joined it, and now has authority \(fingerprint)",
       hint:
         "if '\(answer.hub)' was set up again or has a new authority, compare with 'cairn peer list' there; then run 'cairn peer join --replace \(fingerprint.prefix(16)) LINE' with a new line",
       remedy: .badInput)
@@ -69,7 +69,7 @@ package struct Joining {
   /// Renews the certificate, for the same key. That is due if less than a third of its time is left, or if the other
   /// node has a new authority.
   ///
-  /// - Returns: The new certificate; nil if neither is so, or if there is no certificate that came by joining.
+  /// - Returns: The new certificate; nil if no renewal is due, or if this node has no certificate from joining.
   /// - Throws: As ``join(_:replacing:)``; the present files then stay as they are.
   package func renewIfDue(_ hub: String, base: String, now: Int64) throws -> PeerCertificate? {
     let folder = peers.joined(hub)
@@ -107,7 +107,7 @@ package struct Joining {
   private struct Answer {
     let hub: String
     let certificate: Certificate
-    /// The authorities in PEM; the one that signed the certificate comes first.
+    /// The authorities in PEM; the signer of the certificate comes first.
     let authorities: String
   }
 
@@ -118,14 +118,14 @@ package struct Joining {
     }
     guard case .object(let object)? = try? JSONReader.read(reply.body) else {
       throw CairnError(
-        .peerUnreachable, "\(client.base.address) answers \(reply.status), and not as a node of Cairn does",
-        hint: "see what listens there", remedy: .retry)
+        .peerUnreachable, "\(client.base.address) answers with HTTP status \(reply.status), not as a Cairn node",
+        hint: "check what listens there", remedy: .retry)
     }
     if reply.status == 200 { return object }
     throw CairnError(
       object.text("code").flatMap { ErrorCode(rawValue: $0) } ?? .peerRefused,
-      "\(client.base.address) gives no certificate: \(object.text("message") ?? "status \(reply.status)")",
-      hint: object.text("hint") ?? "look at its log", remedy: .stop)
+      "\(client.base.address) issued no certificate: \(object.text("message") ?? "status \(reply.status)")",
+      hint: object.text("hint") ?? "see the log of that node", remedy: .stop)
   }
 
   private func check(_ answer: JSONObject, _ key: PrivateKey) throws -> Answer {
@@ -136,8 +136,8 @@ package struct Joining {
       certificate.isIssued(by: authorities[0])
     else {
       throw CairnError(
-        .peerUntrusted, "the certificate that came is not what was asked for",
-        hint: "see what listens there; nothing was kept of it")
+        .peerUntrusted, "the certificate received does not match the request",
+        hint: "check what listens there; nothing was stored")
     }
     // Only the certificates in the answer are kept.
     return Answer(hub: hub, certificate: certificate, authorities: authorities.map(\.pem).joined())

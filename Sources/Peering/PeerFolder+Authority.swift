@@ -65,9 +65,9 @@ extension PeerFolder {
 
   /// Renews the listener's certificate when that is due, and drops old authorities when no peer needs them.
   ///
-  /// Certificates of earlier builds, which were good for thirty years, are replaced by one for the same key.
+  /// Certificates of earlier builds, which were valid for thirty years, are replaced by one for the same key.
   ///
-  /// - Returns: What was done, in words; empty in most cases.
+  /// - Returns: The actions that were taken, in words; empty in most cases.
   package func upkeep(node: String, now: Int64) throws -> [String] {
     guard hasServer, Folder.exists(file("ca.key")) else { return [] }
     return try locked {
@@ -82,13 +82,13 @@ extension PeerFolder {
       }
       if try certificates("ca.crt").count > 1, try peersOfOldAuthorities(now: now).isEmpty {
         try dropOldAuthorities(node: node, now: now)
-        done.append("every peer has a certificate of the new authority: the old one counts no more")
+        done.append("every peer has a certificate of the new authority: the old one is no longer accepted")
       }
       return done
     }
   }
 
-  /// The authorities that count; the one that signs comes first.
+  /// The valid authorities; the signing one comes first.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
   /// The certificate that the listener shows.
@@ -120,7 +120,8 @@ extension PeerFolder {
 
   // MARK: Files
 
-  /// Replaces `NAME.crt` and `NAME.key` by two that belong together. After a crash ``settle()`` ends what has begun.
+  /// Replaces `NAME.crt` and `NAME.key` by two that belong together. After a crash, ``settle()`` completes the
+  /// replacement.
   func replace(_ name: String, _ certificates: [Certificate], key: PrivateKey) throws {
     let text = name == "ca" ? Self.marked(certificates) : certificates.map(\.pem).joined()
     try File.replace(file("\(name).key.next"), text: key.pem, permissions: 0o600)
@@ -159,7 +160,7 @@ extension PeerFolder {
   /// A line before the authority in its file. To lose the line is to lose the authority, without which nothing is
   /// served.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The file that says the same for a node whose certificates come from an authority of the operator.
+  /// The file with the same meaning for a node whose certificates are from an authority of the operator.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {

@@ -17,10 +17,10 @@ package struct PeerFolder: Sendable {
 
   func file(_ name: String) -> String { "\(path)/\(name)" }
 
-  /// Whether the files are there that a listener needs.
+  /// Whether the files of a listener exist.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
-  /// The list of certificates that count no more. Each listener makes one, since the list has a memory of its own.
+  /// The list of revoked certificates. Each listener makes its own, since the list has its own cache.
   package var revoked: RevokedPeers {
     let folder = self
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
@@ -34,8 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate for a peer, and the authorities by which the peer is known: those from joining it, else
-  /// those of the listener here.
+  /// Returns the certificate for a peer, and the authorities that prove the peer: the authorities from joining it, else
+  /// the authorities of the listener here.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(
@@ -71,7 +71,7 @@ package struct PeerFolder: Sendable {
       guard hasKey == hasCertificate else {
         throw CairnError(
           .stateForeign, "\(path) holds only one of ca.crt and ca.key, so it is not the authority of this node",
-          hint: "move the file away, or give the other one back", remedy: .badInput)
+          hint: "move the file away, or restore the other one", remedy: .badInput)
       }
       if !hasKey {
         // The list comes before the authority, which says that there is one.
@@ -106,12 +106,13 @@ package struct PeerFolder: Sendable {
     do throws(FileError) { text = try File.text(file(name)) } catch {
       throw CairnError(
         .stateUnwritable, "cannot read the \(what) in \(file(name)): \(error)",
-        hint: "run it as root or as the user of the daemon; see who may read the file ('ls -l')", remedy: .badInput)
+        hint: "run the command as root or as the user of the daemon; see which users may read the file ('ls -l')",
+        remedy: .badInput)
     }
     do { return try parse(text) } catch {
       throw CairnError(
         .stateForeign, "\(file(name)) holds no \(what): \(error)",
-        hint: "give the file back from a backup, or move the folder \(path) away and let all peers join again",
+        hint: "restore the file from a backup, or move the folder \(path) away and let all peers join again",
         remedy: .badInput)
     }
   }

@@ -10,18 +10,17 @@ import Synchronization
 /// 91d0…c4 store-007 1767225600000000
 /// ```
 ///
-/// The first line revokes all certificates of a name that begin to be valid at that second (since 1970 UTC) or before.
-/// There is one such line for a name, however many certificates there were. The second line revokes a single
-/// certificate by its SHA-256; its name and time, in µs, are for people. Empty lines, and lines that begin with `#`,
-/// have no effect.
+/// The first line revokes all certificates of a name whose validity begins at that second (since 1970 UTC) or before.
+/// There is one such line for each name. The second line revokes a single certificate by its SHA-256; its name and
+/// time, in µs, are for people. Empty lines, and lines that begin with `#`, have no effect.
 ///
 /// Any doubt revokes all certificates: a file that cannot be read whole, or a line that is not understood. So does a
-/// missing file if this node has kept one.
+/// missing file if this node kept a list before.
 package final class RevokedPeers: Sendable {
   /// The content of the file.
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
-    /// By name: seconds since 1970 UTC.
+    /// The second, since 1970 UTC, up to which certificates of a name are revoked, by name.
     var through: [String: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {
@@ -55,7 +54,9 @@ package final class RevokedPeers: Sendable {
   private let isKept: @Sendable () -> Bool
   private let state = Mutex(State())
 
-  /// - Parameter isKept: Whether this node keeps a list, so that the file must be there.
+  /// Creates a list that reads the file at a path.
+  ///
+  /// - Parameter isKept: Whether this node keeps a list, so that the file must exist.
   package init(_ path: String, isKept: @escaping @Sendable () -> Bool) { (self.path, self.isKept) = (path, isKept) }
 
   package func contains(_ certificate: PeerCertificate) -> Bool {

@@ -4,9 +4,12 @@ extension CatalogDocument {
   /// Returns an SQL expression whose value is the document of the table with this oid. If there is no such table, the
   /// document has no row of ``Section/table``.
   ///
-  /// `oid` is an SQL expression: a parameter, or a column of a table under a name that this SQL does not use itself.
-  /// The value is the same wherever it is computed only under the settings of ``PostgresConnection``. Without `types`
-  /// the document lacks the types that ``usesTypes(_:)`` asks about, and planning takes half the time.
+  /// The document is the same on each connection only under the settings of ``PostgresConnection``.
+  ///
+  /// - Parameter oid: An SQL expression for the table's oid: a parameter, or a column of a table under a name that this
+  ///   SQL does not use.
+  /// - Parameter withTypes: Whether the document has the types that ``usesTypes(_:)`` asks about; without them,
+  ///   planning takes half the time.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,
@@ -25,7 +28,7 @@ extension CatalogDocument {
       """.replacing("{oid}", with: oid)
   }
 
-  /// Returns an SQL condition: whether a column of the table has a type that is not built in.
+  /// Returns an SQL condition that is true if a column of the table has a type that is not built in.
   package static func usesTypes(_ oid: String) -> String {
     """
     EXISTS (SELECT FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid WHERE a.attrelid = \(oid)
@@ -33,7 +36,7 @@ extension CatalogDocument {
     """
   }
 
-  /// Returns an SQL expression for the fields of a row, encoded as in a document.
+  /// Returns an SQL expression that encodes the fields of a catalog row as they are in a document.
   package static func encoded(_ fields: String) -> String {
     """
     (SELECT coalesce(string_agg(CASE WHEN u.f IS NULL THEN '-'
@@ -46,7 +49,7 @@ extension CatalogDocument {
   // length.
   private static let letters = "tciofspkyedmr".map(String.init)
 
-  /// The types of the columns, and the types on which these depend.
+  /// The SQL for the types of the table's columns, and for all types on which these depend.
   private static let usedTypes = """
     SELECT a.atttypid FROM pg_attribute AS a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped
     UNION SELECT x.oid FROM used JOIN pg_type AS t ON t.oid = used.oid CROSS JOIN LATERAL (
@@ -67,14 +70,14 @@ extension CatalogDocument {
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = {oid}
     """
 
-  /// Returns an SQL expression for `text` that includes calls of the user functions that it needs.
+  /// Returns an SQL expression for `text`, with the calls of user functions that the text needs.
   ///
-  /// A cast that calls a function prints as a cast. A reader of the schema leaves out texts that call an unknown
-  /// function, so it must see the call: `public.to_pos((n)::public.pos)`.
+  /// A cast that calls a function prints as a cast only. A reader of the schema leaves out texts that call an unknown
+  /// function, so the call must be visible: `public.to_pos((n)::public.pos)`.
   ///
   /// - Parameters:
-  ///   - catalog: The catalog of the object, as `pg_attrdef`.
-  ///   - oid: The object.
+  ///   - catalog: The catalog of the object, such as `pg_attrdef`.
+  ///   - oid: The oid of the object in that catalog.
   private static func calling(_ catalog: String, _ oid: String, _ text: String) -> String {
     """
     coalesce((SELECT min(d.refobjid::regproc::text) || '(' || \(text) || ')' FROM pg_depend AS d
@@ -138,7 +141,7 @@ extension CatalogDocument {
     WHERE co.conrelid = {oid} AND co.contype = 'f' AND co.conparentid = 0
     """
 
-  /// The sequences of identity and serial columns.
+  /// The SQL for the sequences of the table's identity and serial columns.
   private static let sequences = """
     SELECT 0, n.nspname || '.' || c.relname, ARRAY[n.nspname::text, c.relname, coalesce(o.refobjsubid, 0)::text,
       coalesce(o.deptype::text, ''),
@@ -153,8 +156,8 @@ extension CatalogDocument {
       WHERE ad.adrelid = {oid} AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid))
     """
 
-  /// The partitions that hold rows, with the columns of their old rows that PostgreSQL logs. Does not use
-  /// `pg_partition_tree`, which locks.
+  /// The SQL for the partitions that contain rows, with the columns of old rows that PostgreSQL logs. It does not use
+  /// `pg_partition_tree`, which takes locks.
   private static let partitions = """
     WITH RECURSIVE tree(oid) AS (
       SELECT w.oid FROM pg_class AS w WHERE w.oid = {oid} AND w.relkind = 'p'
@@ -169,7 +172,8 @@ extension CatalogDocument {
           JOIN pg_attribute AS own ON own.attrelid = i.indrelid AND own.attnum = k.n
           JOIN pg_attribute AS root ON root.attrelid = {oid} AND root.attname = own.attname
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND k.place <= i.indnkeyatts
-          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END)]
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END),
+      c.relpersistence::text]
     FROM tree JOIN pg_class AS c ON c.oid = tree.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'f')
     """

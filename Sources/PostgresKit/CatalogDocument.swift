@@ -1,45 +1,46 @@
 import Changes
 
-/// The catalog rows of one table as one text: every row from which its schema is assembled.
+/// The catalog rows of one table as one text, from which the schema of the table is assembled.
 ///
-/// One query makes it, on a connection as well as in an event trigger that writes it into the stream. So a table looks
-/// the same from both. The text is a sequence of rows: a letter for the kind of row, the number of its fields, `;`, and
-/// the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
+/// One query makes the text, on a connection as well as in an event trigger that writes it into the stream. So a table
+/// looks the same from both. The text is a sequence of rows: a letter for the kind of row, the number of its fields,
+/// `;`, and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
-    /// oid, schema, name, kind, persistence, replica identity, estimated rows, owner, whether this role is or may
-    /// become the owner, whether row level security hides rows, this role.
+    /// The row of the table: oid, schema, name, kind, persistence, replica identity, estimated rows, owner. Then
+    /// whether this role is or may become the owner, whether row level security hides rows, and this role.
     case table = 0x74  // t
-    /// Number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type, identity, the value
-    /// for rows older than the column, whether its type may have a default.
+    /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
+    /// identity. Then the value for rows older than the column, and whether its type may have a default.
     case column = 0x63  // c
-    /// Primary, replica identity, plain and unique, deferrable, column numbers, name, definition, text as a constraint.
+    /// The row of an index with a constraint, or a unique one. Its fields: primary, replica identity, plain and unique,
+    /// deferrable, column numbers, name, definition, text as a constraint.
     case index = 0x69  // i
-    /// Name and definition of an index that belongs to no constraint.
+    /// The row of an index that belongs to no constraint: name and definition.
     case object = 0x6f  // o
-    /// Column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
+    /// The row of a foreign key: column numbers, schema, table, columns, on update, on delete, deferred, deferrable.
     case foreignKey = 0x66  // f
-    /// Schema, name, number of the owning column, kind of dependency, options.
+    /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s
-    /// oid and file, schema, name, whether it has a replica identity, the identity (`d`, `i`, `f` or `n`), and the
-    /// columns of its index. The columns are given by their numbers in the partitioned table. Event triggers of earlier
+    /// The row of a partition: oid and file, schema, name, whether it has a replica identity, and which (`d`, `i`, `f`
+    /// or `n`). Then the columns of its index, by their numbers in the partitioned table. Event triggers of earlier
     /// versions give four fields.
     case partition = 0x70  // p
-    /// A CHECK of the table.
+    /// The row of a CHECK constraint of the table.
     case check = 0x6b  // k
-    /// oid, schema, name, kind, element, base, base with modifier, NOT NULL, default, extension, its schema, category,
-    /// collation.
+    /// The row of a type: oid, schema, name, kind, element, base, base with modifier, NOT NULL, default, extension, its
+    /// schema, category, collation.
     case type = 0x79  // y
-    /// Type, oid, text.
+    /// The row of an enum's label: type, oid, text.
     case label = 0x65  // e
-    /// Type, and a CHECK of it.
+    /// The row of a CHECK constraint of a domain: the type, and the text.
     case domainCheck = 0x64  // d
-    /// Type, number, name, type, its oid and modifier.
+    /// The row of a composite type's attribute: type, number, name, attribute's type, its oid and modifier.
     case attribute = 0x6d  // m
-    /// Range, multirange, subtype, its name, qualified name, name and schema of the multirange, collation, difference
-    /// function.
+    /// The row of a range type: range, multirange, subtype, its name, qualified name, name and schema of the
+    /// multirange, collation, difference function.
     case range = 0x72  // r
   }
 
@@ -47,7 +48,7 @@ package struct CatalogDocument: Sendable {
 
   package subscript(section: Section) -> [[String?]] { rows[section] ?? [] }
 
-  /// Reads the text that ``sql(of:)`` gave.
+  /// Reads the text that ``sql(of:)`` returned. Throws ``DecodingError`` for any other text.
   package init(_ text: String) throws {
     var text = text
     self = try text.withUTF8 { try CatalogDocument(UnsafeRawBufferPointer($0)) }
@@ -69,7 +70,7 @@ package struct CatalogReader {
 
   package init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }
 
-  /// The bytes that have not been read.
+  /// The bytes of the document that have not been read.
   package var rest: UnsafeRawBufferPointer {
     get throws {
       var rest = reader
@@ -77,7 +78,7 @@ package struct CatalogReader {
     }
   }
 
-  /// Returns the next row; nil at the end.
+  /// Returns the next row of the document; nil at the end.
   package mutating func row() throws -> (letter: UInt8, fields: [String?])? {
     guard !reader.isAtEnd else { return nil }
     let letter = try reader.readByte()

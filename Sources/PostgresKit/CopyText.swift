@@ -1,10 +1,10 @@
 import Changes
 
-/// Rows in the text format of COPY.
+/// Decodes rows in the text format of COPY.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-copy.html, File Formats
 package enum CopyText {
-  /// Appends a line as an image: each field as exact text, or NULL.
+  /// Appends a line of COPY as an image: each field as exact text, or NULL.
   package static func appendImage(
     _ line: UnsafeRawBufferPointer, to writer: inout ByteWriter, scratch: inout ByteWriter, field: inout ByteWriter
   ) {
@@ -15,7 +15,7 @@ package enum CopyText {
     writer.appendCounted(scratch.bytes)
   }
 
-  /// Returns the fields of a line as text; nil means NULL.
+  /// Returns the fields of a line of COPY as text; nil for NULL.
   package static func fields(_ line: UnsafeRawBufferPointer) -> [String?] {
     var field = ByteWriter(capacity: 256)
     var all: [String?] = []
@@ -23,7 +23,7 @@ package enum CopyText {
     return all
   }
 
-  /// Calls `body` with each field, unescaped; nil means NULL. `field` is memory for unescaping.
+  /// Calls `body` with each field of a line, unescaped; nil for NULL. `field` is memory for unescaping.
   @inline(__always)
   package static func forEachField(
     _ line: UnsafeRawBufferPointer, field: inout ByteWriter, _ body: (UnsafeRawBufferPointer?) -> Void
@@ -54,7 +54,7 @@ package enum CopyText {
     }
   }
 
-  /// Decodes the escapes of a field. The server writes only these, never numeric ones.
+  /// Decodes the escapes of a field. The server writes only these escapes, never numeric ones.
   private static func unescape(_ raw: UnsafeRawBufferPointer, into field: inout ByteWriter) {
     field.removeAll()
     var index = 0

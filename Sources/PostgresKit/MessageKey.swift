@@ -1,15 +1,15 @@
 import Changes
 import CodecKit
 
-/// The secret of a database by which capture recognizes the logical messages that Cairn wrote.
+/// The secret key of a database by which capture recognizes logical messages that Cairn wrote.
 ///
-/// Every role may call `pg_logical_emit_message`. So each message of Cairn carries an HMAC-SHA-256 over its prefix, the
+/// Every role may call `pg_logical_emit_message`. So each message of Cairn has an HMAC-SHA-256 of its prefix, the
 /// number of its transaction and its content. The secret is in a table that only its owner can read, stored as the two
 /// pads of RFC 2104.
 ///
-/// A sender in SQL: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
+/// SQL that sends a message: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
 package struct MessageKey: Equatable, Sendable {
-  /// The schemas that hold a key table, `NAME.key`.
+  /// The schemas that contain a table of keys, `NAME.key`.
   package enum Place: String, Sendable {
     /// The key of the role that captures or applies.
     case own = "cairn"
@@ -22,7 +22,7 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The place in the log up to which messages without a code are accepted; builds before the key wrote such messages.
+  /// The place in the log up to which messages without a code are accepted, because earlier builds wrote such messages.
   package let since: LSN
 
   // MARK: Messages
@@ -36,7 +36,7 @@ package struct MessageKey: Equatable, Sendable {
     """
   }
 
-  /// Returns the content of a message; nil if the message lacks the code of this key for this transaction.
+  /// Returns the content of a message without its code; nil if the message lacks this key's code for this transaction.
   package func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ hasher: SHA256
   ) -> UnsafeRawBufferPointer? {
@@ -53,7 +53,7 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key; nil if no trusted role owns one, or if this role may not read it.
+  /// Reads the key from the database; nil if no trusted role owns one, or if this role may not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """
@@ -81,7 +81,8 @@ package struct MessageKey: Equatable, Sendable {
     return bytes.count == padBytes ? bytes : nil
   }
 
-  /// Creates the table with a new secret, unless it exists. Call it in a transaction, as the owner of the schema.
+  /// Creates the table of the key with a new secret, unless it exists. Call it in a transaction, as the owner of the
+  /// schema.
   /// - Parameter hadMessages: Whether an earlier build may have written messages without a code until now.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
     guard try read(place, connection) == nil else { return }
@@ -102,8 +103,8 @@ package struct MessageKey: Equatable, Sendable {
     try grant(place, connection)
   }
 
-  /// Lets the roles that may replicate read a superuser's table. These roles can read the log, and so all messages,
-  /// anyway.
+  /// Lets the roles that may replicate read a key that a superuser owns. These roles can read the log anyway, and so
+  /// all messages.
   private static func grant(_ place: Place, _ connection: PostgresConnection) throws {
     let roles = try connection.query(
       """
@@ -114,7 +115,7 @@ package struct MessageKey: Equatable, Sendable {
     for role in roles { for statement in grants(place, to: role) { try connection.execute(statement) } }
   }
 
-  /// Returns the statements by which the owner lets a role read the key.
+  /// Returns the statements by which the owner of the key lets a role read it.
   private static func grants(_ place: Place, to role: String) -> [String] {
     [
       "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
@@ -122,14 +123,14 @@ package struct MessageKey: Equatable, Sendable {
     ]
   }
 
-  /// Returns the same statements as one text, for the operator.
+  /// Returns the statements by which the owner lets a role read the key, as one text for the operator.
   package static func grantText(_ place: Place, to role: String) -> String {
     grants(place, to: role).joined(separator: "; ")
   }
 
   // MARK: Sending
 
-  /// Emits a message in the current transaction, or in one of its own. Creates schema and key if they are missing.
+  /// Emits a signed message in the current or in its own transaction. Creates schema and key if they are missing.
   ///
   /// Errors: `privilege-missing` if the role may not read the key.
   package static func emit(_ prefix: String, _ content: [UInt8], _ connection: PostgresConnection) throws {
@@ -139,8 +140,7 @@ package struct MessageKey: Equatable, Sendable {
     guard sent.count == 1 else { throw refusal(connection, try connection.first("SELECT current_user") ?? "") }
   }
 
-  /// Creates schema `cairn` and its key if they are missing. Do not call it in a transaction that a failure must not
-  /// abort.
+  /// Creates schema `cairn` and its key if they are missing. A failure aborts the current transaction.
   package static func ensure(_ connection: PostgresConnection) throws {
     guard try read(.own, connection) == nil else { return }
     let role = try connection.first("SELECT current_user") ?? ""
@@ -161,7 +161,7 @@ package struct MessageKey: Equatable, Sendable {
   private static func refusal(_ connection: PostgresConnection, _ role: String) -> CairnError {
     CairnError(
       .privilegeMissing,
-      "\(connection.place): role \(role) may neither read nor make the key of Cairn's messages, cairn.key",
+      "\(connection.place): role \(role) may neither read nor create the key of Cairn's messages, cairn.key",
       hint: "as its owner, or as a superuser: \(grantText(.own, to: role))")
   }
 }

@@ -5,7 +5,7 @@ import Changes
 /// The owner of a schema, a table or a function can replace it. The code that Cairn then reads or calls would run with
 /// the rights of Cairn's role. So every object there must belong to the role of the session, or to a superuser.
 package enum OwnSchema {
-  /// Returns SQL that is true for a role that may own objects of Cairn; `role` is a row of `pg_roles`.
+  /// Returns an SQL condition that is true for a role that may own objects of Cairn; `role` is a row of `pg_roles`.
   package static func isTrusted(_ role: String) -> String { "(\(role).rolsuper OR \(role).rolname = current_user)" }
 
   /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role. A missing schema
@@ -14,16 +14,16 @@ package enum OwnSchema {
     guard let found = try foreign(schema, connection) else { return }
     throw CairnError(
       .privilegeMissing,
-      "\(connection.place): \(found.what) belongs to role \(found.owner), who could have Cairn's role \(found.role) run code",
+      "\(connection.place): \(found.what) belongs to role \(found.owner), which could make Cairn's role \(found.role) run code",
       hint: """
         connect as role \(found.owner) if Cairn uses that role; if the schema is not needed: DROP SCHEMA \(schema) CASCADE; \
-        else look at all that is in it, and run as a superuser: ALTER SCHEMA \(schema) OWNER TO \(found.role.quotedName), \
+        else check everything in it, and run as a superuser: ALTER SCHEMA \(schema) OWNER TO \(found.role.quotedName), \
         and the same for each table and function
         """,
       context: ["role": found.owner])
   }
 
-  /// Returns the first object that belongs to an untrusted role; nil if there is none.
+  /// Returns the first object of a schema that belongs to an untrusted role; nil if there is none.
   package static func foreign(
     _ schema: String, _ connection: PostgresConnection
   ) throws -> (what: String, owner: String, role: String)? {

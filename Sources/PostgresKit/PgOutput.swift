@@ -1,16 +1,16 @@
 import Changes
 
-/// A message of the output plugin `pgoutput`, protocol version 1, read in place: bytes are valid only as long as the
-/// message's.
+/// A message of the output plugin `pgoutput`, protocol version 1, read in place: valid only as long as the message's
+/// bytes.
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
 package enum PgOutput {
-  /// `commit` is the place where the commit record begins; times are µs since 1970 UTC.
+  /// The begin of a transaction. `commit` is the place of its commit record in the log; `time` is in µs since 1970 UTC.
   case begin(commit: LSN, time: Int64, xid: UInt32)
   case commit(commit: LSN, end: LSN, time: Int64)
   case origin(name: String)
   case relation(Relation)
-  /// A data type that is not built in. Cairn ignores it, because the catalog has more details.
+  /// The description of a data type that is not built in. Cairn ignores it, because the catalog has more details.
   case type
   case insert(relation: UInt32, new: Tuple)
   case update(relation: UInt32, old: OldTuple?, new: Tuple)
@@ -28,19 +28,19 @@ package enum PgOutput {
     package var id: UInt32
     @ByBytes package var namespace: String
     @ByBytes package var name: String
-    /// The replica identity: `d` default, `n` nothing, `f` full, `i` index.
+    /// The replica identity of the table: `d` default, `n` nothing, `f` full, `i` index.
     package var identity: UInt8
     package var columns: [Column]
   }
 
-  /// The columns of a row, still encoded.
+  /// The values of a row, still encoded.
   package struct Tuple {
     package let count: Int
     package let bytes: UnsafeRawBufferPointer
   }
 
   package enum OldTuple {
-    /// Only the columns of the replica identity have meaning.
+    /// An old row in which only the columns of the replica identity have values.
     case key(Tuple)
     case full(Tuple)
 
@@ -51,7 +51,7 @@ package enum PgOutput {
     }
   }
 
-  /// Decodes a message. Throws ``DecodingError`` for any other bytes.
+  /// Decodes a message of `pgoutput`. Throws ``DecodingError`` for other bytes.
   package init(_ bytes: UnsafeRawBufferPointer) throws {
     var r = PgReader(bytes)
     switch try r.byte() {
@@ -102,7 +102,7 @@ package enum PgOutput {
 }
 
 extension PgOutput.Tuple {
-  /// Appends the row as an image: each value as exact text, unchanged TOAST as unchanged.
+  /// Appends the row as an image: each value as exact text, a value that was not sent (TOAST) as unchanged.
   ///
   /// - Parameter given: For each column, whether the row has its value; a column that is false becomes unchanged.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
@@ -124,7 +124,7 @@ extension PgOutput.Tuple {
     writer.appendCounted(scratch.bytes)
   }
 
-  /// Returns whether a column has an unchanged value, which is stored out of line and not sent.
+  /// Returns whether a value of the row did not change and was not sent, because it is stored out of line (TOAST).
   package func hasUnchanged() throws -> Bool {
     var r = PgReader(bytes)
     for _ in 0..<count {
@@ -137,7 +137,7 @@ extension PgOutput.Tuple {
     return false
   }
 
-  /// Returns whether one of the columns for which `columns` is true is NULL.
+  /// Returns whether the row has NULL in a column for which `columns` is true.
   package func hasNull(among columns: [Bool]) throws -> Bool {
     var r = PgReader(bytes)
     for index in 0..<count {
@@ -150,7 +150,7 @@ extension PgOutput.Tuple {
     return false
   }
 
-  /// Returns the columns as text; nil for NULL and for a value that was not sent.
+  /// Returns the values of the row as text; nil for NULL and for a value that was not sent.
   package func texts() throws -> [String?] {
     var r = PgReader(bytes)
     return try (0..<count).map { _ in

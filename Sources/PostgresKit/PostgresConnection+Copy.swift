@@ -3,13 +3,13 @@ import Changes
 import Glibc
 
 extension PostgresConnection {
-  /// The most bytes of a COPY that are passed to libpq at a time.
+  /// The most bytes of COPY data that are passed to libpq in one call.
   private static let sliceBytes = 1 << 20
 
-  /// Runs a `COPY … TO STDOUT`. Calls `line` with each row as the server sends it, without copying: in COPY's text
-  /// format a line and its line feed. The bytes are valid only during the call. An error of `line` cancels the COPY.
+  /// Runs a `COPY … TO STDOUT`. Calls `line` with each row as the server sends it, without a copy: a line of COPY's
+  /// text format with its line feed. The bytes are valid only during the call. If `line` throws, the COPY is cancelled.
   ///
-  /// COPY takes no parameters: see ``bind(_:as:)``.
+  /// COPY takes no parameters: use ``bind(_:as:)`` for values.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
     try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_OUT)
@@ -37,14 +37,14 @@ extension PostgresConnection {
   ///     let term = PostgresConnection.bound("after", 0)  // current_setting('cairn.after_0')
   ///     try connection.copyOut("COPY (SELECT id FROM t WHERE id > \(term)::integer) TO STDOUT") { … }
   ///
-  /// - Parameter name: A word of Cairn's own.
+  /// - Parameter name: The name under which ``bound(_:_:)`` finds the values: a constant word in Cairn's code.
   package func bind(_ values: [String], as name: String) throws {
     guard !values.isEmpty else { return }
     let settings = values.indices.map { "set_config('cairn.\(name)_\($0)', $\($0 + 1), true)" }
     try query("SELECT \(settings.joined(separator: ", "))", values)
   }
 
-  /// Binds rows of values as ``bind(_:as:)``; ``boundRows(_:_:)`` returns them as a table.
+  /// Binds rows of values, as ``bind(_:as:)`` binds single values; ``boundRows(_:_:)`` returns them as a table.
   package func bind(rows: [[String?]], as name: String) throws {
     guard let first = rows.first else { return }
     var parameters: [String?] = []
@@ -58,10 +58,10 @@ extension PostgresConnection {
     try query("SELECT \(arrays.joined(separator: ", "))", parameters)
   }
 
-  /// Returns the expression for the value of a bound column: a text, which needs a cast.
+  /// Returns the SQL expression for a bound value. It is a text, which needs a cast.
   package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
 
-  /// Returns the item of a FROM clause for bound rows: table `bound` with the columns `c0`, `c1`..., which are texts.
+  /// Returns the item of a FROM clause for bound rows: table `bound` with the text columns `c0`, `c1` and so on.
   package static func boundRows(_ name: String, _ columns: Int) -> String {
     let arrays = (0..<columns).map { "\(bound(name, $0))::text[]" }
     let names = (0..<columns).map { "c\($0)" }
@@ -93,7 +93,7 @@ extension PostgresConnection {
 
   /// Sends bytes of COPY's text format, in pieces of any size. The server reports errors only at the end.
   ///
-  /// Returns whether all bytes have been sent. Later calls send the rest; with `isUrgent` this call waits until all are
+  /// Returns whether all bytes have been sent; later calls send the rest. With `isUrgent`, the call waits until all are
   /// sent.
   @discardableResult
   package func sendCopy(_ bytes: UnsafeRawBufferPointer, isUrgent: Bool = true) throws -> Bool {
@@ -106,7 +106,7 @@ extension PostgresConnection {
     return try isUrgent || tryFlush("COPY")
   }
 
-  /// Ends a COPY FROM. If a reason is given, the server discards the rows. Returns the number of rows that were copied.
+  /// Ends a COPY FROM and returns the number of rows copied. If `giveUp` has a reason, the server discards the rows.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
     try flush("COPY")

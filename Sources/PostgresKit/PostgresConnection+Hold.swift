@@ -1,11 +1,11 @@
 import Changes
 
 extension PostgresConnection {
-  /// The value of `restrict_nonsystem_relation_kind` in each session, because Cairn reads tables only.
+  /// The value of the setting `restrict_nonsystem_relation_kind` in each session, because Cairn reads tables only.
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse to read a view that the owner of a schema puts under the name of a table. A lock on the
-  /// table does not prevent a rename of its schema.
+  /// Makes the server refuse to read views, which the owner of a schema can put under the name of a table. A lock on
+  /// the table does not prevent a rename of its schema.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -17,10 +17,10 @@ extension PostgresConnection {
     }
   }
 
-  /// Lets code in this session read views, for triggers of trusted roles. A rollback of the transaction ends that.
+  /// Lets code in this session read views, for triggers of trusted roles. A rollback of the transaction reverts that.
   package func allowViews() throws { try bar("") }
 
-  /// Lets the session read and write partitions that are foreign tables. A rollback of the transaction ends that.
+  /// Lets the session read and write partitions that are foreign tables. A rollback of the transaction reverts that.
   package func allowForeignTables() throws { if try !(barredKinds ?? "").isEmpty { try bar("view") } }
 
   private func bar(_ kinds: String) throws {
@@ -32,14 +32,14 @@ extension PostgresConnection {
     get throws { try first("SELECT current_setting('restrict_nonsystem_relation_kind', true)") }
   }
 
-  /// Returns whether a server of this version has the setting.
+  /// Returns whether a server of this version has the setting `restrict_nonsystem_relation_kind`.
   package static func knowsBar(_ version: Int) -> Bool {
     let least = [12: 20, 13: 16, 14: 13, 15: 8, 16: 4]
     let (major, minor) = (version / 10_000, version % 10_000)
     return major > 16 || least[major].map { minor >= $0 } ?? false
   }
 
-  /// Returns the warning if the server cannot refuse views; nil otherwise.
+  /// Returns the warning that the server cannot refuse to read views; nil if it can.
   package func barNotice() throws -> String? {
     if try !(barredKinds ?? "").isEmpty { return nil }
     return """
@@ -48,11 +48,11 @@ extension PostgresConnection {
       """
   }
 
-  /// Prevents all changes of a table's shape until the open transaction ends, and checks that the name is that of a
-  /// table.
+  /// Locks a table so that its shape cannot change until the open transaction ends, and checks that the name is that of
+  /// a table.
   ///
   /// The owner of a table can give its name to a view at any time. Reading a view runs its functions with the rights of
-  /// the reader. So the name is looked up under the lock, before the first read. ``barViews()`` protects against a
+  /// the reader. So the name is looked up after the lock, before the first read. ``barViews()`` protects against a
   /// later change of the name.
   ///
   ///     try connection.transaction {
@@ -61,14 +61,20 @@ extension PostgresConnection {
   ///     }
   ///
   /// - Parameters:
-  ///   - name: quoted, with its schema; `ONLY` may stand before it.
-  ///   - takesTexts: values of its keys will be made of texts: see ``checkCasts(of:column:)``.
-  ///   - shape: the table and the types that a statement was made for; nil: any table.
-  /// - Returns: the name without `ONLY`.
-  /// - Throws: `table-refused` for anything but a table; ``PostgresError``.
+  ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
+  ///   - takesTexts: Whether values of the table's keys will be made from texts, see ``checkCasts(of:column:)``.
+  ///   - shape: The table and types for which a statement was made; nil for any table.
+  /// - Returns: The quoted name without `ONLY`.
+  /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
+  ///   ``PostgresError``.
   @discardableResult
   package func hold(_ name: String, takesTexts: Bool = false, as shape: HeldShape? = nil) throws -> String {
-    try execute("LOCK TABLE \(name) IN ACCESS SHARE MODE")
+    do { try execute("LOCK TABLE \(name) IN ACCESS SHARE MODE") } catch let error as PostgresError
+      where error.sqlState == "42809"
+    {
+      // Such as a foreign table.
+      throw Self.notTable(name, place, "object that cannot be locked")
+    }
     let table = name.utf8.starts(with: "ONLY ".utf8) ? String(name.utf8.dropFirst(5)) ?? name : name
     // The function reads the present catalog; the snapshot of the transaction may be older.
     let row = try query(
@@ -79,33 +85,69 @@ extension PostgresConnection {
     ).first
     let kind = row?.first ?? nil
     guard kind == "table" else {
-      throw CairnError(
-        .tableRefused, "\(table) of \(place) is a \(kind ?? "missing table"), not a table, by now",
-        hint: "its functions would run with the rights of Cairn: drop it, or leave the table out with 'tables'",
-        context: ["table": table])
+      throw Self.notTable(table, place, kind ?? "missing table")
     }
-    if row?.last == "t" { try allowForeignTables() }
+    if row?.last == "t" {
+      try checkForeignPartitions(of: table)
+      try allowForeignTables()
+    }
+    // Before the first statement that the server plans for the table.
+    try checkPlanning(of: table, .tableRefused, onlySuperuser: true)
     if let shape, try !shape.isOf(name, self) {
       throw CairnError(
         .tableRefused, "\(table) of \(place) was replaced or altered since its columns were read",
-        hint: "compare again once the change is over", context: ["table": table])
+        hint: "compare again after the change", context: ["table": table])
     }
     if takesTexts { try checkCasts(of: table) }
     return table
   }
 
-  /// Returns the greatest or least number in a column; nil if there is none, or the column is not made of numbers.
+  private static func notTable(_ table: String, _ place: String, _ kind: String) -> CairnError {
+    CairnError(
+      .tableRefused, "\(table) of \(place) is now a \(kind), not a table",
+      hint: "its functions would run with the rights of Cairn: drop it, or leave the table out with 'tables'",
+      context: ["table": table])
+  }
+
+  /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its server, is
+  /// neither a superuser nor this role. Such an owner chooses the server that is asked with Cairn's rights, and how
+  /// long the answer takes.
+  private func checkForeignPartitions(of table: String) throws {
+    let found = try query(
+      """
+      SELECT t.relid::regclass, r.rolname FROM pg_partition_tree(to_regclass($1)) AS t
+        JOIN pg_class AS c ON c.oid = t.relid JOIN pg_foreign_table AS f ON f.ftrelid = c.oid
+        JOIN pg_foreign_server AS s ON s.oid = f.ftserver JOIN pg_roles AS r ON r.oid IN (c.relowner, s.srvowner)
+      WHERE NOT r.rolsuper AND r.rolname <> current_user ORDER BY 1, 2 LIMIT 1
+      """, [table]
+    ).first
+    guard let found else { return }
+    let (partition, role) = (found[0] ?? "", found[1] ?? "")
+    throw CairnError(
+      .tableRefused,
+      "partition \(partition) of table \(table) of \(place) is a foreign table of role \(role), who chooses the server that a read asks with the rights of Cairn",
+      hint:
+        "if you trust role \(role), give partition and foreign server to a superuser: ALTER FOREIGN TABLE … OWNER TO …, ALTER SERVER … OWNER TO …; else leave the table out with 'tables'",
+      context: ["table": table])
+  }
+
+  /// Returns the greatest or least number in a column of an integer or numeric type. Nil if there is none, if the
+  /// column has another type, or if the number does not fit into 64 bits.
   ///
-  /// The owner of the table can give the column another type at any time, or the table's name to another one. So the
-  /// type is looked up under the lock, and nothing in the statement casts the value: `max(c)` would look for a cast that
-  /// makes the type of `c` a number, and run its function.
+  /// The table's owner can at any time give the column another type, or the table's name to another table. So the type
+  /// is looked up after the lock, and the statement casts no value: `max(c)` would look for a cast that makes the type
+  /// of `c` a number, and run its function.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
-  /// - Parameter table: The quoted name; `ONLY` may stand before it.
-  /// - Throws: `table-refused` as of ``hold(_:takesTexts:as:)``; ``PostgresError``.
+  /// - Parameter table: The quoted name; `ONLY` may precede it.
+  /// - Throws: The errors of ``hold(_:takesTexts:as:)``; `owners-code` as in ``checkPlanning(of:_:onlySuperuser:)``;
+  ///   ``PostgresError``.
   package func extreme(of column: String, in table: String, isLeast: Bool) throws -> Int64? {
     func read() throws -> Int64? {
+      let plain = try hold(table)
+      try lockPlanning(of: plain)
+      try checkPlanning(of: plain, .ownersCode)
       let isNumber = try first(
         """
         WITH RECURSIVE base(oid) AS (
@@ -113,7 +155,7 @@ extension PostgresConnection {
           UNION SELECT t.typbasetype FROM base JOIN pg_type AS t ON t.oid = base.oid AND t.typtype = 'd')
         SELECT EXISTS (SELECT FROM base
           WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'numeric'::regtype))
-        """, [try hold(table), column])
+        """, [plain, column])
       guard isNumber == "t" else { return nil }
       let name = column.quotedName
       return try first(
@@ -123,16 +165,17 @@ extension PostgresConnection {
     return try isInTransaction ? read() : transaction("BEGIN READ ONLY", read)
   }
 
-  /// Throws `table-refused` if text that is cast to the type of a column would run code of a role that is not trusted: the
-  /// function of a cast, or what such a role may put into a type of which the column's type is made.
+  /// Throws `table-refused` if a cast of text to the type of a column would run code of an untrusted role. Such code is
+  /// the function of a cast, or a part that the role may add to a type within the column's type.
   ///
-  /// The text is cast to the column's type without its domains (``TableSchema/Column/undomainedType``). The elements of an
-  /// array, the columns of a composite type and the bounds of a range keep theirs, and the server runs their CHECKs.
+  /// The text is cast to the column's type without its domains (``TableSchema/Column/undomainedType``). The elements of
+  /// an array, the columns of a composite type and the bounds of a range keep their domains, whose CHECKs the server
+  /// runs.
   ///
   /// - Parameters:
-  ///   - table: the quoted name.
-  ///   - column: nil: all columns of unique indexes.
-  ///   - type: the type to which the text is cast; nil: that of the column.
+  ///   - table: The quoted name.
+  ///   - column: The column; nil: all columns of unique indexes.
+  ///   - type: The type to which the text is cast; nil: the type of the column.
   package func checkCasts(of table: String, column: String? = nil, type: String? = nil) throws {
     guard let found = try query(Self.foreignCode, [table, column, type]).first else { return }
     let (column, object, role) = (found[1] ?? "", found[2] ?? "", found[3] ?? "")
@@ -148,27 +191,27 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the text that the server prints for a value of a column, given as text; nil for NULL.
+  /// Returns the text that the server prints for a value of a column that is given as text; nil for NULL.
   ///
   /// - Parameters:
-  ///   - type: the type of the column without its domains.
-  ///   - table: the quoted name; `ONLY` may stand before it.
-  /// - Throws: `table-refused` as of ``hold(_:takesTexts:)`` and ``checkCasts(of:column:)``; ``PostgresError``.
+  ///   - type: The type of the column without its domains.
+  ///   - table: The quoted name of the table; `ONLY` may precede it.
+  /// - Throws: `table-refused` as in ``hold(_:takesTexts:)`` and ``checkCasts(of:column:)``; ``PostgresError``.
   package func printed(_ text: String, as type: String, ofColumn column: String, in table: String) throws -> String? {
     func print() throws -> String? {
-      // The statement names the type, whatever the type of the column has become.
+      // The statement names the type, so check that type also if the column has another one now.
       try checkCasts(of: try hold(table), column: column, type: type)
       return try first("SELECT $1::\(type)", [text])
     }
     return try isInTransaction ? print() : transaction("BEGIN READ ONLY", print)
   }
 
-  /// The code of other roles that casts of text to columns of table `$1` run; `$2`: the column, NULL for those of unique
-  /// indexes; `$3`: its type, NULL for the present one.
+  /// The SQL that finds code of other roles which casts of text to columns of table `$1` would run. `$2` is the column,
+  /// NULL for all columns of unique indexes; `$3` is the column's type, NULL for the present one.
   ///
-  /// An operator between the column and such a value may be one of another type, to which an implicit cast leads.
+  /// An operator between the column and such a value may belong to another type, to which an implicit cast leads.
   ///
-  /// A role can give its own domain or composite type a new CHECK or column at any time, so such a type counts as it is.
+  /// A role can give its own domain or composite type a new CHECK or column at any time, so such a type counts as code.
   private static let foreignCode = """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), base(attname, oid) AS (
@@ -204,8 +247,91 @@ extension PostgresConnection {
     """
 }
 
-/// A table and the types of its columns, as they were when a statement was made for them, as far as the types decide
-/// whose code the statement runs.
+extension PostgresConnection {
+  /// Throws an error if the server would run code of an untrusted role when it plans a read of a table.
+  ///
+  /// Before the planner reads a row, it computes calls with constant arguments, and inlines functions in SQL. It does
+  /// so in the expressions and predicates of indexes, in statistics, in partition keys and in CHECKs, also those of
+  /// partitions and child tables. A read-only transaction does not prevent that: in a superuser's session, the code can
+  /// run programs of the server's user.
+  ///
+  /// An untrusted role may add an index, statistics or a partition while Cairn has the table locked for reading.
+  /// ``lockPlanning(of:)`` prevents that.
+  ///
+  ///     try connection.checkPlanning(of: "\"sales\".\"orders\"", .ownersCode)
+  ///
+  /// - Parameters:
+  ///   - table: The quoted name of a table that is locked already.
+  ///   - code: The code of the error that is thrown.
+  ///   - onlySuperuser: Whether the check applies only in a superuser's session. Other roles read only what they may
+  ///     read anyway, and tables with such functions are common.
+  package func checkPlanning(of table: String, _ code: ErrorCode, onlySuperuser: Bool = false) throws {
+    guard let found = try query(Self.plannedCode, [table, onlySuperuser ? "t" : "f"]).first else { return }
+    let (kind, object) = (found[0] ?? "", found[1] ?? "")
+    let (called, role) = (found[2] ?? "", found[3] ?? "")
+    throw CairnError(
+      code,
+      "\(kind) \(object) of table \(table) of \(place) calls \(called) of role \(role), which the server would run with the rights of Cairn when it plans a read",
+      hint:
+        "if you trust role \(role), give that to a superuser: ALTER … OWNER TO …; else drop the \(kind), or leave the table out with 'tables'",
+      context: ["table": table])
+  }
+
+  /// Locks a table of an untrusted role, so that no index, statistics or partition is added until the transaction ends.
+  /// It waits for a lock for a second at most.
+  ///
+  /// If this role may not write to the table, it cannot take that lock; the table is then only locked for reading.
+  ///
+  /// - Parameter table: The quoted name.
+  package func lockPlanning(of table: String) throws {
+    let isOpen = try first(
+      """
+      WITH RECURSIVE tree(oid) AS (
+        SELECT to_regclass($1)::oid
+        UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
+      SELECT EXISTS (SELECT FROM tree JOIN pg_class AS c ON c.oid = tree.oid
+          WHERE c.relowner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user))
+        AND has_table_privilege(to_regclass($1), 'UPDATE, DELETE, TRUNCATE')
+      """, [table])
+    guard isOpen == "t" else { return }
+    try execute("SET LOCAL lock_timeout = 1000")
+    try execute("LOCK TABLE \(table) IN SHARE UPDATE EXCLUSIVE MODE")
+  }
+
+  /// The SQL that finds functions of untrusted roles in expressions that the planner computes for table `$1`. `$2` is
+  /// whether only a superuser's session is checked.
+  private static let plannedCode = """
+    WITH RECURSIVE tree(oid) AS (
+      SELECT to_regclass($1)::oid
+      UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid
+    ), part(kind, object, class, oid) AS (
+      -- A partition has the keys of all tables above it as its own constraint.
+      SELECT 'partition key', k.oid::regclass::text, d.refclassid, d.refobjid FROM (
+          SELECT oid FROM tree
+          UNION SELECT a.relid FROM tree CROSS JOIN LATERAL pg_partition_ancestors(tree.oid) AS a(relid)) AS k
+        JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = k.oid AND d.objsubid = 0
+      UNION ALL SELECT 'index', x.indexrelid::regclass::text, 'pg_class'::regclass, x.indexrelid
+        FROM tree JOIN pg_index AS x ON x.indrelid = tree.oid
+      UNION ALL SELECT 'check constraint', k.conname::text, 'pg_constraint'::regclass, k.oid
+        FROM tree JOIN pg_constraint AS k ON k.conrelid = tree.oid AND k.contype = 'c'
+      UNION ALL SELECT 'statistics', s.stxname::text, 'pg_statistic_ext'::regclass, s.oid
+        FROM tree JOIN pg_statistic_ext AS s ON s.stxrelid = tree.oid
+    ), \(ReachedCode.text), code(kind, object, name, owner) AS (
+      SELECT r.kind, r.object, 'function ' || p.oid::regprocedure::text, p.proowner FROM reach AS r
+        LEFT JOIN pg_operator AS o ON r.class = 'pg_operator'::regclass AND o.oid = r.oid
+        JOIN pg_proc AS p ON p.oid = CASE r.class WHEN 'pg_proc'::regclass THEN r.oid ELSE o.oprcode::oid END
+      UNION ALL SELECT r.kind, r.object, 'a CHECK of type ' || t.oid::regtype::text, t.typowner FROM reach AS r
+        JOIN pg_constraint AS k ON r.class = 'pg_constraint'::regclass AND k.oid = r.oid
+        JOIN pg_type AS t ON t.oid = k.contypid)
+    SELECT kind, object, name, pg_get_userbyid(owner) FROM code
+    WHERE ($2 = 'f' OR current_setting('is_superuser') = 'on')
+      AND owner NOT IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+    ORDER BY 1, 2 LIMIT 1
+    """
+}
+
+/// A table and the types of its columns, at the time when a statement was made for them. The types decide whose code
+/// the statement runs.
 ///
 ///     let shape = HeldShape(table: 16_384, columns: ["id"], types: [20])
 ///     try connection.hold("ONLY \"sales\".\"orders\"", as: shape)
@@ -221,13 +347,14 @@ package struct HeldShape: Sendable {
     self.columns = columns
   }
 
-  /// Returns whether the name means the table or a partition of it, with columns of these types, for a statement that
-  /// the session runs now. The table must be locked.
+  /// Returns whether a name means the table or a partition of it, with columns of these types, for a statement that the
+  /// session runs now. The table must be locked.
   ///
-  /// The snapshot of a transaction may be older than the lock, and show another type than the one with which the server
-  /// reads a statement. So the server reads one: `pg_typeof` gives the type of an expression, and no row is read.
+  /// The snapshot of a transaction may be older than the lock. It may show another type than the one that the server
+  /// uses to parse a statement. So the server parses one: `pg_typeof` returns the type of an expression, and no row is
+  /// read.
   ///
-  /// - Parameter name: quoted, with its schema; `ONLY` may stand before it.
+  /// - Parameter name: The quoted name, with its schema; `ONLY` may precede it.
   package func isOf(_ name: String, _ connection: PostgresConnection) throws -> Bool {
     let plain = name.utf8.starts(with: "ONLY ".utf8) ? String(name.utf8.dropFirst(5)) ?? name : name
     let isSame = try connection.first(
@@ -245,7 +372,7 @@ package struct HeldShape: Sendable {
     } catch let error as PostgresError where error.sqlState == "42703" { return false }
   }
 
-  /// PostgreSQL's own types may take the place of each other: all that lies between them is of the server.
+  /// Returns whether two types are equal, or both are PostgreSQL's own: then all code between them is the server's.
   private static func isSame(_ now: UInt32?, _ type: UInt32) -> Bool {
     now == type || (now.map { $0 < 16384 } ?? false) && type < 16384
   }

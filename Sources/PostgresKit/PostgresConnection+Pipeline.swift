@@ -2,14 +2,14 @@ import CPostgres
 import Changes
 import Glibc
 
-/// A parameter of a statement that is sent without copying: text in PostgreSQL's input form; nil for NULL.
+/// A parameter of a statement that is sent without a copy: text in PostgreSQL's input form; nil for NULL.
 ///
-/// The bytes must end with a NUL that is not counted.
+/// The bytes must end with a NUL that is not part of the text.
 package typealias PostgresParameter = UnsafePointer<CChar>?
 
 extension PostgresConnection {
-  /// Begins to send many statements before the first answer is read (`PQenterPipelineMode`): one round trip for all of
-  /// them.
+  /// Begins a pipeline: many statements are sent before the first answer is read (`PQenterPipelineMode`), in one round
+  /// trip.
   ///
   /// Queue statements with ``pipe(_:_:)`` and ``pipe(prepared:_:)``, then call ``drain(_:)``. In one explicit
   /// transaction, a failed statement makes the server skip the rest of the batch.
@@ -25,13 +25,13 @@ extension PostgresConnection {
     guard PQexitPipelineMode(handle) == 1 else { throw failure("pipeline") }
   }
 
-  /// Queues the preparation of a statement.
+  /// Queues the preparation of a statement in the pipeline.
   package func pipe(prepare name: String, _ sql: String) throws {
     try refuseNUL(sql, [])
     guard PQsendPrepare(handle, name, sql, 0, nil) == 1 else { throw failure(sql) }
   }
 
-  /// Queues a statement.
+  /// Queues a statement in the pipeline, with its parameters.
   package func pipe(_ sql: String, _ parameters: [PostgresParameter]) throws {
     try refuseNUL(sql, [])
     guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, parameters, nil, nil, 0) == 1 else {
@@ -39,14 +39,14 @@ extension PostgresConnection {
     }
   }
 
-  /// Queues an execution of a prepared statement.
+  /// Queues an execution of a prepared statement in the pipeline.
   package func pipe(prepared name: String, _ parameters: [PostgresParameter]) throws {
     guard PQsendQueryPrepared(handle, name, Int32(parameters.count), parameters, nil, nil, 0) == 1 else {
       throw failure(name)
     }
   }
 
-  /// Queues a statement whose parameters are arrays of texts.
+  /// Queues a statement in the pipeline whose parameters are arrays of texts.
   package func pipe(_ sql: String, _ arrays: borrowing PostgresArrays) throws {
     try refuseNUL(sql, [])
     let count = arrays.count
@@ -58,17 +58,17 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Asks the server to answer the queued statements as soon as they are done. So ``readAnswers(_:_:)`` need not wait
-  /// for the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when
-  /// answers are read.
+  /// Asks the server to answer each queued statement as soon as it is done. So ``readAnswers(_:_:)`` need not wait for
+  /// the end of the batch. Bytes that the server does not take at once are sent by ``tryFlush(_:)``, or when answers
+  /// are read.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
     try tryFlush("pipeline")
   }
 
-  /// Reads the answers to the next `count` statements, which have been pushed. Calls `answer` with the number of each,
-  /// from 0, and the rows that it touched; preparations count. Throws the first error at once; ``drain(_:)`` must
-  /// follow.
+  /// Reads the answers to the next `count` statements, which have been pushed. Calls `answer` with each statement's
+  /// number, from 0, and the number of rows that it changed; preparations count as statements. Throws the first error
+  /// at once; ``drain(_:)`` must follow.
   package func readAnswers(_ count: Int, _ answer: (Int, Int64) -> Void) throws {
     var index = 0
     while index < count {
@@ -86,9 +86,9 @@ extension PostgresConnection {
     }
   }
 
-  /// Ends the batch and reads the answers, in order. Calls `answer` with the number of each statement and the rows that
-  /// it touched; preparations count. Throws the first error, with the number of its statement, after everything is
-  /// read.
+  /// Ends the batch and reads its answers, in order. Calls `answer` with each statement's number and the number of rows
+  /// that it changed; preparations count as statements. Throws the first error, with its statement's number, after all
+  /// answers are read.
   package func drain(_ answer: (Int, Int64) throws -> Void) throws {
     guard PQpipelineSync(handle) == 1 else { throw failure("pipeline") }
     var index = 0
@@ -115,15 +115,15 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends queued bytes as far as the server takes them without waiting; returns whether all have been sent.
+  /// Sends queued bytes as far as the server takes them without a wait; returns whether all have been sent.
   @discardableResult package func tryFlush(_ sql: String) throws -> Bool {
     let rest = PQflush(handle)
     if rest < 0 { throw failure(sql) }
     return rest == 0
   }
 
-  /// Sends all queued bytes, and reads arriving ones meanwhile: otherwise both sides could wait for each other with
-  /// full buffers.
+  /// Sends all queued bytes, and reads arriving ones at the same time: otherwise both sides could wait for each other
+  /// with full buffers.
   func flush(_ sql: String) throws {
     var isCancelled = false
     while try !tryFlush(sql) {
@@ -132,7 +132,7 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends all queued bytes, and waits for an answer.
+  /// Sends all queued bytes, and waits until the server answers.
   private func pump() throws {
     var isCancelled = false
     while true {

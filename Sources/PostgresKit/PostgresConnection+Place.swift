@@ -1,6 +1,6 @@
 extension PostgresConnection {
-  /// Returns a URI for a place as ``place(of:)`` writes it, for records that keep only the place: without password and
-  /// options.
+  /// Returns a URI, without password and options, for the host and database that ``place(of:)`` wrote. It serves
+  /// records that store only that text.
   package static func uri(ofPlace place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }

@@ -3,7 +3,7 @@ import Glibc
 
 // The check that the server proves its identity.
 extension PostgresConnection {
-  /// Returns the warning if a server on another host need not prove its identity; nil otherwise.
+  /// Returns the warning that a server on another host need not prove its identity; nil if it must.
   ///
   /// The default of libpq, `prefer`, accepts any server, and continues without encryption if the server offers none.
   /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html
@@ -16,10 +16,10 @@ extension PostgresConnection {
       """
   }
 
-  /// Returns the `sslmode` that applies to a URI.
+  /// Returns the value of `sslmode` that libpq would use for a URI.
   package static func sslMode(of uri: String) -> String { applied(to: uri)["sslmode"] ?? "prefer" }
 
-  /// Returns the hosts of a URI that are other machines. There may be several.
+  /// Returns the hosts of a URI that are other machines than this one. There may be several.
   package static func remoteHosts(of uri: String) -> [String] {
     let settings = applied(to: uri)
     // If both are given, libpq connects to the address and checks the name in the certificate.
@@ -30,8 +30,8 @@ extension PostgresConnection {
   /// Returns the options that libpq would use to connect: the URI, the service that the URI or the environment names,
   /// the environment, defaults.
   ///
-  /// Only a connection can resolve the service of a URI. This connection is never dialled: libpq checks its options
-  /// first, and refuses one of them.
+  /// Only a connection can resolve the service of a URI. This one never connects: libpq checks its options first, and
+  /// refuses one of them.
   private static func applied(to uri: String) -> [String: String] {
     let given: [String] = ["dbname", "channel_binding", uri, "refused"]
     let texts = given.map { strdup($0) }
@@ -47,7 +47,7 @@ extension PostgresConnection {
     return found["sslmode"] == nil ? options(of: uri) : found
   }
 
-  /// Returns whether a host is a Unix socket, or the loopback address.
+  /// Returns whether a host of a URI is a Unix socket or the loopback address.
   private static func isLocal(_ host: String) -> Bool {
     if host.hasPrefix("/") || host.hasPrefix("@") || ["localhost", "::1"].contains(host) { return true }
     let parts = host.split(separator: ".", omittingEmptySubsequences: false)

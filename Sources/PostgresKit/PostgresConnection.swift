@@ -3,39 +3,39 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A connection to one PostgreSQL database. Owns the `PGconn*`; for one thread.
+/// A connection to one PostgreSQL database. It owns the `PGconn*`, and is for use on one thread.
 ///
-/// Settings that change how values print are pinned: ISO dates in UTC, `postgres` intervals, exact floats, hexadecimal
+/// Settings that change how values print are fixed: ISO dates in UTC, `postgres` intervals, exact floats, hexadecimal
 /// bytea, UTF-8, money without locale. So a value that one session prints means the same in another.
 ///
 /// Source: https://www.postgresql.org/docs/15/libpq.html
 package final class PostgresConnection {
   package enum Purpose: Sendable {
     case sql
-    /// For the streaming replication protocol, in one database.
+    /// A connection for the streaming replication protocol, in one database.
     case replication
   }
 
-  /// The host and the database, for messages; never the password.
+  /// The host and the database of the connection, for messages; never the password.
   package let place: String
   private let purpose: Purpose
   let handle: OpaquePointer
-  /// A descriptor, usually of a ``StopSignal``. Once it is readable, a statement that is waited for is cancelled.
+  /// A descriptor, usually of a ``StopSignal``. When it becomes readable, the running statement is cancelled. -1: none.
   package var interrupt: Int32 = -1
-  /// Called about once a second while a statement is waited for; false cancels it.
+  /// The function that is called about once a second during a statement; it returns false to cancel the statement.
   package var onWait: (() -> Bool)?
 
-  /// The settings that decide how values and definitions print. `jit=off` makes the answers to small queries faster.
+  /// The session settings that decide how values and definitions print. `jit=off` makes small queries faster.
   package static let printSettings = [
     "DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
     "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
   ]
 
-  /// The settings under which values are read and written. The owner of a database can set others for all its sessions.
+  /// The session settings for reading and writing values. The owner of a database can set others for all its sessions.
   ///
-  /// `role=none` keeps the session in the role that logged in: code of a role that the owner sets would count as the
-  /// session's own, and could leave that role again. `row_security=off` makes the server refuse a read that policies of
-  /// the table's owner would filter, because their functions run as the reader.
+  /// `role=none` keeps the session in the role that logged in. Otherwise, if the owner sets a role, that role's code
+  /// would count as the session's own, and could leave the role again. `row_security=off` makes the server refuse a
+  /// read that policies of the table's owner would filter, because their functions run as the reader.
   ///
   /// Source: https://www.postgresql.org/docs/15/runtime-config-client.html, `row_security`.
   private static let settings =
@@ -44,9 +44,9 @@ package final class PostgresConnection {
       "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
     ]
 
-  /// Connects (`PQconnectdbParams`). `uri` is anything that libpq accepts; passfile and service work as in libpq.
+  /// Connects to a server (`PQconnectdbParams`). `uri` is anything that libpq accepts; passfile and service work too.
   ///
-  /// Errors: ``PostgresError``; without SQLSTATE if no server answered.
+  /// Errors: ``PostgresError``; its SQLSTATE is empty if no server answered.
   package init(_ uri: String, purpose: Purpose = .sql, application: String = "cairn") throws {
     place = Self.place(of: uri)
     self.purpose = purpose
@@ -81,10 +81,10 @@ package final class PostgresConnection {
 
   deinit { PQfinish(handle) }
 
-  /// Cuts the connection at once, so that the server does not wait for Cairn; later calls fail.
+  /// Cuts the connection at once, so that the server does not wait for Cairn. Later calls fail.
   package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
 
-  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so the message decides.
+  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so its message decides.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [
       ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),
@@ -122,7 +122,7 @@ package final class PostgresConnection {
     return options
   }
 
-  /// Returns the error in a connection URI, without its password; nil if libpq can read the URI (`PQconninfoParse`).
+  /// Returns what is wrong with a connection URI, without its password; nil if libpq can read it (`PQconninfoParse`).
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
@@ -133,13 +133,13 @@ package final class PostgresConnection {
     return error.map { withoutValues(line($0), of: uri) } ?? "it cannot be read"
   }
 
-  /// Returns a message of libpq without the part that libpq could not read, which may be part of a password.
+  /// Returns libpq's message about a URI without the part that libpq could not read, which may be part of a password.
   private static func withoutValues(_ message: String, of uri: String) -> String {
     guard uri.has("@") || uri.has("?") || uri.asciiLowercased.contains("password") else { return message }
     // libpq repeats the whole text if it reads it as a connection string of the other form.
     guard uri.hasPrefix("postgresql://") || uri.hasPrefix("postgres://") else { return "it is no URI of PostgreSQL" }
     let bytes = Array(message.utf8)
-    // What libpq quotes is part of the URI, except for this sign.
+    // All text that libpq quotes is part of the URI, except for this sign.
     let sign = Array("\"=\"".utf8)
     var end = bytes.startIndex
     while end < bytes.endIndex, bytes[end] != UInt8(ascii: "\"") || bytes[end...].starts(with: sign) {
@@ -169,7 +169,7 @@ package final class PostgresConnection {
   package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
   package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
 
-  /// Runs one statement without parameters; rows are dropped. Returns the number of rows that it touched.
+  /// Runs one statement without parameters; its rows are dropped. Returns the number of rows that it changed.
   ///
   /// The server refuses a text with a second statement (SQLSTATE 42601), except on a connection for replication.
   @discardableResult package func execute(_ sql: String) throws -> Int64 {
@@ -186,18 +186,18 @@ package final class PostgresConnection {
     _ = try finish(constant)
   }
 
-  /// Returns all rows of one statement, as text; nil means NULL. Parameters are text, `$1…`; their types are inferred.
+  /// Returns all rows of one statement as texts; nil for NULL. Parameters `$1…` are texts; the server infers types.
   @discardableResult package func query(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {
     try sendParameters(sql, parameters)
     return try finish(sql).rows
   }
 
-  /// Returns the first column of the first row; nil if there is no row, or if it is NULL.
+  /// Returns the first column of a query's first row; nil if there is no row, or if the value is NULL.
   package func first(_ sql: String, _ parameters: [String?] = []) throws -> String? {
     try query(sql, parameters).first?.first ?? nil
   }
 
-  /// Runs one statement with parameters; returns the number of rows that it touched.
+  /// Runs one statement with parameters. Returns the number of rows that it changed.
   @discardableResult package func run(_ sql: String, _ parameters: [String?]) throws -> Int64 {
     try sendParameters(sql, parameters)
     return try finish(sql).touched
@@ -216,8 +216,8 @@ package final class PostgresConnection {
     }
   }
 
-  /// Runs a body that creates objects which several sessions may create at once; runs it again if another session was
-  /// first. The body itself checks which objects exist, and is one transaction or several.
+  /// Runs `body`, which creates objects that several sessions may create at once. Runs it again if another session
+  /// created them first. `body` itself checks which objects exist, and is one transaction or several.
   package func makingOnce(_ body: () throws -> Void) throws {
     for _ in 0..<10 {
       // A unique violation of a catalog; an existing schema, table or object; a catalog row that another session
@@ -229,12 +229,12 @@ package final class PostgresConnection {
     try body()
   }
 
-  /// Ends an open transaction in any state; a lost connection has none.
+  /// Rolls back an open transaction, whatever its state. A lost connection has no transaction.
   package func rollback() {
     if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
   }
 
-  /// Sends one statement with its parameters. In the extended protocol, a text holds exactly one statement.
+  /// Sends one statement with its parameters. In the extended protocol, a text may contain only one statement.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.
   func sendParameters(_ sql: String, _ parameters: [String?]) throws {
@@ -252,8 +252,8 @@ package final class PostgresConnection {
     }
   }
 
-  /// Throws if a text contains a NUL. libpq reads a text up to a NUL, so the rest would be lost without an error.
-  /// PostgreSQL has no such character, and the error is the one that the server gives for it.
+  /// Throws if a text contains a NUL. libpq reads a text only up to a NUL, so the rest would be lost without an error.
+  /// PostgreSQL's texts cannot contain a NUL, and the thrown error equals the server's.
   func refuseNUL(_ sql: String, _ parameters: [String?]) throws {
     guard sql.utf8.contains(0) || parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return }
     var error = PostgresError(
@@ -263,7 +263,7 @@ package final class PostgresConnection {
     throw error
   }
 
-  /// Takes all results of the sent statement; throws the first error.
+  /// Reads all results of the statement that was sent; throws the first error.
   func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
     var rows: [[String?]] = []
     var touched: Int64 = 0
@@ -282,7 +282,7 @@ package final class PostgresConnection {
     return (rows, touched)
   }
 
-  /// Waits for the next result without blocking in libpq, so that ``interrupt`` takes effect.
+  /// Waits for the next result of a statement without blocking in libpq, so that ``interrupt`` takes effect.
   func nextResult(_ sql: String) throws -> OpaquePointer? {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
@@ -293,8 +293,8 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the socket is ready, at most one second. If the wait is to end, it asks the server to cancel the
-  /// statement. It asks again every 200 ms, because the first request may have come before the statement began.
+  /// Waits until the connection's socket is ready, at most one second. If the wait must end, asks the server to cancel
+  /// the statement. It asks again every 200 ms, as the first request may have come before the statement began.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),
@@ -367,7 +367,7 @@ package final class PostgresConnection {
     return error
   }
 
-  /// Returns a message of libpq on one line.
+  /// Returns a message of libpq as one line.
   static func line(_ text: UnsafePointer<CChar>?) -> String {
     guard let text else { return "" }
     let lines = String(cString: text).split(separator: "\n").map { $0.drop { $0 == "\t" || $0 == " " } }

@@ -1,10 +1,10 @@
 import Changes
 
-/// An error of the server or of libpq: SQLSTATE and message fields, with the statement but never its values.
+/// An error of the server or of libpq, with SQLSTATE and message fields. It has the statement, but never its values.
 ///
 /// Source: https://www.postgresql.org/docs/15/errcodes-appendix.html
 package struct PostgresError: Error, CustomStringConvertible {
-  /// Five characters; empty if libpq itself failed without an answer of a server.
+  /// The SQLSTATE, five characters; empty if libpq itself failed without an answer of a server.
   package var sqlState: String
   package var message: String
   package var detail = ""
@@ -13,11 +13,11 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var column = ""
   package var constraint = ""
   package var sql = ""
-  /// The place in the log of the change that a logical stream could not send, such as `0/22A52A8`; else empty.
+  /// The place in the log of the change that a logical stream could not send, such as `0/22A52A8`; empty otherwise.
   package var lsn = ""
-  /// The host and the database, without a password.
+  /// The host and the database of the connection, without a password.
   package var place: String
-  /// Whether the connection is lost: the outcome of the statement is unknown, and its row is not at fault.
+  /// Whether the connection is lost. The outcome of the statement is then unknown, and no row is at fault.
   package var isConnectionLost: Bool
 
   package init(sqlState: String, message: String, place: String, isConnectionLost: Bool) {
@@ -27,34 +27,34 @@ package struct PostgresError: Error, CustomStringConvertible {
     self.isConnectionLost = isConnectionLost
   }
 
-  /// Whether a constraint refused the row (class 23).
+  /// Whether a constraint of the table refused the row (class 23).
   package var isConstraint: Bool { sqlState.hasPrefix("23") }
-  /// Whether the error is of NOT NULL or CHECK: its detail is the whole row, with all values.
+  /// Whether the error is of NOT NULL or CHECK, whose detail is the whole row with all values.
   var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
-  /// Whether a type refused the value (class 22).
+  /// Whether a data type refused the value (class 22).
   package var isBadValue: Bool { sqlState.hasPrefix("22") }
   /// Whether the transaction may work if it is run again: a deadlock, a serialization failure, a lock time-out.
   package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) || isOfTwins }
-  /// Whether two sessions created the same object at the same moment.
+  /// Whether two sessions created the same object at the same moment, so that one of them failed.
   private var isOfTwins: Bool {
     sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
   }
-  /// Whether an object was dropped while the catalogs were read.
+  /// Whether an object was dropped while the server's catalogs were read.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }
-  /// Whether PostgreSQL cannot send a row, because a value or the whole row exceeds 1 GB as text.
+  /// Whether PostgreSQL cannot send a row, because one value or the whole row exceeds 1 GB as text.
   package var isOversized: Bool {
     guard sql.hasPrefix("COPY (") || sql.hasPrefix("START_REPLICATION") else { return false }
     return sqlState == "54000" || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
   }
   package var isLockTimeout: Bool { sqlState == "55P03" }
   package var isPrivilege: Bool { sqlState == "42501" }
-  /// Whether the statement was cancelled, as Cairn does when it must stop.
+  /// Whether the statement was cancelled, as Cairn does when a worker must stop.
   package var isCancelled: Bool { sqlState == "57014" }
-  /// Whether the server is shutting down, starting up or unreachable, or ended this connection: a later attempt may
-  /// work.
+  /// Whether the server is shutting down, starting up or unreachable, or has ended this connection. A later attempt may
+  /// succeed.
   package var isServerGone: Bool {
     isConnectionLost
       || ["57P01", "57P02", "57P03", "57P05", "53300", "08000", "08001", "08003", "08004", "08006"].contains(sqlState)
@@ -65,13 +65,13 @@ package struct PostgresError: Error, CustomStringConvertible {
     return message + (detail.isEmpty ? "" : "; \(detail)") + code + (sql.isEmpty ? "" : ", in: \(sql.prefix(300))")
   }
 
-  /// The error for the operator: the database, the failure, and the next step.
+  /// The error for the operator: it names the database, the failure, and the next step.
   package var asCairnError: CairnError {
     let text = message + (detail.isEmpty ? "" : ": \(detail)")
     if isOfTwins {
       return CairnError(
-        .databaseBusy, "\(place): another session made the same thing at the same moment: \(text)",
-        hint: "run again: it is there now", remedy: .retry)
+        .databaseBusy, "\(place): another session created the same object at the same moment: \(text)",
+        hint: "run again: the object exists now", remedy: .retry)
     }
     if isOversized { return oversized(text) }
     switch sqlState {
@@ -91,11 +91,12 @@ package struct PostgresError: Error, CustomStringConvertible {
     case "53100":
       return CairnError(
         .databaseFull, "\(place) is full: \(text)",
-        hint: "make space on the server's disk and run again; nothing is lost"
+        hint: "free space on the disk of the server and run again; nothing is lost"
       )
     case "53300", "53400":
       return CairnError(
-        .databaseBusy, "\(place) has no room: \(text)", hint: "raise the limit that the message names, or free some",
+        .databaseBusy, "\(place) has no room: \(text)",
+        hint: "raise the limit that the message names, or end other uses of it",
         remedy: .retry)
     case "25006":
       return CairnError(
@@ -119,7 +120,7 @@ package struct PostgresError: Error, CustomStringConvertible {
     default:
       return CairnError(
         .databaseFailed, "database \(place) failed: \(self)",
-        hint: hint.isEmpty ? "see the message of PostgreSQL; run again when it is mended" : hint)
+        hint: hint.isEmpty ? "see the message of PostgreSQL; fix its cause, then run again" : hint)
     }
   }
   private func oversized(_ text: String) -> CairnError {
@@ -129,7 +130,7 @@ package struct PostgresError: Error, CustomStringConvertible {
     return CairnError(
       .databaseFailed, "\(place) cannot send \(row)\(change): it exceeds 1 GB as text: \(text)",
       hint: isOfStream
-        ? "the log keeps the change whatever becomes of the row: make the value smaller (bytea takes twice its size as text) or leave its table out with 'tables', then run 'cairn detach' on the source and replicate again"
+        ? "changing the row again does not help, as the log keeps the change: make the value smaller (bytea takes twice its size as text) or leave its table out with 'tables', then run 'cairn detach' on the source and replicate again"
         : "make the value smaller (bytea takes twice its size as text), or leave the table out with 'tables'",
       context: table.isEmpty ? [:] : ["table": table])
   }

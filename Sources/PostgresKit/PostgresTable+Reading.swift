@@ -2,7 +2,7 @@ import Changes
 
 // The interpretation of the catalog rows.
 extension PostgresTable {
-  /// Returns an SQL condition: whether the row `c` of pg_class, in the schema `n`, is a table that could be captured.
+  /// Returns an SQL condition that is true if row `c` of pg_class, in schema `n`, is a table that could be captured.
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'
@@ -14,15 +14,16 @@ extension PostgresTable {
 
   struct Index {
     var isPrimary, isReplicaIdentity, isPlain: Bool
-    /// Whether the index may be checked later than with each row: PostgreSQL does not accept it as a replica identity.
+    /// Whether the index may be checked later than with each row. PostgreSQL does not accept such an index as replica
+    /// identity.
     var isDeferrable: Bool
-    /// The attribute numbers of its key columns.
+    /// The numbers in the catalog of the index's key columns.
     var columns: [Int]
-    /// Its text as a table constraint; empty for an index without a constraint.
+    /// The text of the index as a table constraint; empty for an index without a constraint.
     var constraint: String
   }
 
-  /// Reads a document; nil if the table does not exist.
+  /// Reads a table from its document; nil if the table does not exist.
   package init?(_ document: CatalogDocument) throws {
     guard let row = document[.table].first else { return nil }
     func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }
@@ -50,7 +51,7 @@ extension PostgresTable {
     schema.objects = document[.object].map { .init(name: $0[0] ?? "", text: $0[1] ?? "") }
     if isPartitioned { readPartitions(document[.partition], identity: text(5)) }
     if schema.columns.isEmpty {
-      refusal = .init(reason: "it has no column that could be captured", mend: "", isHarmless: true)
+      refusal = .init(reason: "it has no column that can be captured", mend: "", isHarmless: true)
     }
     if text(3) == "f" {
       refusal = .init(reason: "it is a foreign table, whose changes are not logged", mend: "", isHarmless: true)
@@ -83,16 +84,16 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the index in the schema of the column with this number in the catalog.
+  /// Returns the index in the schema of the column with a number in the catalog; nil if there is none.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// Returns the columns of an index; nil if one of them is generated, because the log does not have its values.
+  /// Returns the places in the schema of an index's columns. Nil if one is generated: the log lacks its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil
   }
 
-  /// Chooses the replica identity: the columns by which an update or delete names its row.
+  /// Chooses the key: the columns by which an update or delete in the log identifies its row.
   private mutating func chooseKey(identity: String, _ indexes: [Index]) {
     let primary = indexes.first(where: \.isPrimary)
     let given: Index? =
@@ -116,7 +117,8 @@ extension PostgresTable {
         ? "a column of its key is generated, and PostgreSQL does not send the values of generated columns"
         : "its key is DEFERRABLE, which PostgreSQL takes for no replica identity, \(refused)"
     refusal = .init(
-      reason: reason, mend: "ALTER TABLE \(schema.qualifiedName) REPLICA IDENTITY FULL", isHarmless: false)
+      reason: reason, mend: "ALTER TABLE \(schema.qualifiedName) REPLICA IDENTITY FULL", isHarmless: false,
+      isOfGenerated: given != nil && isUsable)
   }
 
   private func foreignKey(_ row: [String?]) -> TableSchema.ForeignKey? {
@@ -131,14 +133,14 @@ extension PostgresTable {
 
   /// Returns the names of the columns that a foreign key references; nil if the names cannot be separated.
   ///
-  /// The catalog's text has U+001F between two names, and a name may contain that character.
+  /// The catalog's text has U+001F between two names, and a name may contain that character too.
   private static func references(_ text: String, _ columns: [Int]) -> [String]? {
     if columns.count == 1 { return [text] }
     let names = text.utf8.split(separator: 0x1f, omittingEmptySubsequences: false)
     return names.count == columns.count ? names.map { String(decoding: $0, as: UTF8.self) } : nil
   }
 
-  /// Reads the partitions that hold rows, and refuses the table if one of them logs too little of its old rows.
+  /// Reads the partitions that contain rows, and refuses the table if one of them logs too little of its old rows.
   ///
   /// `publish_via_partition_root` sends an old row as a row of the partitioned table, with NULL for each column that
   /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all that the table promises.
@@ -146,6 +148,15 @@ extension PostgresTable {
     schema.flags.insert(.partitioned)
     let leaves = rows.map(Leaf.init)
     partitions = leaves.map(\.file)
+    let unlogged = leaves.filter(\.isUnlogged)
+    if let first = unlogged.first {
+      let others = unlogged.count > 1 ? " (and \(unlogged.count - 1) others like it)" : ""
+      refusal = .init(
+        reason: "its partition \(first.name)\(others) is UNLOGGED, so PostgreSQL logs none of its changes",
+        mend: unlogged.map { "ALTER TABLE \($0.sqlName) SET LOGGED" }.joined(separator: "; "), isHarmless: false,
+        isOfPartition: true)
+      return
+    }
     let wanted = Set(schema.key.map { details[$0].number })
     let isFull = identity == "f" || refusal != nil
     let lacking = leaves.filter { !$0.logs(wanted, isFull: isFull) }
@@ -166,14 +177,16 @@ extension PostgresTable {
       reason: reason, mend: statements.joined(separator: "; "), isHarmless: false, isOfPartition: first.hasIdentity)
   }
 
-  /// A partition that holds rows.
+  /// A partition that contains rows, and so has no partitions of its own.
   private struct Leaf {
     let file, namespace, name: String
     let hasIdentity: Bool
-    /// The replica identity; nil in the document of an earlier version's event trigger, which does not state it.
+    /// The replica identity of the partition; nil in a document of an earlier version's event trigger, which lacks it.
     let identity: String?
-    /// The columns of an old row that PostgreSQL logs, by their numbers in the partitioned table.
+    /// The columns of an old row that PostgreSQL logs for the partition, by their numbers in the partitioned table.
     let columns: Set<Int>
+    /// Whether the partition is unlogged: the server then does not log its changes.
+    let isUnlogged: Bool
 
     init(_ row: [String?]) {
       func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }
@@ -181,6 +194,7 @@ extension PostgresTable {
       hasIdentity = text(3) != "false"
       identity = row.count > 4 ? text(4) : nil
       columns = Set(text(5).split(separator: " ").compactMap { Int($0) })
+      isUnlogged = text(6) == "u"
     }
 
     var sqlName: String { "\(namespace.quotedName).\(name.quotedName)" }
@@ -192,7 +206,7 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the key in ``forms`` of a generated column, by its number in the catalog.
+  /// Returns the key in ``forms`` of a generated column, from the column's number in the catalog.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

@@ -3,35 +3,34 @@ import Changes
 /// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The schema, with epoch 0: the capture of the table counts epochs.
+  /// The schema of the table, with epoch 0: the capture of the table counts epochs.
   package var schema: TableSchema
-  /// Further facts from the catalog about each of the schema's columns.
+  /// More facts from the catalog about each column of the schema, in its order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// Its partitions that hold rows, each with the file that holds them: another file means that rows appeared or
-  /// vanished.
+  /// The partitions that contain rows, each with its file. A changed file means that rows appeared or vanished.
   package var partitions: [String] = []
-  /// The number of rows in the planner's estimate; 0 if it has none.
+  /// The number of rows that the planner estimates; 0 if it has no estimate.
   package var estimatedRows: UInt64
-  /// Whether this role can do all that the owner can.
+  /// Whether this role may do everything that the table's owner may.
   package var isOwned: Bool
   package var owner: String
-  /// The sequences from which its columns take values: schema and name.
+  /// The sequences from which the table's columns take values, each by schema and name.
   package var sequences: [(namespace: String, name: String)]
-  /// The definitions that decide how values print: labels of enums, attributes of composite types. A changed text means
-  /// that stored values now print differently. Generated columns are included; the schema does not list them.
+  /// The definitions that decide how values print: labels of enums, attributes of composite types. If one changes,
+  /// stored values print differently. Generated columns have entries too, because the schema does not list them.
   package var forms: [NameKey: String] = [:]
-  /// The reason why the table cannot be captured; nil if it can.
+  /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: Refusal?
 
   package struct Detail: Equatable, Sendable {
-    /// The type and the modifier, as in a relation message.
+    /// The oid of the column's type, and the type's modifier, as in a relation message.
     package var type: UInt32
     package var modifier: Int32
-    /// Its number in the catalog: it identifies the column as long as the column exists.
+    /// The number of the column in the catalog, which identifies the column as long as it exists.
     package var number: Int
-    /// The value for rows older than the column; nil: NULL, or every row has a value of its own since the table was
-    /// rewritten.
+    /// The value of the column in rows that are older than the column. Nil: the value is NULL, or a rewrite of the
+    /// table has given every row a value of its own.
     @ByBytes package var missing: String? = nil
     /// Whether the column or its type has a default.
     package var mayHaveDefault = false
@@ -39,28 +38,34 @@ package struct PostgresTable: Sendable {
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statements that fix it, with "; " between them; empty if there are none.
+    /// The statements by which an operator makes the table capturable, separated by "; "; empty if there are none.
     package let mend: String
-    /// Whether leaving the table out loses and harms nothing.
+    /// Whether nothing is lost or harmed if the table is left out of the capture.
     package let isHarmless: Bool
-    /// Whether a partition logs too little of its old rows: UPDATE and DELETE of applications work, but would be lost.
+    /// Whether the reason is a partition that logs too little of its old rows: UPDATE and DELETE work, but would be
+    /// lost.
     package var isOfPartition = false
-    /// Whether another table has the same full name.
+    /// Whether the reason is a generated column in the key: UPDATE and DELETE work, but the log lacks their key.
+    package var isOfGenerated = false
+    /// Whether the reason is another table with the same full name, or with one that two-way replication takes as
+    /// equal.
     package var isOfName = false
+    /// Whether the reason is two columns whose names two-way replication takes as equal: UPDATE and DELETE work.
+    package var isOfColumns = false
   }
 
-  /// The name in patterns and messages, `schema.name`; without the schema if that is `public`.
+  /// The name of the table in patterns and messages, `schema.name`; without the schema if that is `public`.
   package var displayName: String { schema.displayName }
 
-  /// The name for SQL. `ONLY` excludes children of inheritance, which have rows of their own.
+  /// The table in SQL. `ONLY` excludes tables that inherit from it, which have rows of their own.
   package var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }
 
 extension TableSchema {
-  /// The name in patterns and messages of a table of PostgreSQL, see ``PostgresTable/displayName``.
+  /// The name of a PostgreSQL table in patterns and messages, see ``PostgresTable/displayName``.
   package var displayName: String { namespace.hasSameBytes(as: "public") ? name : "\(namespace).\(name)" }
 
-  /// The schema and the name, quoted.
+  /// The schema and the name of the table, each quoted for SQL.
   package var qualifiedName: String {
     namespace.isEmpty ? name.quotedName : "\(namespace.quotedName).\(name.quotedName)"
   }
@@ -73,7 +78,7 @@ extension TablePatterns {
 
   package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
 
-  /// Returns whether the list includes a table. A pattern may name the schema or not.
+  /// Returns whether the list includes a table of PostgreSQL. A pattern may name the schema or not.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"
     // A pattern with a dot is compared with the full name, any other with the bare name: both to include and to
@@ -89,14 +94,14 @@ extension TablePatterns {
 }
 
 extension PostgresConnection {
-  /// Returns the users' tables by schema and name. Left out are the server's own tables, those in schema `cairn`,
-  /// temporary tables and those of extensions. Partitions are part of their root. A table that cannot be captured comes
-  /// with a refusal.
+  /// Returns the users' tables, in order of schema and name. It leaves out the server's own tables, temporary tables,
+  /// tables in schema `cairn`, and tables of extensions. Partitions are part of their root. A table that cannot be
+  /// captured has a refusal.
   ///
-  /// Within ``catalog(patience:_:)``, everything is of one moment.
+  /// Within ``catalog(patience:_:)``, all tables are of one moment.
   ///
-  /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. Of other tables, no definition is read:
-  ///   that would wait for whoever has locked them.
+  /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. The definition of an unwanted table is
+  ///   not read: that could wait for a session that has the table locked.
   package func userTables(
     _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
   ) throws -> [PostgresTable] {
@@ -112,20 +117,24 @@ extension PostgresConnection {
     return tables
   }
 
-  /// Returns ``userTables()``, read in one snapshot. If other sessions keep tables locked longer than `patience`, each
-  /// table is read by itself, and `locked` has those that are locked still, without columns.
+  /// Returns the tables of ``userTables(_:)``, read in one snapshot. If other sessions keep tables locked longer than
+  /// `patience`, each table is read separately, and `locked` has those that are still locked, without columns.
   ///
-  /// - Parameter patience: A statement that sets `lock_timeout` for the transaction.
-  package func userTables(patience: String) throws -> (tables: [PostgresTable], locked: [PostgresTable]) {
-    do { return (try catalog(patience: patience) { try userTables() }, []) } catch let error as PostgresError
+  /// - Parameter patience: An SQL statement that sets `lock_timeout` for the transaction.
+  package func userTables(
+    patience: String, _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
+  ) throws -> (tables: [PostgresTable], locked: [PostgresTable]) {
+    do { return (try catalog(patience: patience) { try userTables(isMeant) }, []) } catch let error as PostgresError
       where error.isLockTimeout
     {}
-    let listed = try listedTables()
+    let listed = try listedTables().filter { isMeant($0[1] ?? "", $0[2] ?? "") }
     var (tables, locked): ([PostgresTable], [PostgresTable]) = ([], [])
     for row in listed {
       guard let oid = row[0].flatMap({ UInt32($0) }) else { continue }
       do {
-        if let table = try catalog(patience: "SET LOCAL lock_timeout = 100", { try self.table(oid) }) {
+        // One owner may have any number of tables locked.
+        let milliseconds = locked.count < Self.lockedTablesWaited ? 100 : 1
+        if let table = try catalog(patience: "SET LOCAL lock_timeout = \(milliseconds)", { try self.table(oid) }) {
           tables.append(table)
         }
       } catch let error as PostgresError where error.isLockTimeout {
@@ -140,14 +149,17 @@ extension PostgresConnection {
     return (tables, locked)
   }
 
-  /// Returns the tables of ``userTables(_:)`` without their columns. It waits for no lock.
+  /// The number of locked tables for which one reading waits 100 ms each; it skips any more.
+  private static let lockedTablesWaited = 10
+
+  /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
   package func userTableNames() throws -> [TableSchema] {
     try listedTables().map {
       TableSchema(epoch: 0, engine: .postgres, namespace: $0[1] ?? "", name: $0[2] ?? "", columns: [])
     }
   }
 
-  /// Returns the oid, the schema and the name of each users' table, by schema and name.
+  /// Returns the oid, the schema and the name of each users' table, in order of schema and name.
   private func listedTables() throws -> [[String?]] {
     try query(
       """
@@ -156,16 +168,16 @@ extension PostgresConnection {
       """)
   }
 
-  /// Returns the table of this oid; nil if there is none.
+  /// Returns the table with an oid; nil if there is none.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
   }
 
-  /// Reads catalogs in one snapshot. The server's functions for definitions read the present catalogs. They fail if an
-  /// index or a table of the snapshot has just been dropped: then everything is read again.
+  /// Runs `body`, which reads catalogs, in one snapshot. The server's functions for definitions read the present
+  /// catalogs instead. They fail if an index or a table of the snapshot has just been dropped: then `body` runs again.
   ///
-  /// A definition also waits for a session that has locked its table; with a `patience`, an error with `isLockTimeout`
-  /// ends that.
+  /// Reading a definition also waits for a session that has the table locked. With a `patience`, an error with
+  /// `isLockTimeout` ends that wait.
   package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
@@ -183,7 +195,7 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
-  /// Refuses tables whose full names are equal: a dot may be part of a name, but Cairn identifies a table by its full
+  /// Refuses tables whose full names are equal. A dot may be part of a name, but Cairn identifies a table by its full
   /// name.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
@@ -203,6 +215,55 @@ extension PostgresTable {
         reason:
           "its columns \(one.quotedName) and \(other.quotedName) differ only in how Unicode composes their letters",
         mend: "ALTER TABLE \(schema.qualifiedName) RENAME COLUMN \(other.quotedName) TO ...", isHarmless: false)
+    }
+  }
+}
+
+// Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
+extension PostgresTable {
+  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Refuses each
+  /// table with two such columns too.
+  package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
+    let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
+    for group in names.values where group.count > 1 {
+      guard let oldest = group.min(by: { tables[$0].oid < tables[$1].oid }) else { continue }
+      for index in group where index != oldest && tables[index].refusal == nil {
+        tables[index].refusal = .init(
+          reason:
+            "its name differs from that of table \(tables[oldest].displayName) only in the case of ASCII letters, which two-way replication does not distinguish",
+          mend: "ALTER TABLE \(tables[index].schema.qualifiedName) RENAME TO ...", isHarmless: false, isOfName: true)
+      }
+    }
+    for index in tables.indices { tables[index].refuseLikeColumns() }
+  }
+
+  /// Refuses the table if the names of two of its columns differ only in the case of ASCII letters.
+  package mutating func refuseLikeColumns() {
+    guard refusal == nil, let (one, other) = schema.likeColumns else { return }
+    refusal = .init(
+      reason: TableSchema.likeColumnsReason(one, other),
+      mend: "ALTER TABLE \(schema.qualifiedName) RENAME COLUMN \(other.quotedName) TO ...", isHarmless: false,
+      isOfColumns: true)
+  }
+}
+
+extension PostgresConnection {
+  /// Returns the name of an older users' table that looks like `table`: their full names differ only in the case of
+  /// ASCII letters. Nil if there is none.
+  package func olderLookAlike(of table: TableSchema) throws -> String? {
+    // Under collation "C", lower() changes ASCII letters only.
+    try query(
+      """
+      SELECT other.nspname, other.relname FROM (
+        SELECT c.oid, n.nspname, c.relname, lower((n.nspname || '.' || c.relname) COLLATE "C") AS folded
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE \(PostgresTable.isUsers("c", "n"))
+      ) AS other, pg_class AS own JOIN pg_namespace AS place ON place.oid = own.relnamespace
+      WHERE place.nspname = $1 AND own.relname = $2 AND other.oid < own.oid
+        AND other.folded = lower((place.nspname || '.' || own.relname) COLLATE "C")
+      LIMIT 1
+      """, [table.namespace, table.name]
+    ).first.map {
+      TableSchema(epoch: 0, engine: .postgres, namespace: $0[0] ?? "", name: $0[1] ?? "", columns: []).displayName
     }
   }
 }

@@ -3,32 +3,32 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The streaming replication protocol on one logical slot.
+/// A stream of the replication protocol from one logical slot.
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-replication.html
 package final class ReplicationStream {
   package enum Event {
     /// A message of the output plugin; the bytes are valid until the next call.
     case data(UnsafeRawBufferPointer)
-    /// Every transaction that committed before `end` has been sent.
+    /// A message without data: every transaction that committed before `end` has been sent.
     case keepalive(end: LSN, wantsReply: Bool)
-    /// No event came in time.
+    /// No event arrived in time.
     case nothing
   }
 
-  /// The size in bytes above which a new connection is worthwhile: libpq keeps the memory of the largest message until
-  /// its connection ends.
+  /// The message size in bytes above which a new connection is worth its cost: libpq keeps memory for the largest
+  /// message until its connection ends.
   package static let usualBytes = 64 << 20
   /// Whether a message was larger than ``usualBytes``.
   package private(set) var hasGrown = false
 
   private let connection: PostgresConnection
   private var buffer: UnsafeMutablePointer<CChar>?
-  /// The number of messages since the socket was last empty: the server sends each of them separately.
+  /// The number of messages since the socket was last empty; the server sends each message separately.
   private var runLength = 0
   private static let runLengthMin = 32
-  /// The time for which messages are left to gather if they arrive in quick succession: each wake-up costs both ends
-  /// more.
+  /// The time for which messages gather in the socket if they arrive in quick succession, µs: each wake-up costs both
+  /// ends more.
   private static let gatherMicroseconds: UInt32 = 200
 
   /// Starts the stream at the slot's confirmed position, on a connection for
@@ -51,7 +51,7 @@ package final class ReplicationStream {
 
   deinit { PQfreemem(buffer) }
 
-  /// Returns the next event; waits for it up to `milliseconds`, or until `interrupt` is readable.
+  /// Returns the next event. Waits for it up to `milliseconds`, or until the descriptor `interrupt` is readable.
   package func next(milliseconds: Int32, interrupt: Int32 = -1) throws -> Event {
     Pulse.beat()
     PQfreemem(buffer)
@@ -97,7 +97,7 @@ package final class ReplicationStream {
     _ = try connection.finish(sql)
   }
 
-  /// Returns the error with which the server ended the stream; it may also be shutting down.
+  /// Returns the error with which the server ended the stream. The server may also have ended it to shut down.
   private func ended() -> any Error {
     do { _ = try connection.finish("START_REPLICATION") } catch { return error }
     return PostgresError(
@@ -120,7 +120,7 @@ package final class ReplicationStream {
     }
   }
 
-  /// Reports positions to the server, which may forget everything before `flushed`.
+  /// Reports positions in the log to the server, which may forget everything before `flushed`.
   package func report(received: LSN, flushed: LSN, wantsReply: Bool = false) throws {
     var message: [UInt8] = []
     message.reserveCapacity(34)
@@ -143,7 +143,7 @@ package final class ReplicationStream {
   }
 }
 
-/// The conversion between PostgreSQL's time, µs since 2000-01-01, and Cairn's, µs since 1970-01-01.
+/// Converts between PostgreSQL's time, µs since 2000-01-01, and Cairn's time, µs since 1970-01-01.
 package enum PostgresTime {
   private static let offset: Int64 = 946_684_800_000_000
   package static func fromUnix(_ microseconds: Int64) -> Int64 { microseconds - offset }

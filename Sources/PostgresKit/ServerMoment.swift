@@ -1,12 +1,12 @@
-/// The transactions of a PostgreSQL server that had ended at one moment: `pg_current_snapshot()`.
+/// The transactions of a PostgreSQL server that had ended at one moment, from `pg_current_snapshot()`.
 package struct ServerMoment: Equatable, Sendable {
   private static let newMax: UInt64 = 10_000
-  /// The first transaction that had not begun.
+  /// The number of the first transaction that had not begun.
   package let end: UInt64
-  /// The transactions before it that had not ended, without subtransactions.
+  /// The numbers of the transactions before `end` that were still running, without subtransactions.
   package let running: Set<UInt64>
 
-  /// Reads the form that the server prints: `10:20:10,14`.
+  /// Reads the text that the server prints, such as `10:20:10,14`; nil for any other text.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let end = UInt64(parts[1]) else { return nil }
@@ -15,8 +15,8 @@ package struct ServerMoment: Equatable, Sendable {
     (self.end, self.running) = (end, Set(running))
   }
 
-  /// Returns the transactions that have ended since an earlier moment; nil if they may be too many, or if the moment is
-  /// not earlier.
+  /// Returns the numbers of the transactions that ended after an earlier moment. Nil if they may be too many, or if the
+  /// moment is not earlier.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

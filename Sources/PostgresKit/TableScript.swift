@@ -1,10 +1,10 @@
 import Changes
 
-/// The statements that create a table with everything that it needs. They do no harm if part of it exists.
+/// The SQL statements that create a table with everything that it needs. They do no harm if a part of that exists.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument
-  /// The texts of PRIMARY KEY, UNIQUE and EXCLUDE; empty for an index without a constraint.
+  /// The texts of the table's PRIMARY KEY, UNIQUE and EXCLUDE constraints; empty for an index without a constraint.
   let constraints: [String]
 
   var text: String {
@@ -56,7 +56,7 @@ struct TableScript {
     return line + (column[3] == "true" ? " NOT NULL" : "")
   }
 
-  /// Returns the options of a sequence without its type: an identity column already has the type.
+  /// Returns the options of a sequence without its type, because an identity column has the type already.
   private static func withoutType(_ options: String) -> String {
     let words = options.split(separator: " ")
     return words.drop { $0 != "INCREMENT" }.joined(separator: " ")

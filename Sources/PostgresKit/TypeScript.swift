@@ -1,7 +1,7 @@
 import Changes
 
-/// The statements that create types which are not built in: enums, domains, composites, ranges, and the extensions that
-/// bring types.
+/// The SQL statements that create types which are not built in: enums, domains, composites, ranges, and the extensions
+/// that define types.
 struct TypeScript {
   private let document: CatalogDocument
   private let types: [NameKey: [String?]]
@@ -12,8 +12,8 @@ struct TypeScript {
     types = Dictionary(document[.type].map { (NameKey($0[0] ?? ""), $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the statements to run, in this order, so that the type of this oid exists. Empty for a built-in type, and
-  /// for a type that was asked for before.
+  /// Returns the statements that create the type with an oid, in the order in which they must run. Empty for a built-in
+  /// type, and for a type that was asked for before.
   mutating func statements(for oid: String) -> [String] {
     guard let row = types[oid], seen.insert(oid).inserted, let namespace = row[1], let name = row[2] else { return [] }
     let place = namespace == "public" ? [] : ["CREATE SCHEMA IF NOT EXISTS \(namespace.quotedName)"]
@@ -51,8 +51,8 @@ struct TypeScript {
     }
   }
 
-  /// Returns the statements for an enum. An existing type with fewer labels gets the missing ones, each at its place.
-  /// They are added from the last one on, because only the end is a place that always exists.
+  /// Returns the statements that create an enum. An existing type with fewer labels gets the missing ones, each at its
+  /// place. They are added from the last one on, because only the end always exists as a place.
   private func enumeration(_ type: String, _ oid: String) -> [String] {
     let labels = document[.label].filter { $0[0] == oid }.compactMap { $0[2]?.postgresLiteral }
     var statements = [Self.guarded("CREATE TYPE \(type) AS ENUM (\(labels.joined(separator: ", ")))")]
@@ -65,7 +65,7 @@ struct TypeScript {
     return statements
   }
 
-  /// Returns the statement within a block that ignores an existing type: CREATE TYPE has no IF NOT EXISTS.
+  /// Returns a statement that ignores an existing type, within a block: CREATE TYPE has no IF NOT EXISTS.
   private static func guarded(_ statement: String) -> String {
     "DO " + " BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }

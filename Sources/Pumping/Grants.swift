@@ -1,6 +1,6 @@
 import Changes
 
-/// The rights of peers to trails (`docs/protocol.md`, Who is who).
+/// The rights of peers to trails (`docs/reference/protocol.md`, Who is who).
 package struct Grants: Equatable, Sendable {
   package enum Right: Sendable {
     case push

@@ -1,7 +1,7 @@
-/// The seconds that a lane with nothing to move waits before it reports, or asks, which position was applied.
+/// The seconds that a lane without bytes to move waits before it reports, or asks for, the applied position.
 ///
-/// Bytes that have just come are applied a moment later, so the first waits are short. While they are not applied, the
-/// waits grow.
+/// Bytes that have just arrived are applied a moment later, so the first waits are short. While they are not applied,
+/// the waits grow.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1

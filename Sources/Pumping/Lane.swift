@@ -3,8 +3,8 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that brings one trail to or from one peer until it is ordered to stop. It tries again after errors that may
-/// pass.
+/// A loop that transfers one trail to or from one peer until it is ordered to stop. It tries again after errors that
+/// may pass.
 protocol Lane: AnyObject {
   var gauge: LaneGauge { get }
   var stop: StopSignal { get }
@@ -38,7 +38,7 @@ extension Lane {
       } catch let thrown as CairnError {
         error = thrown
       } catch let thrown {
-        error = CairnError(.bug, "\(thrown)", hint: "report this as a bug", remedy: .bug)
+        error = CairnError(.bug, "\(thrown)", hint: "please report this", remedy: .bug)
       }
       guard let milliseconds = patience.next(error, chance: Double.random(in: 0...1)) else {
         gauge.set { ($0.state, $0.error) = (.stopped, error) }

@@ -2,8 +2,8 @@ import Changes
 
 /// The decision of a lane after an error: how long it waits before it tries again, or that it stops.
 struct LanePatience: Equatable, Sendable {
-  /// The number of failures with damaged bytes after which the lane stops: they are sent again, then an operator has to
-  /// look.
+  /// The number of failures with damaged bytes after which the lane stops. Until then they are sent again; then it
+  /// needs an operator.
   private static let damagedMax = 3
 
   private var failures = 0

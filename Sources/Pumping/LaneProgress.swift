@@ -32,7 +32,7 @@ package struct LaneProgress: Sendable {
   /// The durable end of the copy: at the other side for a push, here for a pull.
   package var copied: TrailPlace?
   package var copiedPosition: Position?
-  /// The end of the trail at the side that it comes from.
+  /// The end of the trail at the sending side.
   package var end: TrailPlace?
   /// The position that every apply of the other side has finished with.
   package var peerApplied: Position?

@@ -1,7 +1,8 @@
 import Changes
 import SystemKit
 
-/// A buffer that gathers bytes from the network into larger pieces, and has one worked on while the next one comes.
+/// A buffer that gathers bytes from the network into larger pieces. Another thread works on one piece while the next
+/// one arrives.
 ///
 /// To check and to write a piece takes longer than to receive it. Pieces are worked on one after the other, in order;
 /// there are two at most. Belongs to one thread.
@@ -26,6 +27,8 @@ final class PieceHandover {
   private var spare: Piece?
   private var running: WorkerThread<(any Error)?>?
 
+  /// Creates a buffer that passes its pieces to `work`.
+  ///
   /// - Parameter work: Called on other threads, never on two at a time, and on none when ``settle()`` has returned.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work
@@ -55,7 +58,7 @@ final class PieceHandover {
     }
   }
 
-  /// Ends the handover once everything has come: works on the rest.
+  /// Ends the handover when everything has arrived: works on the rest.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }

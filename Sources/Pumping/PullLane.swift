@@ -28,7 +28,7 @@ final class PullLane: Lane {
     let link = try PumpLink(plan, stop: stop, heard: gauge.heard)
     guard let report = try link.report(trail) else {
       throw CairnError(
-        .trailMissing, "there is no trail \(trail) at \(link.client.base.address) yet", hint: "it is waited for",
+        .trailMissing, "there is no trail \(trail) at \(link.client.base.address) yet", hint: "the pump waits for it",
         remedy: .retry)
     }
     let id = report.standing.id
@@ -38,7 +38,7 @@ final class PullLane: Lane {
     if let standing, standing.id != id {
       throw CairnError(
         .trailForked, "trail \(trail) has the id \(id) at '\(report.node)', its copy here \(standing.id)",
-        hint: "'cairn explain trail-forked' says what to do", context: ["trail": trail.description])
+        hint: "run 'cairn explain trail-forked'", context: ["trail": trail.description])
     }
     var end = TrailSpot(segment: report.standing.end.segment, offset: report.standing.end.offset)
     while !stop.isSet {
@@ -49,13 +49,14 @@ final class PullLane: Lane {
       {
         standing = try restart(link, standing, achieved)
       } catch let error as CairnError where error.code == .trailElsewhere {
-        // Another pump brings the same trail: this lane goes on from where the copy ends now.
+        // Another pump fetches the same trail: this lane continues at the present end of the copy.
         standing = try shared.copies.with(trail) { try $0.sync() }
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere {
         throw CairnError(
           .trailElsewhere,
           "trail \(trail) ends at '\(report.node)' before the copy here: \(fault.error.message)",
-          hint: "it is waited for until the trail has come as far there: see 'cairn status' there for who brings it",
+          hint:
+            "the pump waits until the trail there has reached this position: see with 'cairn status' there which worker brings it",
           remedy: .retry, context: ["trail": trail.description, "peer": report.node])
       }
     }
@@ -88,7 +89,7 @@ final class PullLane: Lane {
     return result ?? standing
   }
 
-  /// Feeds the bytes that `fetch` brings to the copy, and syncs it, also after an error: bytes that have passed are
+  /// Writes the bytes that `fetch` receives to the copy, and syncs it, also after an error: bytes that have passed are
   /// kept.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
@@ -143,7 +144,7 @@ final class PullLane: Lane {
     let wanted = shared.hooks.requests(trail)
     let now = Clock.monotonicMilliseconds
     guard wanted != asked || (!wanted.isEmpty && now - askedAt > Self.askAgainMilliseconds) else { return }
-    // If it is too much at once, it is asked for again; the trail goes on meanwhile.
+    // If the peer refuses requests for now, the lane asks again later; the trail continues meanwhile.
     do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
     (asked, askedAt) = (wanted, now)
   }
@@ -153,7 +154,7 @@ final class PullLane: Lane {
   }
 }
 
-/// Hands the bytes that come to a copy.
+/// Passes received bytes to a copy.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID
@@ -178,12 +179,12 @@ private final class Intake {
     try handover.finish()
     if let feed, !feed.isWhole {
       throw CairnError(
-        .peerUnreachable, "an answer with blocks of trail \(trail) ends inside of a block", hint: "it is tried again",
+        .peerUnreachable, "an answer with blocks of trail \(trail) ends inside a block", hint: "Cairn tries again",
         remedy: .retry)
     }
   }
 
-  /// Returns whether anything was handed to the copy. No more is handed to it when this returns.
+  /// Returns whether the copy received anything. It receives no more bytes after this call returns.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil

@@ -4,10 +4,10 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The trails that go to or come from a peer, and how.
+/// The plan of a pump: the trails to send to a peer or to fetch from it, and the settings of the transfer.
 package struct PumpPlan: Sendable {
   package var direction: LaneProgress.Direction
-  /// `https://HOST:PORT` of the peer.
+  /// The URL of the peer, `https://HOST:PORT`.
   package var url: String
   package var trails: TrailPatterns
   /// The name of this node.
@@ -15,7 +15,7 @@ package struct PumpPlan: Sendable {
   package var tls: ClientTLS?
   /// The rate limit of all lanes together.
   package var rate: RateLimit?
-  /// The most trails that go at one time.
+  /// The most trails that are transferred at one time.
   package var trailsMax: Int
 
   package init(
@@ -40,7 +40,7 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump: a lane, on a thread of its own, for each trail that its patterns match. Lanes come and go with their trails.
+/// A pump: a lane on its own thread for each trail that its patterns match. Lanes start and end with their trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: LaneGauge
@@ -54,8 +54,8 @@ package final class Pump: Sendable {
   }
 
   private static let lookMilliseconds: Int32 = 2000
-  /// The most trails of one pump at one time. Each takes a thread, or two while much comes: one pump must not use up
-  /// those of the service (`TasksMax=4096`).
+  /// The most trails of one pump at one time. Each takes a thread, or two under load: one pump must not use up all
+  /// threads of the service (`TasksMax=4096`).
   package static let lanesMax = 512
 
   package let plan: PumpPlan
@@ -73,8 +73,8 @@ package final class Pump: Sendable {
   /// The reason why the pump cannot find out which trails there are; nil if it can.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set, and returns when no lane runs any more. Failures meanwhile are tried again, or are in
-  /// the progress.
+  /// Runs until `stop` is set, and returns when all lanes have ended. Failures meanwhile are tried again, or are in the
+  /// progress.
   ///
   /// - Throws: `bad-url`; `io-failed` if no thread can be started.
   package func run(stop: StopSignal) throws {
@@ -122,16 +122,16 @@ package final class Pump: Sendable {
   private func surplus(_ count: Int) -> CairnError {
     let names =
       plan.direction == .pull
-      ? "the node at \(plan.url) names \(count) trails that this pump would fetch: it fetches"
-      : "\(count) trails are here that this pump would bring to \(plan.url): it brings"
+      ? "the node at \(plan.url) offers \(count) trails that this pump would fetch, and the limit is"
+      : "this pump would send \(count) trails to \(plan.url), and the limit is"
     return CairnError(
-      .diskBudget, "\(names) \(plan.trailsMax) at most",
-      hint: "narrow 'trail' of the pump, or divide the trails among several; [peer.NAME] trails may be a lower limit",
+      .diskBudget, "\(names) \(plan.trailsMax)",
+      hint: "name fewer trails in 'trail' of the pump, or use several pumps; [peer.NAME] trails may be a lower limit",
       remedy: .retry)
   }
 
-  /// Returns the trails that go if there are more than `most`: those of this node first, then one of each other node in
-  /// turn. So many trails of one node never keep out all of another one.
+  /// Returns the trails to transfer if there are more than `most`: the trails of this node first, then one of each
+  /// other node in turn. So many trails of one node never keep out all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }
@@ -143,7 +143,7 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and begins lanes. Those that could be begun go on if an error is thrown.
+  /// Ends and starts lanes. If an error is thrown, the lanes that started continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.lanes }
     let ended = known.filter { !wanted.contains($0.key) }

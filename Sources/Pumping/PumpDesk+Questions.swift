@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// Questions about the rows of sources (`docs/protocol.md`, Questions about rows).
+// Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
   /// Takes a question of a peer that may pull the trail, and answers it.
   func questioning(_ visit: Visit) throws -> HTTPAction {
@@ -12,7 +12,7 @@ extension PumpDesk {
       throw Self.usage("peer '\(visit.peer)' asks about the rows of its own trail \(visit.trail)")
     }
     return .receive(
-      BodySink(most: QuestionBook.questionBytesMax) { [self] bytes in
+      BodySink(most: QuestionBook.questionBytesMax, try bodies.permit(visit.peer)) { [self] bytes in
         Self.response(
           bytes: QuestionBook.sealed {
             try options.hooks.answer(visit.peer, visit.trail, bytes) { stop.isSet || !visit.stillMay(.pull, options) }
@@ -20,8 +20,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether a question waits that this peer may answer, about a trail that it may push. The trail's origin
-  /// comes first.
+  /// Returns whether a question waits that this peer may answer, about a trail that it may push. The trail's origin is
+  /// asked first.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -29,7 +29,7 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns the next question for a peer, as soon as there is one; 204 if none came.
+  /// Returns the next question for a peer, as soon as there is one; status 204 if none arrived in time.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -46,8 +46,9 @@ extension PumpDesk {
   }
 
   /// Takes the answer to a question that the peer has taken.
-  func answering(_ peer: String, _ id: String) -> any HTTPBodySink {
-    BodySink(most: QuestionBook.answerBytesMax) { [self] bytes in
+  func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
+    guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
+    return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in
       guard options.hooks.questions.answer(id, by: peer, bytes) else { throw Self.nothing }
       return Self.response(JSONObject([("taken", .bool(true))]))
     }
@@ -71,8 +72,12 @@ private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse
   private var bytes: [UInt8] = []
+  /// Held until the body has been answered, or is given up.
+  private let permit: BodyPermits.Permit
 
-  init(most: Int, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) { (self.most, self.answer) = (most, answer) }
+  init(most: Int, _ permit: BodyPermits.Permit, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) {
+    (self.most, self.permit, self.answer) = (most, permit, answer)
+  }
 
   func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
     guard bytes.count + piece.count <= most else {

@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns the requests of this node about trails that the peer may push, as soon as they differ from those that it
-  /// knows.
+  /// Returns the requests of this node about trails that the peer may push, as soon as they differ from the requests
+  /// that the peer knows.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -45,20 +45,20 @@ extension PumpDesk {
 
   func waitSeconds(_ request: HTTPRequest) throws -> Int {
     guard let text = request.query["wait"] else { return 0 }
-    guard let seconds = Int(text), seconds >= 0 else { throw Self.usage("wait is no number of seconds") }
+    guard let seconds = Int(text), seconds >= 0 else { throw Self.usage("wait is not a number of seconds") }
     return min(seconds, Self.waitSecondsMax)
   }
 
   static func offset(_ query: [String: String]) throws -> UInt64 {
     guard let offset = query["offset"].flatMap({ UInt64($0) }), NumberBounds.isNumber(offset) else {
-      throw usage("offset is no number, or one that no segment reaches")
+      throw usage("offset is not a number, or is larger than a segment")
     }
     return offset
   }
 
   private func applied(_ request: HTTPRequest) throws -> Position? {
     guard let text = request.query["applied"] else { return nil }
-    guard let position = Position(text) else { throw Self.usage("applied is no position") }
+    guard let position = Position(text) else { throw Self.usage("applied is not a position") }
     return position
   }
 
@@ -66,7 +66,7 @@ extension PumpDesk {
     if !visit.may(.push) { try visit.require(.pull) }
     guard let standing = try standing(of: visit.trail, withUnread: visit.may(.push)) else {
       throw CairnError(
-        .trailMissing, "there is no trail \(visit.trail) here", hint: "it is there as soon as somebody writes it",
+        .trailMissing, "there is no trail \(visit.trail) here", hint: "it appears when a capture or a peer writes it",
         remedy: .retry)
     }
     return Self.response(report(standing).json)
@@ -91,7 +91,7 @@ extension PumpDesk {
       throw PumpRefusal(
         CairnError(
           .trailForked, "trail \(visit.trail) has the id \(source.id) here, not \(id)",
-          hint: "find out which history is the true one"), report(try source.standing()))
+          hint: "run 'cairn explain trail-forked'"), report(try source.standing()))
     }
     guard let ear else { return try whole(visit, source, segment) }
     return try follow(visit, source, segment, ear)
@@ -102,7 +102,7 @@ extension PumpDesk {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
         .trailMissing, "segment \(segment.hex(8)) of trail \(visit.trail) is not sealed here, or purged",
-        hint: "follow the last segment by places", remedy: .retry)
+        hint: "read the last segment by positions", remedy: .retry)
     }
     let tag = "\"\(source.id)-\(segment.hex(8))\""
     let headers = [
@@ -135,7 +135,7 @@ extension PumpDesk {
     let query = visit.request.query
     let offset = try Self.offset(query)
     let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
-    guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
+    guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is not a chain hash") }
     let applied = try applied(visit.request)
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(visit.request)) * 1000
     var isTold = false
@@ -165,12 +165,12 @@ extension PumpDesk {
         if Clock.monotonicMilliseconds < deadline { continue }
         return HTTPResponse(
           status: 204, headers: [("Cairn-End", source.end.description), ("Cache-Control", "no-store")])
-      case .purged: throw refusal(.trailPurged, visit, source, "what follows it has been purged", segment, offset)
+      case .purged: throw refusal(.trailPurged, visit, source, "the bytes that follow are purged", segment, offset)
       case .beyond:
         let isFork = options.hooks.isFork(visit.trail, behindEndAt: options.node)
         throw refusal(
-          isFork ? .trailForked : .trailElsewhere, visit, source, "it is behind the end", segment, offset)
-      case .forked: throw refusal(.trailForked, visit, source, "another history leads there", segment, offset)
+          isFork ? .trailForked : .trailElsewhere, visit, source, "that is after the end", segment, offset)
+      case .forked: throw refusal(.trailForked, visit, source, "the trail has another history there", segment, offset)
       }
     }
   }
@@ -188,8 +188,8 @@ extension PumpDesk {
       return PumpRefusal(
         CairnError(
           code,
-          "cannot go on at \(segment.hex(8)):\(offset) of trail \(visit.trail), which ends at \(standing.end): \(why)",
-          hint: "'cairn explain \(code.rawValue)' says what to do"), report(standing))
+          "cannot continue at \(segment.hex(8)):\(offset) of trail \(visit.trail), which ends at \(standing.end): \(why)",
+          hint: "run 'cairn explain \(code.rawValue)'"), report(standing))
     } catch { return error }
   }
 }

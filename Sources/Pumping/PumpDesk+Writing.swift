@@ -9,19 +9,20 @@ extension PumpDesk {
     try visit.require(.push)
     guard visit.trail.origin != options.node else {
       throw CairnError(
-        .trailOwn, "trail \(visit.trail) began here", hint: "leave it out of the pump", remedy: .retry)
+        .trailOwn, "trail \(visit.trail) is written by this node", hint: "exclude it in 'trail' of the pump",
+        remedy: .retry)
     }
     let query = visit.request.query
     let offset = try Self.offset(query)
     guard let chain = query["chain"].flatMap({ bytes(hex: $0) }).flatMap({ ChainHash($0) }) else {
-      throw Self.usage("chain is no chain hash")
+      throw Self.usage("chain is not a chain hash")
     }
     var replaced: (segment: UInt64, offset: UInt64)?
     if let text = query["restart"] {
       let parts = text.split(separator: ":")
       guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]),
         NumberBounds.isSegment(segment), NumberBounds.isNumber(offset)
-      else { throw Self.usage("restart is no place") }
+      else { throw Self.usage("restart is not a position") }
       replaced = (segment, offset)
     }
     let place = TrailPlace(segment: segment, offset: offset, chain: chain)
@@ -65,13 +66,14 @@ final class PushSink: HTTPBodySink {
   func finish() -> HTTPResponse {
     do {
       try handover.finish()
-      if let feed, !feed.isWhole { throw PumpDesk.usage("the body ends inside of a block") }
+      if let feed, !feed.isWhole { throw PumpDesk.usage("the body ends inside a block") }
       let standing = try desk.copies.with(visit.trail) { copy in
         if feed == nil { try copy.expect(place, of: id) }
         return try copy.sync()
       }
       guard let standing else {
-        throw CairnError(.trailMissing, "there is no copy of \(visit.trail) here yet", hint: "begin it", remedy: .retry)
+        throw CairnError(
+          .trailMissing, "there is no copy of \(visit.trail) here yet", hint: "begin the copy", remedy: .retry)
       }
       if isRestart { desk.options.hooks.restarted(visit.trail) }
       desk.options.hooks.acknowledged(visit.peer, visit.trail, standing.end)
@@ -79,7 +81,7 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Keeps the bytes that have passed: whole blocks of them are true, whatever became of the rest.
+  /// Keeps the bytes that have passed: whole blocks are valid even if the rest of the body is lost.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }
@@ -101,7 +103,7 @@ final class PushSink: HTTPBodySink {
       throw CairnError(
         .trailElsewhere,
         "the copy of trail \(visit.trail) does not end at \(restarts.segment.hex(8)):\(restarts.offset)",
-        hint: "look again where it ends", remedy: .retry)
+        hint: "ask again where it ends", remedy: .retry)
     }
     return CopyFeed(trail: id, at: place, restartsBehind: end)
   }
@@ -134,12 +136,12 @@ private final class AskSink: HTTPBodySink {
   func finish() -> HTTPResponse {
     do {
       guard case .object(let object)? = try? JSONReader.read(bytes) else {
-        throw PumpDesk.usage("the body is no JSON object")
+        throw PumpDesk.usage("the body is not a JSON object")
       }
-      guard case .list(let list)? = object["requests"] else { throw PumpDesk.usage("requests is no list") }
+      guard case .list(let list)? = object["requests"] else { throw PumpDesk.usage("requests is not a list") }
       let requests = list.compactMap { CopyRequest($0) }
       guard requests.count == list.count else {
-        throw PumpDesk.usage("a request is no id of letters, digits and hyphens with a list of tables")
+        throw PumpDesk.usage("a request is not an id of letters, digits and hyphens with a list of tables")
       }
       guard desk.copies.exists(visit.trail) else {
         throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
@@ -148,8 +150,8 @@ private final class AskSink: HTTPBodySink {
       guard surplus == 0 else {
         throw CairnError(
           .busy,
-          "of the \(requests.count) copies that peer '\(visit.peer)' asks for, \(surplus) are not taken now: too many are open, or the disk has no room",
-          hint: "ask for them again when the others have come", remedy: .retry,
+          "\(surplus) of \(requests.count) copies that peer '\(visit.peer)' asks for are refused now: too many are open, or the disk has no room",
+          hint: "ask for them again when the other copies have arrived", remedy: .retry,
           context: ["peer": visit.peer, "trail": visit.trail.description])
       }
       return PumpDesk.response(JSONObject([("requests", .list(requests.map { .object($0.json) }))]))

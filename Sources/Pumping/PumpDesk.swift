@@ -4,7 +4,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The desk that answers the requests of peers at a node that listens (`docs/protocol.md`).
+/// The desk that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
     /// The name of this node.
@@ -14,7 +14,7 @@ package final class PumpDesk: HTTPHandler {
     /// Answers `POST join` and `POST renew`.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
-    /// The longest body of whole blocks that is sent at once; a larger block comes alone.
+    /// The longest body of whole blocks that is sent at once; a larger block is sent alone.
     package var bodyBytes = 8 << 20
 
     package init(
@@ -31,6 +31,7 @@ package final class PumpDesk: HTTPHandler {
   let options: Options
   let copies: TrailCopies
   private let bell: TrailBell
+  let bodies = BodyPermits()
   let stop = StopSignal()
 
   package init(_ options: Options, copies: TrailCopies, bell: TrailBell) {
@@ -66,7 +67,7 @@ package final class PumpDesk: HTTPHandler {
     }
     if parts.starts(with: ["1", "questions"]), parts.count <= 3 {
       try Self.expect(parts.count == 2 ? Self.reading : Self.writing, request)
-      return parts.count == 2 ? .answer(try question(for: peer, request)) : .receive(answering(peer, parts[2]))
+      return parts.count == 2 ? .answer(try question(for: peer, request)) : .receive(try answering(peer, parts[2]))
     }
     guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
     parts.removeFirst(2)
@@ -101,14 +102,14 @@ package final class PumpDesk: HTTPHandler {
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Throws if an address does not take this method. The answer is the same whatever is at the address, so a stranger
-  /// learns nothing by it.
+  /// Throws if an address does not take this method. The answer is the same with and without a resource at the address,
+  /// so a stranger learns nothing.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
   }
 
-  /// One request about one trail, with the peer that makes it.
+  /// A request about a trail, with the peer that makes it.
   struct Visit {
     let peer: String
     let trail: TrailName
@@ -121,7 +122,7 @@ package final class PumpDesk: HTTPHandler {
       guard may(right) else {
         throw CairnError(
           .peerRefused, "peer '\(peer)' may not \(right == .push ? "push" : "pull") trail \(trail)",
-          hint: "grant it at the listener, in [peer.\(peer)] may", remedy: .retry,
+          hint: "grant it at the listener, with may in [peer.\(peer)]", remedy: .retry,
           context: ["peer": peer, "trail": trail.description])
       }
     }
@@ -130,16 +131,16 @@ package final class PumpDesk: HTTPHandler {
   private func peer(of request: HTTPRequest) throws -> String {
     func unknown(_ why: String) -> CairnError {
       CairnError(
-        .peerUnknown, "who asks is not known here: \(why)",
-        hint: "join this node ('cairn peer invite' here, 'cairn peer join' there)", remedy: .retry,
+        .peerUnknown, "the certificate of the peer is not accepted: \(why)",
+        hint: "run 'cairn peer invite' at the listener, and 'cairn peer join' at the peer", remedy: .retry,
         context: ["peer": request.remote])
     }
     if request.isTLS {
-      guard let peer = request.peer else { throw unknown(request.peerProblem ?? "no certificate came") }
+      guard let peer = request.peer else { throw unknown(request.peerProblem ?? "the peer sent no certificate") }
       return peer.commonName
     }
     guard let name = request.header("Cairn-Node"), TrailName.isValid(name) else {
-      throw unknown("no header Cairn-Node came")
+      throw unknown("the request has no header Cairn-Node")
     }
     return name
   }
@@ -171,7 +172,7 @@ extension PumpDesk {
   static func response(_ error: any Error) -> HTTPResponse {
     if let refusal = error as? PumpMethodRefusal {
       let allowed = refusal.allowed.joined(separator: ", ")
-      var told = response(PumpFault(usage("this address takes \(allowed) only")).json, status: 405)
+      var told = response(PumpFault(usage("this address takes only \(allowed)")).json, status: 405)
       told.headers.append(("Allow", allowed))
       return told
     }
@@ -182,7 +183,7 @@ extension PumpDesk {
       error as? PumpRefusal
       ?? PumpRefusal(
         (error as? CairnError)
-          ?? CairnError(.bug, "\(error)", hint: "report this as a bug", remedy: .bug))
+          ?? CairnError(.bug, "\(error)", hint: "please report this", remedy: .bug))
     let told = PumpFault(fault.error, report: fault.report)
     return response(told.json, status: UInt32(told.status))
   }
@@ -195,16 +196,16 @@ extension PumpDesk {
   }
 
   static var ending: CairnError {
-    CairnError(.busy, "this node is ending", hint: "it is tried again by itself", remedy: .retry)
+    CairnError(.busy, "this node is shutting down", hint: "Cairn tries again by itself", remedy: .retry)
   }
 
   static func usage(_ problem: String) -> CairnError {
-    CairnError(.usage, problem, hint: "see docs/protocol.md", remedy: .badInput)
+    CairnError(.usage, problem, hint: "see docs/reference/protocol.md", remedy: .badInput)
   }
 
   static var nothing: CairnError {
     CairnError(
-      .trailMissing, "there is nothing at this address", hint: "see docs/protocol.md", remedy: .retry)
+      .trailMissing, "there is nothing at this address", hint: "see docs/reference/protocol.md", remedy: .retry)
   }
 }
 

@@ -9,12 +9,12 @@ package struct PumpHooks: Sendable {
   /// Returns whether the writer of a trail that begins here has opened it. From then on, everything that was ever
   /// synced is before its end.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Returns the copies of tables that this node waits for and that no capture of its own brings.
+  /// Returns the copies of tables that this node waits for and that no capture of this node makes.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// Returns the same for all trails that begin elsewhere.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// A peer asks for copies of tables: all that it waits for now. Returns how many of them are too much, and not taken.
-  /// `peer` is the name of its certificate, or the address at which this node dials it.
+  /// Takes the copies of tables for which a peer waits now. Returns the number of copies that exceed the limit and are
+  /// refused. `peer` is the name of its certificate, or the address at which this node dials it.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The questions of this node and of other nodes for the origins of trails elsewhere.
   package var questions = QuestionBook()
@@ -23,24 +23,24 @@ package struct PumpHooks: Sendable {
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
-  /// Returns why no bytes of other nodes' trails may come at this moment; nil: they may.
+  /// Returns the reason why this node takes no bytes of other nodes' trails now; nil if it takes them.
   package var full: @Sendable () -> CairnError? = { nil }
   /// Returns why the copy of a trail that is fetched may not begin; nil: it may.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
-  /// Notes that bytes of other nodes' trails have come.
+  /// Notes that bytes of other nodes' trails have arrived.
   package var come: @Sendable (Int) -> Void = { _ in }
   /// Notes that a peer has everything before the place durably.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Notes that a peer has applied everything before the position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Notes that a copy began again at a later segment: what was in between is missing here.
+  /// Notes that a copy started again at a later segment: the changes in between are missing here.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
 
   /// Returns whether a copy that ends after a trail at `node`, which is this node, has another history.
   ///
-  /// At the trail's origin, everything that was ever sent is before its end once its writer has opened it. At any other
-  /// node the missing part may still come.
+  /// At the trail's origin, everything that was ever sent is before its end when its writer has opened it. At any other
+  /// node the missing part may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-/// One lane's connection to a peer: the requests of the protocol and their answers. Belongs to one thread.
+/// The connection of one lane to a peer: the requests of the protocol and their answers. Belongs to one thread.
 final class PumpLink {
   private static let version: Int64 = 1
   /// The longest wait that is asked for, in seconds.
@@ -15,6 +15,8 @@ final class PumpLink {
   private var address: String { client.base.address }
   private let heard: () -> Void
 
+  /// Creates a link to the peer of a plan.
+  ///
   /// - Parameter heard: Called with each answer.
   init(
     _ plan: PumpPlan, stop: StopSignal, silenceSeconds: Int = waitSeconds + answerSeconds,
@@ -46,7 +48,7 @@ final class PumpLink {
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
       guard [200, 404].contains(reply.status) else { throw fault(reply) }
       throw CairnError(
-        .peerUnreachable, "what answers at \(address) is no cairnd", hint: "see what listens there", remedy: .retry)
+        .peerUnreachable, "the server at \(address) is not a cairnd", hint: "check what listens there", remedy: .retry)
     }
     let versions = object.list("versions").compactMap { value -> Int64? in
       if case .integer(let number) = value { number } else { nil }
@@ -54,8 +56,8 @@ final class PumpLink {
     guard !versions.contains(Self.version) else { return }
     throw CairnError(
       .unsupported,
-      "node '\(object.told("node") ?? "")' at \(address) does not speak version \(Self.version) of the protocol, as this one does, but \(versions.prefix(10).map(String.init).joined(separator: ", "))",
-      hint: "bring both to the same version of Cairn; it is tried again by itself", remedy: .retry)
+      "node '\(object.told("node") ?? "")' at \(address) does not speak version \(Self.version) of the protocol, as this node does, but version \(versions.prefix(10).map(String.init).joined(separator: ", "))",
+      hint: "bring both to the same version of Cairn; Cairn tries again by itself", remedy: .retry)
   }
 
   /// Returns the trails that this node may pull.
@@ -82,7 +84,7 @@ final class PumpLink {
 
   enum Fetched {
     case bytes
-    /// Nothing has come.
+    /// No bytes arrived in time.
     case nothing
   }
 
@@ -130,7 +132,7 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
-  /// The most trails of which one answer holds requests.
+  /// The most trails whose requests fit into one answer.
   private static let requestsMax = 4096
 
   /// Returns the copies that the peer waits for, by trail, of all trails that this node may push there. It returns as
@@ -153,18 +155,18 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The seconds that an answer to a question may take, and those that a question is waited for.
+  /// The seconds that the transfer of an answer may take, and the seconds to wait for a question.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 
-  /// Asks a question of the node that a trail comes from; returns the answer as it travels.
+  /// Asks a question of the origin of a trail; returns the encoded answer.
   func ask(_ question: [UInt8], _ trail: TrailName) throws -> [UInt8] {
     let reply = try question.withUnsafeBytes { try perform("POST", "/cairn/1/trails/\(trail)/questions", body: $0) }
     guard reply.status == 200 else { throw fault(reply).error }
     return reply.body
   }
 
-  /// Returns the next question of the peer about a trail that this node may push there; nil if none comes.
+  /// Returns the next question of the peer about a trail that this node may push there; nil if none arrives in time.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
@@ -174,7 +176,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Brings an answer as it travels. The peer drops it if its asker waits no more.
+  /// Sends an encoded answer. The peer drops it if its asker has stopped waiting.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// A reader's request for rows of tables again, through the trail (`docs/protocol.md`, Refresh).
+/// A reader's request for rows of tables again, through the trail (`docs/reference/protocol.md`, Refresh).
 package struct CopyRequest: Hashable, Sendable {
   /// Two requests with one id are one request.
   @ByBytes package var id: String
@@ -41,7 +41,7 @@ package struct CopyRequest: Hashable, Sendable {
   }
 }
 
-/// The state of a trail at a node, as it is sent (`docs/protocol.md`, Where a trail stands).
+/// The state of a trail at a node, as sent to peers (`docs/reference/protocol.md`, The state of a trail).
 package struct TrailReport: Equatable, Sendable {
   /// The node that sends the report.
   package var node: String
@@ -87,7 +87,7 @@ package struct TrailReport: Equatable, Sendable {
 extension JSONObject {
   private static let toldBytesMax = 4096
 
-  /// A text that another node tells, and that a log or a status page repeats: not more than a few lines of it.
+  /// Returns a text from another node, cut to a few lines, because a log or a status page repeats it.
   func told(_ name: String) -> String? {
     guard let text = text(name), text.utf8.count > Self.toldBytesMax else { return text(name) }
     return String(decoding: text.utf8.prefix(Self.toldBytesMax), as: UTF8.self) + "…"
@@ -131,7 +131,7 @@ func bytes(hex text: String) -> [UInt8]? {
   return bytes
 }
 
-/// An error as it is sent to a peer, and as the peer reads it (`docs/protocol.md`, Errors).
+/// An error as sent to a peer and read by it (`docs/reference/protocol.md`, Errors).
 package struct PumpFault: Sendable {
   package let status: Int
   package let error: CairnError
@@ -157,8 +157,8 @@ package struct PumpFault: Sendable {
       default: .retry
       }
     error = CairnError(
-      code, "\(peer) answers \(status): \(told?.told("message") ?? "nothing that Cairn says")",
-      hint: told?.told("hint") ?? "see what listens there: it may be no cairnd", remedy: remedy)
+      code, "\(peer) answers \(status): \(told?.told("message") ?? "without a message of Cairn")",
+      hint: told?.told("hint") ?? "check what listens there: it may not be a cairnd", remedy: remedy)
   }
 
   package var json: JSONObject {

@@ -6,9 +6,9 @@ import Trails
 
 /// A lane that sends one trail to one peer: the bytes that the copy there does not have, one request after the other.
 final class PushLane: Lane {
-  /// The size of a body while there is a backlog; a larger block goes alone.
+  /// The size of a body in bytes while there is a backlog; a larger block is sent alone.
   private static let bodyBytes = 8 << 20
-  /// A smaller body goes out in one packet with its head; a larger one is read while it is sent.
+  /// The size in bytes up to which a body is sent in one packet with its head; a larger body is read while it is sent.
   private static let smallBytes = 32 << 10
 
   let gauge: LaneGauge
@@ -39,7 +39,7 @@ final class PushLane: Lane {
         report = try step(source, link, report, ear, achieved)
         detours = 0
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere && fault.report != nil && detours < 20 {
-        // Another sender was faster, or an answer was lost: go on from where the copy ends.
+        // Another sender was faster, or an answer was lost: continue at the end of the copy.
         detours += 1
         if detours > 3 { _ = stop.wait(milliseconds: 50) }
         report = fault.report
@@ -70,15 +70,15 @@ final class PushLane: Lane {
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)
     case .purged: return try begin(source, link, standing, restart: place, achieved)
     case .forked:
-      throw forked("the copy at '\(report.node)' ends at \(place), where another history leads")
+      throw forked("the copy at '\(report.node)' ends at \(place) with another history")
     case .beyond:
       let isFork = shared.hooks.isFork(trail, behindEndAt: plan.node)
       throw CairnError(
         isFork ? .trailForked : .trailElsewhere,
-        "trail \(trail) ends at \(standing.end), its copy at '\(report.node)' already at \(place)",
+        "trail \(trail) ends at \(standing.end), before the end of its copy at '\(report.node)', \(place)",
         hint: isFork
           ? "if this node was restored from a backup, see 'cairn explain trail-forked'; nothing is sent until then"
-          : "it is waited for until the trail has come as far here: see 'cairn status' for who brings it",
+          : "the pump waits until the trail here has reached this position: see with 'cairn status' which worker brings it",
         remedy: isFork ? .stop : .retry, context: ["trail": trail.description, "peer": report.node])
     }
   }
@@ -91,7 +91,7 @@ final class PushLane: Lane {
       let piece = try source.piece(at: start, max: Self.bodyBytes)
     else {
       throw CairnError(
-        .trailMissing, "trail \(trail) was purged while it was read", hint: "it is tried again", remedy: .retry)
+        .trailMissing, "trail \(trail) was purged while it was read", hint: "Cairn tries again", remedy: .retry)
     }
     return try send(piece, source, link, restart: restart, achieved)
   }
@@ -132,7 +132,7 @@ final class PushLane: Lane {
   private func forked(_ problem: String) -> CairnError {
     CairnError(
       .trailForked, "trail \(trail) has two histories: \(problem)",
-      hint: "'cairn explain trail-forked' says how to find out which one is true, and what to do",
+      hint: "run 'cairn explain trail-forked' to find out which history to keep",
       context: ["trail": trail.description])
   }
 }

@@ -3,8 +3,9 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Questions about the rows of sources at other nodes that wait for their answers (`docs/protocol.md`, Questions about
-/// rows). A thread that asks waits; a pump or a peer that leads to the source takes the question and brings the answer.
+/// Questions about the rows of sources at other nodes that wait for their answers (`docs/reference/protocol.md`,
+/// Questions about rows). The thread that asks waits; a pump or a peer on the way to the source takes the question and
+/// returns the answer.
 ///
 ///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
 package final class QuestionBook: Sendable {
@@ -20,7 +21,8 @@ package final class QuestionBook: Sendable {
   /// The most questions that wait, for each asker and in all.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time in which a pump or a peer must take a question, and the time in which the answer must come.
+  /// The time in which a pump or a peer must take a question, and the time in which the answer must arrive, in
+  /// milliseconds.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -34,7 +36,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// By the address that is dialled: what the node there calls itself.
+  /// The name that the node at a dialled address gives itself, by address.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -46,9 +48,9 @@ package final class QuestionBook: Sendable {
   /// Asks, and waits for the answer.
   ///
   /// - Parameters:
-  ///   - asker: The apply or the peer that waits here. A question is not handed back to the peer that asks it.
-  ///   - isOver: Returns whether the asker waits no more.
-  /// - Throws: `busy` if too many wait; `peer-unreachable` if no answer comes; what the origin answers.
+  ///   - asker: The apply or the peer that waits here. A question is not passed back to the peer that asks it.
+  ///   - isOver: Returns whether the asker has stopped waiting.
+  /// - Throws: `busy` if too many wait; `peer-unreachable` if no answer arrives; the error that the origin answers.
   package func ask(
     _ trail: TrailName, _ bytes: [UInt8], of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -64,7 +66,7 @@ package final class QuestionBook: Sendable {
     }
     guard isTaken else {
       throw CairnError(
-        .busy, "too many questions about rows wait for their answers", hint: "it is asked again by itself",
+        .busy, "too many questions about rows wait for their answers", hint: "Cairn asks again by itself",
         remedy: .retry)
     }
     defer { entries.withLock { entries in entries.removeAll { $0.question.id == id } } }
@@ -78,9 +80,9 @@ package final class QuestionBook: Sendable {
           .peerUnreachable,
           isTaken
             ? "node \(trail.origin) does not answer a question about the rows of \(trail)"
-            : "no path leads to node \(trail.origin), which would answer for the rows of \(trail)",
+            : "node \(trail.origin), which has the rows of \(trail), cannot be reached",
           hint:
-            "run 'cairn status': the pump or peer that brings the trail must be connected, and no node older than this one",
+            "run 'cairn status': the pump or peer that brings the trail must be connected, and no node on the way may have an older version",
           remedy: .retry, context: ["trail": trail.description])
       }
     }
@@ -90,11 +92,12 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time for which a question waits for its trail's origin itself. After it, a peer that only hands questions on
-  /// gets it.
+  /// The time in milliseconds in which only the origin of the trail may take a question. After it, a peer that passes
+  /// questions on may take it too.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// A question that comes from the address `asker` is not handed back to a peer of this name either.
+  /// Records the name of the node at the address `asker`, so that its question is not passed back to a peer of this
+  /// name.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
@@ -117,7 +120,12 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Takes the answer from the taker of the question; returns false if the asker waits no more.
+  /// Returns whether a question waits for the answer of its taker.
+  func isAwaited(_ id: String, from taker: String) -> Bool {
+    entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
+  }
+
+  /// Takes the answer from the taker of the question; returns false if the asker has stopped waiting.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -162,7 +170,7 @@ package final class QuestionBook: Sendable {
         hint: told.told("hint") ?? "", remedy: .retry)
     default:
       throw CairnError(
-        .peerUnreachable, "a question about rows was answered by nothing that Cairn says",
+        .peerUnreachable, "a question about rows got an answer that is not of Cairn",
         hint: "bring both nodes to the same version of Cairn", remedy: .retry)
     }
   }

@@ -3,13 +3,13 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that hands on what nodes ask of each other at once: requests for copies of tables, and questions about rows.
+/// A loop that passes on the requests between nodes at once: requests for copies of tables, and questions about rows.
 ///
-/// Where trails are pushed, it hears what the peer asks; where they are pulled, it asks for this node. What fails here is
-/// left to the lanes. Belongs to one thread.
+/// For a pushed trail, it reads the requests of the peer; for a pulled trail, it asks for this node. Its failures are
+/// left to the lanes. It belongs to one thread.
 ///
-/// A node that is dialled is known by the address of the plan, which its certificate proves: its rates and requests must
-/// not depend on what it calls itself.
+/// The address in the plan identifies a dialled node, and its certificate proves it. Its limits must not depend on the
+/// name that it gives itself.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
@@ -25,6 +25,8 @@ final class RequestEar {
   /// The time of the last question that was handed on: the next one often follows at once.
   private var questionedAt: Int64 = 0
 
+  /// Creates the loop for the peer of a plan.
+  ///
   /// - Parameter trails: Returns the trails of the lanes that have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
     (self.plan, self.hooks, self.trails) = (plan, hooks, trails)
@@ -68,8 +70,8 @@ final class RequestEar {
         // The peer may ask only about trails that go there.
         guard plan.trails.includes(question.trail), trails().contains(question.trail) else {
           throw CairnError(
-            .peerRefused, "trail \(question.trail) does not go to node '\(told.node)'",
-            hint: "add it to the pump of its node", remedy: .retry)
+            .peerRefused, "trail \(question.trail) is not sent to node '\(told.node)'",
+            hint: "add the trail to the pump of its node", remedy: .retry)
         }
         return try hooks.answer(plan.url, question.trail, question.bytes) { stop.isSet }
       }
@@ -99,7 +101,7 @@ final class RequestEar {
     }
   }
 
-  /// Returns the error to hand on. A node without support for questions has nothing at their address.
+  /// Returns the error to pass on. A node without support for questions has nothing at their address.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

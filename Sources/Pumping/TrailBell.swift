@@ -136,7 +136,7 @@ package final class TrailBell: Sendable {
 
   deinit { stop.set() }
 
-  /// Listens from now on; look at the trail after this.
+  /// Listens from now on; read the trail after this call.
   ///
   /// - Throws: `trail-missing` if there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {
@@ -145,7 +145,7 @@ package final class TrailBell: Sendable {
       guard error.isMissing else { throw error.asCairnError(doing: "wait for trail \(name)") }
       throw CairnError(
         .trailMissing, "there is no trail \(name) here yet",
-        hint: "it is there as soon as its capture has begun here, or it has come from another node", remedy: .retry,
+        hint: "it appears when its capture has started here, or a pump has brought it", remedy: .retry,
         context: ["trail": name])
     }
   }

@@ -3,7 +3,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies that this process writes to: one opened copy for each trail, for all that bring bytes for it.
+/// The copies that this process writes to: one opened copy for each trail, for all lanes and peers that send its bytes.
 package final class TrailCopies: Sendable {
   /// A slot for one copy, which is used under the lock only.
   private final class Slot: @unchecked Sendable {
@@ -28,7 +28,7 @@ package final class TrailCopies: Sendable {
   /// Calls `body` with the copy, which no other thread uses meanwhile.
   ///
   /// The copy is opened if it is not open. After an error that leaves it in doubt, it is closed. A copy that has not
-  /// begun leaves nothing behind.
+  /// started leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -68,7 +68,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Closes all copies, and gives their locks back.
+  /// Closes all copies, and releases their locks.
   package func close() {
     for slot in slots.withLock({ Array($0.values) }) {
       slot.lock.withLock { _ in

@@ -4,7 +4,7 @@ import SQLiteKit
 
 /// Builds a ``ReshapePlan``.
 struct ReshapeDraft {
-  let rule: ReshapeRule
+  let rule: TableRule
   let source: TableSchema
   let target: Engine
   private(set) var schema: TableSchema
@@ -16,7 +16,7 @@ struct ReshapeDraft {
   private(set) var notices: [String] = []
   private var treatment = TableTreatment()
 
-  init(_ rule: ReshapeRule, _ source: TableSchema, _ target: Engine) {
+  init(_ rule: TableRule, _ source: TableSchema, _ target: Engine) {
     (self.rule, self.source, self.target) = (rule, source, target)
     schema = source
   }
@@ -41,7 +41,7 @@ struct ReshapeDraft {
 
   // MARK: The name
 
-  static func rename(_ schema: inout TableSchema, by rule: ReshapeRule, _ target: Engine) {
+  static func rename(_ schema: inout TableSchema, by rule: TableRule, _ target: Engine) {
     if let to = rule.to, !rule.isPattern {
       (schema.namespace, schema.name) = to.cut(at: ".") ?? ("", to)
       if schema.engine == .postgres, schema.namespace.isEmpty { schema.namespace = "public" }
@@ -71,12 +71,14 @@ struct ReshapeDraft {
     }
     var seen: [NameKey: String] = [:]
     for column in schema.columns where seen.updateValue(column.name, forKey: column.name.sqliteKey) != nil {
-      throw refused("gives two columns the name \(column.name)", hint: "name each column of the target once")
+      throw refused("gives two columns the name \(column.name)", hint: "give each column of the target its own name")
     }
-    guard !schema.columns.isEmpty else { throw refused("has no columns", hint: "leave `columns` out for all of them") }
+    guard !schema.columns.isEmpty else {
+      throw refused("has no columns", hint: "leave `columns` out to take all columns")
+    }
   }
 
-  private mutating func addOthers(_ columns: [ReshapeRule.Column]) throws {
+  private mutating func addOthers(_ columns: [TableRule.Column]) throws {
     let named = Set(columns.map { $0.name.sqliteKey })
     let taken = Set(columns.compactMap { column -> Int? in (try? Expression(column.expression, of: source))?.column })
     for index in source.columns.indices
@@ -95,14 +97,14 @@ struct ReshapeDraft {
     outputs.append(output)
   }
 
-  private mutating func add(_ column: ReshapeRule.Column) throws {
+  private mutating func add(_ column: TableRule.Column) throws {
     let expression = try expression(column.expression, "column \(column.name)")
     if let place = expression.column {
       var plain = source.columns[place]
       plain.name = column.name
       if let type = column.type, type.asciiUppercased != plain.declaredType.asciiUppercased {
         throw refused(
-          "gives column \(column.name), which is \(source.columns[place].name) as it is, the type \(type)",
+          "gives column \(column.name), which takes \(source.columns[place].name) unchanged, the type \(type)",
           hint: "leave the type out, or write an expression such as CAST(\(source.columns[place].name) AS TEXT)")
       }
       return add(plain, .plain(place))
@@ -161,13 +163,13 @@ struct ReshapeDraft {
     if rule.delete == .apply { return }
     guard !source.flags.contains(.wholeRow) else {
       throw refused(
-        "keeps rows that are deleted, but table \(source.fullName) has no key by which they are told apart",
+        "keeps rows that are deleted, but table \(source.fullName) has no key that identifies them",
         hint: "give the table a primary key, or leave `delete` out")
     }
     guard case .mark(let name) = rule.delete else { return treatment.removal = .kept }
     guard !schema.columns.contains(where: { $0.name.sqliteKey == name.sqliteKey }) else {
       throw refused(
-        "marks deleted rows in column \(name), which has the rows' own values",
+        "marks deleted rows in column \(name), which the source's table has too",
         hint: "name a column that the source's table does not have")
     }
     let type = HistoryColumn.committedAt.column(of: source.engine).declaredType
@@ -192,7 +194,7 @@ struct ReshapeDraft {
         let name = source.columns[column].name
         throw refused(
           "leaves out column \(name), which is part of the key of table \(source.fullName)",
-          hint: "add it as it is: \(name) = \"\(name)\"")
+          hint: "add it unchanged: \(name) = \"\(name)\"")
       }
       ordinal += 1
       schema.columns[index].keyOrdinal = ordinal
@@ -216,7 +218,8 @@ struct ReshapeDraft {
     schema.uniques = []
     guard !isHistory, treatment.removal == .applied else {
       if !source.uniques.isEmpty {
-        notices.append("the unique keys of \(source.fullName) are left out: rows stay that the source has no longer")
+        notices.append(
+          "the unique keys of \(source.fullName) are left out: rows that the source deleted stay at the target")
       }
       return noteObjects()
     }
@@ -236,7 +239,7 @@ struct ReshapeDraft {
 
   private mutating func noteObjects() {
     for object in source.objects {
-      notices.append("the index \(object.name) of \(source.fullName) is left out: the table has another shape")
+      notices.append("the index \(object.name) of \(source.fullName) is left out: the rule changes the table")
     }
   }
 
@@ -264,7 +267,7 @@ struct ReshapeDraft {
 
   private func expression(_ text: String, _ what: String) throws -> Expression {
     do throws(Expression.Fault) { return try Expression(text, of: source) } catch {
-      throw refused("has as \(what) what is not one expression: \(text)", hint: Self.language)
+      throw refused("has as \(what) text that is not one expression: \(text)", hint: Self.language)
     }
   }
 
@@ -302,9 +305,9 @@ struct ReshapeDraft {
       var hint = Self.language
       if error.message.hasPrefix("no such column: ") {
         let names = source.columns.map(\.name).joined(separator: ", ")
-        hint = "table \(source.fullName) has the columns \(names): mend the rule, and load the conf anew"
+        hint = "table \(source.fullName) has the columns \(names): correct the rule, and run 'cairn reload'"
       }
-      throw refused("has as \(what) what SQLite does not take: \(texts): \(error.message)", hint: hint)
+      throw refused("has as \(what) an expression that SQLite refuses: \(texts): \(error.message)", hint: hint)
     }
   }
 
@@ -321,13 +324,13 @@ struct ReshapeDraft {
     let key = Set(source.key)
     func isLong(_ column: Int) -> Bool { !key.contains(column) && source.columns[column].mayBeLeftOut }
     func names(_ columns: [Int]) -> String { columns.map { source.columns[$0].name }.joined(separator: ", ") }
-    if isHistory { return source.columns.count > key.count ? "a history tells what rows were" : nil }
+    if isHistory { return source.columns.count > key.count ? "a history keeps former values of rows" : nil }
     if let filter {
       if rule.delete != .apply {
-        return "where a row that stays was, inside of the filter or not, must be known when its key changes"
+        return "when the key of a row changes, it must be known whether the filter took its former values"
       }
       if let column = filter.references.first(where: isLong) {
-        return "where looks at \(source.columns[column].name), which an update may leave out"
+        return "'where' needs \(source.columns[column].name), which the log of an update may lack"
       }
       let copied = outputs.flatMap { output -> [Int] in
         switch output {
@@ -337,11 +340,11 @@ struct ReshapeDraft {
         }
       }.filter(isLong)
       if !copied.isEmpty {
-        return "a row that enters the filter needs \(names(copied)), which an update may leave out"
+        return "a row that enters the filter needs \(names(copied)), which the log of an update may lack"
       }
     }
     for expression in computed where expression.references.count > 1 && expression.references.contains(where: isLong) {
-      return "\(expression.text) looks at several columns, of which an update may leave some out"
+      return "\(expression.text) needs several columns, and the log of an update may lack some of them"
     }
     return nil
   }

@@ -19,7 +19,7 @@ package struct ReshapePlan {
     case history(HistoryColumn)
   }
 
-  let rule: ReshapeRule
+  let rule: TableRule
   package let source: TableSchema
   /// The table as apply sees it.
   package let schema: TableSchema
@@ -42,7 +42,7 @@ package struct ReshapePlan {
   /// Applies a rule to a table.
   /// - Parameter target: the engine of the target.
   /// - Throws: `rule-refused`, with the part of the rule that is impossible.
-  package init(_ rule: ReshapeRule, _ source: TableSchema, to target: Engine) throws {
+  package init(_ rule: TableRule, _ source: TableSchema, to target: Engine) throws {
     var draft = ReshapeDraft(rule, source, target)
     try draft.make()
     (self.rule, self.source, schema, notices) = (rule, source, draft.schema, draft.notices)
@@ -54,7 +54,7 @@ package struct ReshapePlan {
   /// Returns the shape of a table under a rule, or without one. For each column it gives the index of its source
   /// column, if there is one. Nil if the rule is impossible.
   package static func shape(
-    of source: TableSchema, under rule: ReshapeRule?, to target: Engine
+    of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {
     guard let rule else { return (source, Array(source.columns.indices)) }
     guard let plan = try? ReshapePlan(rule, source, to: target) else { return nil }
@@ -62,7 +62,7 @@ package struct ReshapePlan {
   }
 
   /// Returns a substitute for a table whose rule is impossible: nothing is written to it.
-  static func refused(_ rule: ReshapeRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
+  static func refused(_ rule: TableRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {
     var schema = source
@@ -88,7 +88,7 @@ package struct ReshapePlan {
   }
 }
 
-/// The columns that a history has in addition to those of the table.
+/// The columns that a history has in addition to the columns of the table.
 package enum HistoryColumn: String, CaseIterable, Sendable {
   case operation = "cairn_operation"
   case committedAt = "cairn_committed_at"

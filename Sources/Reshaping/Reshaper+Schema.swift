@@ -18,9 +18,9 @@ extension Reshaper {
       case (.untouched, .shaped): return enter(ddl, before, after)
       case (.shaped, .untouched), (.refused, .untouched):
         refuse(
-          ddl.after, after, "table \(before.fullName) is called \(after.fullName) now, which no rule names",
+          ddl.after, after, "table \(before.fullName) is now called \(after.fullName), which no rule names",
           hint:
-            "let its rule say from = \"\(after.fullName)\", and to = the name that its table has at the target, and reload: it is copied again"
+            "write from = \"\(after.fullName)\" in its rule, and to = the name of its table at the target, and reload: it is copied again"
         )
         return record
       default: return record
@@ -41,8 +41,8 @@ extension Reshaper {
       if !lost.isEmpty {
         refuse(
           ddl.after, now,
-          "table \(after.fullName) has no column \(lost.joined(separator: ", ")) any more, which its history keeps",
-          hint: "name the columns that are left in the rule for the table, with columns = { … }")
+          "table \(after.fullName) no longer has column \(lost.joined(separator: ", ")), which its history keeps",
+          hint: "name the remaining columns in the rule for the table, with columns = { … }")
       }
     }
     var derived = ddl
@@ -51,12 +51,12 @@ extension Reshaper {
     return .ddl(derived)
   }
 
-  /// A table has got a name to which a rule applies now: its existing rows came without the rule.
+  /// Refuses a table that was renamed to a name with a rule: its existing rows were written without the rule.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(
         ddl.after, after,
-        "table \(before.fullName) is called \(after.fullName) now, which a rule names, but its rows came without it",
+        "table \(before.fullName) is now called \(after.fullName), which a rule names, but its rows were written without that rule",
         hint: "give table \(before.fullName) the same rule with to, or copy table \(after.fullName) again")
       return .ddl(ddl)
     }

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
 
-/// Converts the records of a trail to those that apply sees under its rules. Tables get other names and shapes, rows
-/// that leave or enter a filter become deletes and inserts, and histories become inserts.
+/// Converts the records of a trail to the records that apply receives under its rules. Tables get other names and
+/// shapes, rows that leave or enter a filter become deletes and inserts, and histories become inserts.
 ///
 /// A stage between reader and apply: records in, records out, in the same order and at the same positions. Its only
 /// state is the shapes. Views in the results are valid until the next call.
@@ -13,7 +13,7 @@ package final class Reshaper {
     case shaped(ShapedTable)
   }
 
-  private let rules: [ReshapeRule]
+  private let rules: [TableRule]
   let target: Engine
   /// The identity of the trail in histories: its name, and the value that distinguishes its epochs.
   private let origin: [UInt8]
@@ -34,7 +34,7 @@ package final class Reshaper {
   package private(set) var refusal: CairnError?
 
   /// Creates a stage. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and ``HistoryColumn/position``.
-  package init(_ rules: [ReshapeRule], to target: Engine, trail: String, epoch: String) {
+  package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
   }
@@ -63,6 +63,9 @@ package final class Reshaper {
     case .refreshRow(let id, let image):
       guard case .shaped(let table) = find(id, given) else { return record }
       return try reshape(row: image, id, table, position)
+    // Only tables without a rule go both ways.
+    case .waitingRow(let row):
+      if case .shaped = find(row.schemaID, given) { return nil }
     case .refresh(let refresh):
       guard case .shaped(let table) = find(refresh.schemaID, given) else { return record }
       return try reshape(refresh, table)
@@ -147,7 +150,7 @@ package final class Reshaper {
     } catch let failure as RowCalculator.Failure {
       return refused(
         change, table, "SQLite cannot compute it: \(failure.message)",
-        hint: "mend the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)")
+        hint: "correct the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)")
     }
   }
 
@@ -282,7 +285,7 @@ package final class Reshaper {
       return .change(
         refused(
           change, table, "SQLite cannot compute it: \(failure.message)",
-          hint: "mend the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)"))
+          hint: "correct the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)"))
     }
   }
 
@@ -308,7 +311,7 @@ package final class Reshaper {
     let source = table.plan.source
     return CairnError(
       .ruleRefused,
-      "table \(source.fullName): an update does not tell a long value that it did not change\(column.isEmpty ? "" : ", which column \(column) needs"), so the rule for the table cannot be kept",
+      "table \(source.fullName): PostgreSQL does not log a long value that an update left unchanged\(column.isEmpty ? "" : ", and column \(column) needs it"), so the rule for the table cannot be applied",
       hint:
         "run at the source: ALTER TABLE \(source.postgresIdentifier) REPLICA IDENTITY FULL, \(TableTreatment.thenCopy)",
       context: ["table": table.plan.schema.fullName])

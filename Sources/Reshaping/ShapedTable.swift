@@ -1,6 +1,6 @@
 import Changes
 
-/// A table with its rule: turns the images of its changes into those of the table that the target gets.
+/// A table with its rule: converts the images of its changes into images of the target's table.
 final class ShapedTable {
   /// The verdict of the filter for a row.
   enum Side {

@@ -23,7 +23,7 @@ struct SourceRow {
       columns.append(UnsafeRawBufferPointer(rebasing: image.bytes[start..<reader.offset]))
     }
     guard columns.count == count else {
-      throw DecodingError(offset: 0, problem: "an image has \(columns.count) columns, not \(count)")
+      throw DecodingError(offset: 0, problem: "an image has \(columns.count.counted("column")), not \(count)")
     }
   }
 
@@ -100,7 +100,9 @@ final class RowCalculator {
       {
         let column = plan.source.columns[column].name
         throw Failure(
-          message: "column \(column) is \(name), a text to SQLite: say what becomes of it with typeof(\(column))")
+          message:
+            "column \(column) is \(name), which SQLite takes as text: handle it in the expression with typeof(\(column))"
+        )
       }
     }
     try evaluating { try calculator.set(views) }

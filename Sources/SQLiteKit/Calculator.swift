@@ -4,16 +4,16 @@ import Changes
 
 /// Evaluates SQL expressions over the columns of one row, in a database in memory that holds nothing else.
 ///
-/// The expressions are those of generated columns: literals, columns and deterministic scalar functions. Subqueries,
-/// aggregates, `random()`, the time of day, parameters and anything with an effect are refused by SQLite itself.
+/// The expressions of generated columns are allowed: literals, columns and deterministic scalar functions. SQLite
+/// itself refuses subqueries, aggregates, `random()`, the time of day, parameters and anything with an effect.
 ///
 /// Source: https://sqlite.org/gencol.html
 package final class Calculator {
   package struct Column {
     package var name: String
-    /// The type as SQLite declares it; it decides the affinity.
+    /// The type of the column as SQLite declares it; it decides the affinity.
     package var type: String
-    /// `BINARY`, `NOCASE` or `RTRIM`; empty: `BINARY`.
+    /// The collation of the column: `BINARY`, `NOCASE` or `RTRIM`; empty means `BINARY`.
     package var collation: String
     package init(name: String, type: String, collation: String = "") {
       (self.name, self.type, self.collation) = (name, type, collation)
@@ -28,7 +28,7 @@ package final class Calculator {
   private let write: Statement
   private let reads: [Statement]
 
-  /// Prepares expressions.
+  /// Prepares groups of expressions over the columns.
   ///
   /// - Parameter groups: Expressions that are evaluated together, each with whether it is a condition (`IS TRUE`).
   /// - Throws: ``SQLiteError`` with SQLite's own message if a text is no expression, or not an allowed one.
@@ -73,14 +73,14 @@ package final class Calculator {
     }
   }
 
-  /// Takes a row. The memory of its views must stay valid until the row has been evaluated.
+  /// Sets the row over which expressions are evaluated. The memory of its views must stay valid until then.
   package func set(_ row: [ColumnView]) throws {
     limit.allow(Self.instructionsMax)
     for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }
     while try write.step() {}
   }
 
-  /// Returns whether the first expression of a group is true of the row.
+  /// Returns whether the first expression of a group is true for the row.
   package func isTrue(_ group: Int) throws -> Bool {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)
@@ -88,7 +88,8 @@ package final class Calculator {
     return try statement.step() && statement.integer(0) == 1
   }
 
-  /// Calls `body` with the values of a group, in order, as views that are valid during the call.
+  /// Calls `body` with the index and value of each expression of a group, in order. The views are valid during the
+  /// call.
   package func values(_ group: Int, _ body: (Int, ColumnView) throws -> Void) throws {
     let statement = reads[group]
     limit.allow(Self.instructionsMax)

@@ -2,18 +2,18 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log of an SQLite file back into the file, on a thread of its own. So the commits of a
-/// captured application, which write twice as much as before, do not wait for it.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of a
+/// captured application, which write twice as much as before, do not wait for that.
 ///
 /// The log can restart only while the file has all of it, which may never happen while an application writes without a
 /// pause. So from ``pagesMax`` on, the commit itself checkpoints, as in plain SQLite.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
-  /// The growth of the log, in pages, after which the thread works again.
+  /// The growth of the log, in pages, after which the thread writes it back again.
   static let pagesStep: Int32 = 500
-  /// The pages in the log from which the commit itself checkpoints: 16 MiB of the usual size, four times SQLite's
-  /// default.
+  /// The size of the log, in pages, from which the commit itself writes it back: 16 MiB with usual pages, four times
+  /// SQLite's default.
   static let pagesMax: Int32 = 4000
 
   private let path: String
@@ -21,15 +21,15 @@ package final class Checkpointer: @unchecked Sendable {
   private var isDue = false
   private var isAtWork = false
   private var isEnding = false
-  /// Created when there is work for it: an application that writes little has none.
+  /// The thread that writes the log back. It is created when there is work for it, so a rare writer has none.
   private var thread: WorkerThread<Void>?
-  /// The pages in the log when the thread was last woken. Only the thread of the application's connection uses it.
+  /// The size of the log, in pages, when the thread was last woken. Only the application's thread uses it.
   private var told: Int32 = 0
 
   private init(_ path: String) { self.path = path }
 
-  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets that. Returns nil for a
-  /// database without a file.
+  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets that itself. Returns nil
+  /// for a database without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)
@@ -43,7 +43,8 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Handles a commit. A failed checkpoint is no failure of the commit, which is complete: the next commit tries again.
+  /// Handles a commit, after which the log has `pages` pages. A failed checkpoint does not fail the commit: the next
+  /// one tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {
@@ -87,14 +88,14 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log back on connections that are open only meanwhile, because some operations of an application need
+  /// Writes the log of a file back, on connections that are open only meanwhile: some operations of an application need
   /// the file for themselves.
   ///
-  /// A second connection holds a read mark meanwhile, so no commit of the application can restart the log. Up to SQLite
-  /// 3.51.2, a checkpoint during another connection's reset may count unwritten pages as written, and damage the file.
-  /// Source: https://sqlite.org/wal.html#walresetbug
+  /// A second connection holds a read mark during the checkpoint, so no commit of the application can restart the log.
+  /// Up to SQLite 3.51.2, a checkpoint during another connection's reset may count unwritten pages as written, and
+  /// damage the file. Source: https://sqlite.org/wal.html#walresetbug
   ///
-  /// - Parameter whileHeld: Called once the mark is held, before the checkpoint.
+  /// - Parameter whileHeld: Called once the read mark is held, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {
     guard let holder = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0),
       let database = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0)
@@ -110,14 +111,14 @@ package final class Checkpointer: @unchecked Sendable {
     try? holder.execute("COMMIT")
   }
 
-  /// Waits until only the application uses the file.
+  /// Waits until no checkpoint is running, so that only the application uses the file.
   func settle() {
     condition.lock()
     defer { condition.unlock() }
     while isDue || isAtWork { condition.wait() }
   }
 
-  /// Ends the thread, before the connection is closed and after the hook was removed.
+  /// Ends the thread. Call it after the hook was removed, before the connection is closed.
   func end() {
     condition.lock()
     isEnding = true

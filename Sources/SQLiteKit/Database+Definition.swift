@@ -1,16 +1,16 @@
 import CSQLite
 import Changes
 
-/// The objects that a statement of DDL may touch: a second check after the grammar that built it.
+/// Restricts a DDL statement to certain objects: a second check after the grammar that built the statement.
 private final class DefinitionGuard {
-  /// The names of the allowed tables, in lower case.
+  /// The names of the tables that the statement may touch, in lower case.
   let tables: Set<NameKey>
-  /// The first refused action.
+  /// The first action that was refused; nil if none was.
   var refused: String?
 
   init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }
 
-  /// Sets the authorizer of a connection. This object must live as long as the authorizer is set.
+  /// Sets this guard as the authorizer of a connection. The guard must live as long as the authorizer is set.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -24,13 +24,13 @@ private final class DefinitionGuard {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// The tables that SQLite itself uses for a statement of DDL, and its check of an altered table.
+  /// SQLite's own tables that it uses for a DDL statement and for its check of an altered table.
   private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]
 
-  /// Returns whether the statement may perform an action. Source: https://sqlite.org/c3ref/c_alter_table.html
+  /// Returns whether the DDL statement may perform an action. Source: https://sqlite.org/c3ref/c_alter_table.html
   func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
     // For this action the database is the first argument, and a column the last.
     if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
@@ -52,12 +52,12 @@ private final class DefinitionGuard {
 }
 
 extension Database {
-  /// Runs one statement of DDL that may touch only `tables`, and no other file.
+  /// Runs one DDL statement, which may touch only `tables`, and no other file.
   ///
   /// SQLite itself refuses all other actions of the statement (`sqlite3_set_authorizer`): another table, ATTACH,
   /// PRAGMA, a virtual table, a view. Text after the statement is an error, and nothing of it runs.
   ///
-  /// A connection of an application keeps its own authorizer; there only text after the statement is refused.
+  /// A connection of an application keeps its own authorizer. There, only text after the statement is refused.
   ///
   ///     try database.define("CREATE TABLE t(a)", tables: ["t"])
   ///

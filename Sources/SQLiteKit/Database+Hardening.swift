@@ -13,9 +13,9 @@ extension Database.Mode {
 }
 
 extension Database {
-  /// Settings for hostile files: https://sqlite.org/security.html, section 1.
+  /// Applies SQLite's settings for hostile files: https://sqlite.org/security.html, section 1.
   func harden() {
-    // No statement alters sqlite_master, shadow tables or the file itself, whatever the file suggests.
+    // No statement alters sqlite_master, shadow tables or the file itself, also in a hostile file.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DEFENSIVE), 1)
     // Views, triggers, CHECKs and indexes of the file call only functions without effects.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), Self.misjudgesJSON ? 1 : 0)
@@ -24,11 +24,11 @@ extension Database {
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
 
-  /// Whether the library takes its own JSON functions for unsafe in a schema that is not trusted, as SQLite 3.38 to 3.40
-  /// do: a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written then.
+  /// Whether the SQLite library regards its own JSON functions as unsafe in an untrusted schema, as 3.38 to 3.40 do. If
+  /// so, a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written.
   ///
-  /// Such a library has no other function that a schema may not call and that does more than compute, except those that
-  /// it denies to every schema. What reads a hostile file denies all functions: ``forbidForeignCode()``.
+  /// In such a library, all other functions that a schema may call only compute. A reader of a hostile file denies all
+  /// functions: ``forbidForeignCode()``.
   static let misjudgesJSON: Bool = {
     guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
       return false
@@ -40,34 +40,34 @@ extension Database {
     } catch let error as SQLiteError { return error.message.contains("unsafe use") } catch { return false }
   }()
 
-  /// Sets the largest value, and the largest row, that statements make (`SQLITE_LIMIT_LENGTH`).
+  /// Sets the limit for values and rows that statements make (`SQLITE_LIMIT_LENGTH`).
   ///
-  /// - Parameter bytes: more than a statement makes for the largest row that is to be written. A larger value is
-  ///   ``SQLiteError`` with SQLITE_TOOBIG.
+  /// - Parameter bytes: The limit. It must exceed the largest row to be written; a larger value is an ``SQLiteError``
+  ///   with SQLITE_TOOBIG.
   package func limitValues(bytes: Int32) { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, bytes) }
 
   var trustsSchema: Bool { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA)) != 0 }
 
-  /// Lets triggers of the file write to its virtual tables, as they do on a program's own connection.
+  /// Lets triggers of the file write to its virtual tables, as they do on an application's own connection.
   ///
-  /// For a session that writes as a program does. SQLite takes FTS5 in a trigger for unsafe otherwise.
+  /// This is for sessions that write as an application does. Otherwise SQLite regards FTS5 in a trigger as unsafe.
   package func trustSchema() {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 1)
     takesQuotedTexts = true
   }
 
-  /// Whether a name in double quotes that names no column is a text (`SQLITE_DBCONFIG_DQS_DML`), as SQLite has it by
-  /// default; false on a connection that Cairn opened for itself.
+  /// Whether a name in double quotes that is no column counts as a text (`SQLITE_DBCONFIG_DQS_DML`). SQLite's default
+  /// is true; it is false on a connection that Cairn opened for itself.
   ///
-  /// With true, a column that a program has dropped would be read as a text, its own name, in each row.
-  /// Source: https://sqlite.org/quirks.html, section 8.
+  /// If true, a column that an application has dropped would be read as a text: its own name, in each row. Source:
+  /// https://sqlite.org/quirks.html, section 8.
   private(set) var takesQuotedTexts: Bool {
     get { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_DQS_DML)) != 0 }
     set { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DQS_DML), newValue ? 1 : 0) }
   }
 
-  /// Runs `body` with the rules by which programs have written the views and triggers of the file: what uses or renames
-  /// them is to find them valid. `body` must name no column of its own.
+  /// Runs `body` under the rules by which applications wrote the file's views and triggers. Statements that use or
+  /// rename views and triggers then find them valid. `body` must not contain the name of a column.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

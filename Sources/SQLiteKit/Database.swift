@@ -4,7 +4,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A connection to one SQLite file. Owns the `sqlite3*`; for one thread.
+/// A connection to one SQLite file. It owns the `sqlite3*`, and is for use on one thread.
 ///
 /// Source: https://sqlite.org/c3ref/intro.html
 package final class Database {
@@ -19,10 +19,10 @@ package final class Database {
 
   package let path: String
   let handle: OpaquePointer
-  /// Whether this object closes the connection.
+  /// Whether this object opened the connection, and so closes it.
   private let isOwned: Bool
-  /// Whether the authorizer must stay: it belongs to the application, or records the tables that the application's
-  /// statements touch.
+  /// Whether the connection's authorizer must stay, because it belongs to the application, or records the tables that
+  /// the application's statements touch.
   let keepsAuthorizer: Bool
   /// The file system layer of a connection that Cairn opened for itself; nil for a connection of an application.
   private let fileGuard: OpaquePointer?
@@ -30,15 +30,17 @@ package final class Database {
   private(set) var forbidden: ForbiddenCode?
   /// Whether texts are checked when they are encoded, because the file is in UTF-16. See ``watchText()``.
   private(set) var watchesText = false
-  /// The column of the last encoded text that is not well-formed UTF-16.
+  /// The index of the column whose encoded text was not well-formed UTF-16, since the last check; nil if there was
+  /// none.
   var illFormedColumn: Int?
+  /// The time at which the running statement is interrupted, in monotonic ms.
+  private var deadline = Int64.max
 
-  /// Opens a file that may be hostile: an application writes it, and may have prepared it, its `-journal` or its
-  /// `-wal`.
+  /// Opens a file that may be hostile, because an application can write it and prepare its `-journal` or `-wal`.
   ///
-  /// A missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN. The first statement shows whether the file is a
-  /// database. A path that is a link, and companions that are not plain files of their own, are refused
-  /// (``FileRefusal``). The content of the file cannot make SQLite reach another file.
+  /// If the file or its folder is missing, the call throws ``SQLiteError`` with SQLITE_CANTOPEN. The first statement
+  /// shows whether the file is a database. A path that is a link, and companions that are not plain files, are refused
+  /// (``FileRefusal``). The content of the file cannot make SQLite open another file.
   package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
     // A database in memory, or a temporary one, has no file.
     if path.isEmpty || path == ":memory:" {
@@ -49,13 +51,15 @@ package final class Database {
     // A long statement, such as one that creates an index, counts as alive while it computes.
     sqlite3_progress_handler(
       handle, 1_000_000,
-      { _ in
+      { context in
         Pulse.beat()
-        return 0
-      }, nil)
+        guard let context else { return 0 }
+        let database = Unmanaged<Database>.fromOpaque(context).takeUnretainedValue()
+        return Clock.monotonicMilliseconds < database.deadline ? 0 : 1
+      }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// Opens a file as its application does: with SQLite's own settings.
+  /// Opens a file as an application does: with SQLite's own settings.
   package convenience init(ofProgram path: String) throws {
     try self.init(path: path, mode: .create, busyTimeoutMilliseconds: 10_000, vfs: nil)
   }
@@ -94,7 +98,7 @@ package final class Database {
     harden()
   }
 
-  /// Wraps a connection that the application keeps, uses and closes: the connection must outlive this object.
+  /// Wraps a connection that the application keeps, uses and closes. The connection must outlive this object.
   init(borrowing handle: OpaquePointer) {
     self.handle = handle
     path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
@@ -109,6 +113,17 @@ package final class Database {
     sqlite3_close_v2(handle)
   }
 
+  /// Calls `body`, and interrupts its statement after a time. The statement then throws an error with
+  /// ``SQLiteError/isInterrupted``.
+  ///
+  /// SQLite checks the clock after every million instructions, and never within a function. If the interrupted
+  /// statement writes, it rolls back the whole transaction (https://sqlite.org/c3ref/interrupt.html).
+  package func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
+    deadline = Clock.monotonicMilliseconds + milliseconds
+    defer { deadline = .max }
+    return try body()
+  }
+
   package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }
 
   /// Switches the triggers of this connection on or off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`).
@@ -116,7 +131,7 @@ package final class Database {
     _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
   }
 
-  /// Rows changed by the last INSERT, UPDATE or DELETE, without those of triggers (`sqlite3_changes64`).
+  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows of triggers (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// The rowid of the last row that this connection inserted.
   package var lastInsertRowid: Int64 {
@@ -127,12 +142,12 @@ package final class Database {
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
   /// Keeps the process alive if another process truncates the shared memory (`-shm`) of a database in WAL mode, which
-  /// SQLite always maps. Statements of that database then throw `database-unsafe`.
+  /// SQLite always maps. Statements on that database then throw `database-unsafe`.
   ///
-  /// Installs a handler of SIGBUS. For Cairn's own programs, never for a library in an application.
+  /// It installs a handler of SIGBUS. Call it in Cairn's own programs only, never in a library in an application.
   package static func surviveCutIndexes() { cairn_index_survive() }
 
-  /// Throws if the shared memory of the database was truncated: the result of the last step is invalid then.
+  /// Throws if the shared memory of the database was truncated, because the result of the last step is invalid then.
   func checkIndex(_ sql: String) throws {
     guard cairn_guard_is_cut(fileGuard) != 0 else { return }
     throw SQLiteError(
@@ -147,9 +162,9 @@ package final class Database {
       refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
   }
 
-  /// Denies, from now on, every action that only a hostile file requests: its views and triggers are not run.
+  /// Denies from now on every action that only a hostile file requests: its views and triggers are not run.
   ///
-  /// For connections that read tables and write Cairn's own. See ``ForbiddenCode``.
+  /// This is for connections that read tables and write Cairn's own. See ``ForbiddenCode``.
   package func forbidForeignCode() {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
     let forbidden = ForbiddenCode()
@@ -157,12 +172,12 @@ package final class Database {
     self.forbidden = forbidden
   }
 
-  /// Begins to check for texts that are not well-formed UTF-16, if the file is in UTF-16.
+  /// Begins to check whether texts are well-formed UTF-16, if the file is in UTF-16.
   ///
-  /// SQLite reads such a text as another text, without an error.
+  /// SQLite reads an ill-formed text as another text, without an error.
   ///
-  /// In such a file, BINARY sorts text by the bytes of UTF-16. The order of a copy must be one that every target has, so
-  /// ``binaryCollation`` is another one then.
+  /// In such a file, BINARY sorts text by its bytes in UTF-16. The order of a copy must exist at every target, so
+  /// ``binaryCollation`` is then another collation.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16
@@ -176,19 +191,19 @@ package final class Database {
       }, nil)
   }
 
-  /// Whether the file keeps text in UTF-16, as of ``readEncoding()``.
+  /// Whether the file stores text in UTF-16, as found by ``readEncoding()``.
   package private(set) var isUTF16 = false
 
-  /// Reads the encoding of the file; for a file without content, SQLite returns the encoding that it would get.
+  /// Reads the encoding of the file. For a file without content, it is the encoding that SQLite would give it.
   package func readEncoding() throws { isUTF16 = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
 
   package static let binary = "BINARY"
   private static let bytesOfUTF8 = "cairn_utf8"
 
-  /// The collation that sorts text by its bytes in UTF-8. No index of a file in UTF-16 has it.
+  /// The collation that sorts text by its bytes in UTF-8. In a file in UTF-16, no index has this order.
   package var binaryCollation: String { watchesText ? Self.bytesOfUTF8 : Self.binary }
 
-  /// Returns the column of an ill-formed text that was encoded since the last call; nil if there was none.
+  /// Returns the index of the column of an ill-formed text that was encoded since the last call; nil if there was none.
   package func takeIllFormedColumn() -> Int? {
     defer { illFormedColumn = nil }
     return illFormedColumn
@@ -196,9 +211,9 @@ package final class Database {
 
   package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }
 
-  /// Runs one statement without parameters; rows are dropped.
+  /// Runs one statement without parameters; rows that it returns are dropped.
   ///
-  /// Throws ``SQLiteError`` with SQLITE_MISUSE if another statement follows in the text, before anything runs.
+  /// Throws ``SQLiteError`` with SQLITE_MISUSE, and runs nothing, if the text contains a second statement.
   package func execute(_ sql: String) throws { try run(sql) }
 
   /// Runs several statements that are constant text of Cairn (`sqlite3_exec`).
@@ -211,14 +226,14 @@ package final class Database {
     try checkIndex(constant)
   }
 
-  /// Runs one statement with parameters to its end.
+  /// Runs one statement with parameters to its end; rows that it returns are dropped.
   package func run(_ sql: String, _ parameters: [Value] = []) throws {
     let statement = try only(sql)
     try statement.bind(parameters)
     while try statement.step() {}
   }
 
-  /// Returns all rows of a query, as values.
+  /// Returns all rows of a query, each as the values of its columns.
   package func query(_ sql: String, _ parameters: [Value] = []) throws -> [[Value]] {
     let statement = try only(sql)
     try statement.bind(parameters)
@@ -237,7 +252,7 @@ package final class Database {
     return statement
   }
 
-  /// Returns the first column of the first row; nil if there is no row.
+  /// Returns the first column of a query's first row; nil if there is no row.
   package func first(_ sql: String, _ parameters: [Value] = []) throws -> Value? {
     try query(sql, parameters).first?.first
   }

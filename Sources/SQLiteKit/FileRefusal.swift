@@ -1,18 +1,17 @@
 import CShims
 import Changes
 
-/// The reason why a connection that Cairn opened for itself refused an action that the database file requested. Paths
-/// are absolute.
+/// The reason why a connection of Cairn refused an action that the database file requested. All paths are absolute.
 package enum FileRefusal: Equatable, Sendable {
-  /// The path is a symbolic link.
+  /// The path of the database is a symbolic link.
   case link(String)
-  /// The path is a pipe, a device or a socket.
+  /// The path of the database or a companion is a pipe, a device or a socket.
   case notAFile(String)
-  /// The companion of the database has another name besides its own.
+  /// The database's companion file has another name besides its own (a hard link).
   case hardLink(String)
-  /// The companion of the database belongs to a user who may not write the database.
+  /// The database's companion file belongs to a user who may not write to the database.
   case owner(String)
-  /// A journal of the database names this file, or a statement attaches it.
+  /// A journal of the database names another file, or a statement attaches one.
   case otherFile(String)
   /// The shared memory of the database was truncated while the connection used it.
   case cut(String)
@@ -35,7 +34,7 @@ package enum FileRefusal: Equatable, Sendable {
     }
   }
 
-  /// Returns the refusal as an error for the operator.
+  /// Returns the refusal as an error for the operator that names the database.
   package func asCairnError(_ database: String) -> CairnError {
     let (what, hint) = words
     return CairnError(.databaseUnsafe, "database \(database) is not opened: \(what)", hint: hint)
@@ -60,13 +59,13 @@ package enum FileRefusal: Equatable, Sendable {
       )
     case .owner(let path):
       (
-        "\(path) belongs to a user who may not write the database",
+        "\(path) belongs to a user without write access to the database",
         "compare the owners: ls -l \(path); if a program made it, give that program's group write access to the database"
       )
     case .otherFile(let path):
       (
         "its journal names another file, \(path)",
-        "open the database with its own program once, which ends a transaction over several files; "
+        "open the database with its own application once, which ends a transaction over several files; "
           + "if no program of yours writes several files at once, the journal is forged: find out which user made it"
       )
     case .cut(let path):
@@ -76,8 +75,8 @@ package enum FileRefusal: Equatable, Sendable {
       )
     case .foreignCode(let name):
       (
-        "it makes Cairn run \(name), which only a program may run",
-        "look at the objects named cairn_ in the schema; if no administrator changed them, find out which program did"
+        "it makes Cairn run \(name), which only an application may run",
+        "check the objects named cairn_ in the schema; if no administrator changed them, find out which program did"
       )
     }
   }

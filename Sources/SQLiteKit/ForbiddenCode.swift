@@ -2,8 +2,8 @@ import CSQLite
 import Changes
 import Glibc
 
-/// Denies the actions that a hostile file can cause on a connection that reads its tables. Examples are views and
-/// triggers in place of tables, access to other files, and settings that undo the hardening.
+/// Denies the actions that a hostile file can cause on a connection that reads the file's tables. Examples are views
+/// and triggers in place of tables, access to other files, and settings that undo the hardening.
 ///
 /// Example: an application replaces table `cairn_control` by a view that never ends. Reading it throws ``SQLiteError``
 /// with SQLITE_AUTH and ``FileRefusal/foreignCode(_:)`` instead of looping endlessly.
@@ -16,19 +16,19 @@ final class ForbiddenCode {
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions of Cairn's own statements on such a connection. The size of the arguments bounds the time of each,
-  /// and none makes a larger value.
+  /// The functions that Cairn's own statements use on such a connection. The size of the arguments bounds the time of
+  /// each call, and no function makes a larger value.
   ///
-  /// All other functions end their statement with an error, wherever the file calls them. SQLite asks the authorizer
+  /// Every other function ends its statement with an error, wherever the file calls it. SQLite asks the authorizer
   /// about functions of statements, views and triggers, but not of indexes, CHECKs, defaults and generated columns. It
   /// cannot interrupt a call: `instr(zeroblob(20000000), zeroblob(10000000))` would take days.
   static let functions: Set<NameKey> = [
     "abs", "coalesce", "count", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "sum", "total",
     "typeof", "upper",
   ]
-  /// The functions that reach outside the database.
+  /// The functions of SQLite that reach outside of the database.
   private static let reaching: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
-  /// The functions of SQLite that are denied even if the library does not list its functions.
+  /// The functions that are denied even if the SQLite library cannot list its functions.
   static let denied = [
     "->", "->>", "char", "concat", "concat_ws", "date", "datetime", "edit", "format", "fts3_tokenizer", "glob",
     "group_concat", "hex", "instr", "json", "json_array", "json_extract", "json_group_array", "json_group_object",
@@ -36,16 +36,16 @@ final class ForbiddenCode {
     "load_extension", "ltrim", "printf", "quote", "random", "randomblob", "readfile", "replace", "rtrim", "soundex",
     "strftime", "string_agg", "substr", "substring", "trim", "unhex", "unistr", "unistr_quote", "writefile", "zeroblob",
   ]
-  /// The longest pattern, in bytes: none of Cairn's is longer, and the time of a match grows with it.
+  /// The longest pattern of LIKE or GLOB, in bytes. Cairn's are shorter, and the time of a match grows with the length.
   private static let patternBytes: Int32 = 32
 
-  /// The largest statement, and the largest entry of the schema, in bytes. The triggers of the widest table take some
+  /// The largest statement, and the largest entry of the schema, in bytes. The triggers of the widest table need some
   /// 200 KB.
   private static let sqlBytes: Int32 = 16 << 20
-  /// The most operations in one prepared statement. SQLite's own limit is 50 times as high, and takes gigabytes.
+  /// The most operations in one prepared statement. SQLite's own limit is 50 times as high, and can need gigabytes.
   private static let operations: Int32 = 5_000_000
 
-  /// A function that ends its statement with an error.
+  /// The replacement of a denied function: it ends its statement with an error.
   private final class Denied {
     let name: String
     unowned let code: ForbiddenCode
@@ -55,7 +55,8 @@ final class ForbiddenCode {
   private var refusal: FileRefusal?
   private var functions: [Denied] = []
 
-  /// Guards a connection. This object must live as long as the connection.
+  /// Guards a connection by limits, denied functions and an authorizer. This object must live as long as the
+  /// connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0)
     sqlite3_limit(handle, SQLITE_LIMIT_SQL_LENGTH, Self.sqlBytes)
@@ -74,7 +75,7 @@ final class ForbiddenCode {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// Returns the numbers of arguments of all functions of the connection, by name.
+  /// Returns, for the name of each function of the connection, the numbers of arguments that it takes.
   private static func functions(of handle: OpaquePointer) -> [NameKey: Set<Int32>] {
     var found: [NameKey: Set<Int32>] = [:]
     withUnsafeMutablePointer(to: &found) { found in
@@ -91,7 +92,7 @@ final class ForbiddenCode {
     return found
   }
 
-  /// Replaces a function of SQLite by one that ends its statement with an error; -1: for any number of arguments.
+  /// Replaces a function of SQLite by one that ends its statement with an error; -1 means any number of arguments.
   ///
   /// SQLite looks for an application-defined function first. The replacement is declared harmless and deterministic.
   /// Otherwise SQLite could not read the schema of a file whose indexes call the function.

@@ -1,30 +1,29 @@
 import Changes
 
-/// Writes apply's notes into the journal of a captured SQLite file, each as a row of its own in apply's transaction. So
+/// Writes the notes of an apply into the journal of a captured SQLite file, each as a row in apply's transaction. So
 /// capture reads a note at its place among the changes.
 ///
-/// Writes nothing if the file is not captured, or if an older cairn captures it.
+/// Does nothing if the file is not captured, or if an older cairn captures it.
 package final class JournalNotes {
-  /// The `code` of a journal row that holds a note, in `v0`. No table has such a kind, because no layout has number 0.
+  /// The `code` of a journal row with a note in `v0`. No table has rows with this code, because no layout has number 0.
   package static let code: Int64 = 1
-  /// The first version of the journal that supports such rows.
+  /// The first version of the journal that has rows with notes.
   package static let versionMin: Int64 = 3
-  /// The first version of the journal whose capture reads the id of a trail.
+  /// The first version of the journal whose capture reads the trail's id in a note.
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
-  /// The schema version for which the statements were prepared.
+  /// The schema version of the file for which the statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The row of `cairn_control` whose `place` states that rows written by applies go on into the trail.
+  /// The row of `cairn_control` whose `place` states whether rows written by applies go into the trail.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 
   package init(_ database: Database) { self.database = database }
 
-  /// Empties the stage, at the start of a transaction that writes. An application's write that replaced nothing has
-  /// left rows there. Apply fires no triggers to keep those rows current, so the application's next write would record
-  /// them as replaced.
+  /// Empties the stage, at the start of a transaction that writes. The application's writes may have left rows there.
+  /// Apply fires no triggers to keep those rows current, so the application's next write would record them as replaced.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -34,7 +33,7 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Returns whether the capture of the file takes rows that applies write. Call it in a transaction that writes.
+  /// Returns whether the file's capture takes rows that applies write. Call it in a transaction that writes.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }
@@ -79,8 +78,8 @@ package final class JournalNotes {
     schemaVersion = version
   }
 
-  /// Removes rows that capture has taken, or that exceed the cap. Triggers do this for applications, but apply fires
-  /// none.
+  /// Removes journal rows that capture has taken, or that exceed the cap. Triggers do this for applications, but apply
+  /// fires no triggers.
   private func bound() throws {
     try database.executeScript(
       """

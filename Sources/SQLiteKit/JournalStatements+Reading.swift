@@ -2,7 +2,7 @@ import Changes
 
 /// A decoded row of the journal with the statements that an application executed.
 package struct JournalStatementRow {
-  /// The head of a row that ends a transaction.
+  /// The head of a journal row that ends a transaction.
   package struct End: Equatable {
     /// The first journal row of the transaction.
     package var first: Int64
@@ -11,13 +11,13 @@ package struct JournalStatementRow {
   }
 
   package struct Executed {
-    /// The journal row after which the statement began, and the number of rows that it caused.
+    /// The last journal row before the statement, and the number of journal rows that the statement caused.
     package var before: Int64
     package var count: Int64
     package var rowsAffected: UInt64
     package var now: Int64?
     package var flags: ExecutedStatement.Flags
-    /// The index in ``JournalStatementRow/texts``.
+    /// The index of the statement's text in ``JournalStatementRow/texts``.
     package var text: Int
     package var parameterCount: Int
     fileprivate var parameters: Range<Int>
@@ -27,7 +27,7 @@ package struct JournalStatementRow {
 
   package struct Text {
     fileprivate var range: Range<Int>
-    /// The tables that the text touches; nil if they are not known.
+    /// The tables that the statement's text touches; nil if they are not known.
     package var tables: [String]?
   }
 
@@ -35,10 +35,10 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// The values that were bound last to each text, among the statements read so far.
+  /// The values that were last bound to each text, encoded, by index of the text.
   private var latest: [Int: [UInt8]] = [:]
 
-  /// Returns the head of a row that ends a transaction, without its statements.
+  /// Decodes only the head of a journal row that ends a transaction, without the row's statements.
   package static func end(of bytes: UnsafeRawBufferPointer) throws -> End {
     var reader = ByteReader(bytes)
     try check(&reader)

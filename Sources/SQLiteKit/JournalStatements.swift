@@ -1,31 +1,34 @@
 import Changes
 
-/// The statements that an application executed, in the form of a journal row (`docs/sqlite-capture.md`, Statements).
+/// The statements that an application executed, encoded as a journal row (`docs/explanation/sqlite-capture.md`,
+/// Statements).
 ///
-/// They are gathered in memory and written as one row before the commit. If they grow too large, a part is written
-/// earlier. Each row holds a text that is executed repeatedly only once, and likewise a value that is bound to it
-/// repeatedly.
+/// The statements are gathered in memory and written as one row before the commit. If they grow too large, a part is
+/// written earlier. A row contains a text that is executed repeatedly only once, and likewise a value that is bound to
+/// it repeatedly.
 package struct JournalStatements: ~Copyable {
-  /// The `code` of a row that ends a transaction. No table has such a kind, because no layout has number 0.
+  /// The `code` of a journal row that ends a transaction. No table's rows have it, because no layout has number 0.
   package static let endCode: Int64 = 2
-  /// The `code` of a row with statements that does not end a transaction.
+  /// The `code` of a journal row with statements that does not end a transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
-  /// The size in bytes from which a part is written.
+  /// The size of the gathered statements, in bytes, from which a part is written.
   package static let partBytes = 1 << 18
 
   static let textTag: UInt8 = 0
   static let statementTag: UInt8 = 1
 
-  /// One text, with its index in the row that is being gathered.
+  /// The text of a statement, with its index in the row that is being gathered.
   package final class Text {
     /// The encoded text: the tag, the text, and the tables that it touches.
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The values that were bound to it last; valid only while ``generation`` is current.
+    /// The values that were last bound to the text; valid only while ``generation`` is current.
     fileprivate var latest = ByteWriter(capacity: 256)
 
+    /// Creates a text that can be executed repeatedly.
+    ///
     /// - Parameter tables: The tables that the text touches; nil if they are not known.
     package init(_ text: String, tables: [String]?) {
       var writer = ByteWriter(capacity: 256)
@@ -40,13 +43,13 @@ package struct JournalStatements: ~Copyable {
     }
   }
 
-  /// An executed statement.
+  /// One execution of a statement.
   package struct Execution {
-    /// The last journal row before the statement, and the last row that it caused.
+    /// The last journal row before the statement, and the last row that the statement caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
-    /// The time that the statement was given, µs since 1970 UTC; nil if it did not ask.
+    /// The current time that SQLite gave to the statement, µs since 1970 UTC; nil if the statement did not ask for it.
     package var now: Int64?
     package var isNowUnknown: Bool
     package init(before: Int64, last: Int64, rowsAffected: Int64, now: Int64?, isNowUnknown: Bool) {
@@ -55,15 +58,15 @@ package struct JournalStatements: ~Copyable {
     }
   }
 
-  /// The state at a savepoint.
+  /// The state of the gathered statements at a savepoint, to which they can return.
   package struct Mark {
     fileprivate var count: Int
     fileprivate var textCount: UInt64
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// The entries at the savepoint, kept once a part was written after it. A rollback also removes that part, so these
-    /// entries must be gathered again.
+    /// The statements at the savepoint, if a part was written after it. A rollback also removes that part, so these
+    /// statements must be gathered again. Nil otherwise.
     fileprivate var kept: [UInt8]?
   }
 
@@ -71,7 +74,7 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The journal row from which the row's first statement counts.
+  /// The sequence number from which the first statement of the row is counted.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0
@@ -110,7 +113,7 @@ package struct JournalStatements: ~Copyable {
     end = max(execution.last, execution.before)
   }
 
-  /// Appends the parameters. A value equal to the value bound to the text before is stored as *unchanged*.
+  /// Appends the parameters. A value that equals the one last bound to the same text is stored as *unchanged*.
   private mutating func append(_ parameters: UnsafeRawBufferPointer, count: Int, to text: Text?) {
     guard let text, count > 0 else { return entries.appendCounted(parameters) }
     packed.removeAll()
@@ -130,8 +133,8 @@ package struct JournalStatements: ~Copyable {
     entries.appendCounted(packed.bytes)
   }
 
-  /// Calls `body` with the content of the row that ends a transaction whose first journal row is `first`, and starts
-  /// again empty.
+  /// Calls `body` with the row that ends a transaction, and then begins again without statements. `first` is the
+  /// transaction's first journal row.
   package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows
     -> T
   {
@@ -141,7 +144,7 @@ package struct JournalStatements: ~Copyable {
       }, body)
   }
 
-  /// Calls `body` with the content of a part, and starts again empty; `savepoints` are the open ones.
+  /// Calls `body` with a row for a part, and then begins again without statements; `savepoints` are the open ones.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {
@@ -164,7 +167,7 @@ package struct JournalStatements: ~Copyable {
     return try body(row.bytes)
   }
 
-  /// Drops everything at the end of a transaction, committed or not.
+  /// Drops all statements at the end of a transaction, committed or not.
   package mutating func removeAll() {
     entries.removeAll()
     entries.shrink(above: Self.partBytes * 2)
@@ -180,7 +183,7 @@ package struct JournalStatements: ~Copyable {
     Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
   }
 
-  /// Removes the statements since a mark: they are rolled back.
+  /// Removes the statements since a savepoint's mark, because they are rolled back.
   package mutating func rollBack(to mark: Mark) {
     if let kept = mark.kept {
       entries.removeAll()

@@ -1,9 +1,9 @@
 import Changes
 
-/// The texts of the tables that Cairn adds to a file, and the check that a file has them unchanged.
+/// The SQL texts of the tables that Cairn adds to a file, and the check that the file has these tables unchanged.
 ///
-/// An application that writes to the file can put an index, a trigger, a CHECK or a generated column on them. Cairn's
-/// own statements would then compute its expressions, in a step that SQLite does not interrupt.
+/// An application can add an index, a trigger, a CHECK or a generated column to such a table. Cairn's own statements
+/// would then compute the application's expressions, in a step that SQLite does not interrupt.
 package enum OwnTables {
   package static let control =
     "CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged, schema_version)"
@@ -11,7 +11,7 @@ package enum OwnTables {
     "CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema)"
   package static let unhooked = "CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID"
 
-  /// Returns the text of `cairn_journal` with this number of value columns, `v0` first.
+  /// Returns the SQL text of `cairn_journal` with this number of value columns, `v0` first.
   package static func journal(values: Int) -> String {
     "CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(columns(values)))"
   }
@@ -20,8 +20,8 @@ package enum OwnTables {
 
   private static func columns(_ values: Int) -> String { (0..<values).map { "v\($0)" }.joined(separator: ",") }
 
-  /// Returns whether the text creates the table as Cairn does. For tables without a fixed text here: whether nothing in
-  /// it is computed.
+  /// Returns whether a CREATE TABLE text creates the table as Cairn does. For a table without a fixed text here,
+  /// returns whether the text contains nothing that is computed.
   ///
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0, v1)", of: "cairn_stage")                // true
   ///     OwnTables.isOwn("CREATE TABLE cairn_stage(layout, v0 CHECK (length(v0)))", of: "cairn_stage") // false
@@ -41,16 +41,16 @@ package enum OwnTables {
     }
   }
 
-  /// Returns the same for a table that gains value columns one by one.
+  /// Returns whether the tokens are those of a table of Cairn that gains value columns one by one.
   private static func isOwn(_ tokens: [[UInt8]], _ text: (_ values: Int) -> String) -> Bool {
     // Commas separate the columns.
     tokens == words(text(max(0, (tokens.count - words(text(0)).count + 1) / 2)))
   }
 
-  /// The words before an expression in the text of a table.
+  /// The words that precede a computed expression in a CREATE TABLE text.
   private static let computing = ["CHECK", "GENERATED", "AS"].map { Array($0.utf8) }
 
-  /// Returns the tokens of a statement: words in upper case, all other tokens unchanged.
+  /// Returns the tokens of an SQL text: words in upper case, all other tokens unchanged.
   private static func words(_ text: String) -> [[UInt8]] {
     let bytes = Array(text.utf8)
     return SQLText.tokens(bytes).map { $0.word.isEmpty ? Array(bytes[$0.range]) : Array($0.word.utf8) }
@@ -58,6 +58,35 @@ package enum OwnTables {
 }
 
 extension Database {
+  /// The most rows that Cairn reads of its own tables into memory, far above what it writes; and the most bytes of
+  /// each.
+  private static let ownRowsMax = [
+    ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
+    ("cairn_candidate", 1_000_000),
+  ]
+  private static let ownBytesMax = 256 << 20
+
+  /// Throws `database-unsafe` if a table that Cairn reads into memory is larger than Cairn makes it. An application
+  /// that writes to the file could otherwise take the memory of the process.
+  package func checkOwnSizes() throws {
+    for (table, rows) in Self.ownRowsMax {
+      let columns = try query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string.quotedName }
+      guard !columns.isEmpty else { continue }
+      let bytes = columns.map { "coalesce(length(CAST(\($0) AS BLOB)), 0)" }.joined(separator: " + ")
+      let isTooLarge = try integer(
+        """
+        SELECT count(*) > \(rows) OR total(bytes) > \(Self.ownBytesMax)
+        FROM (SELECT \(bytes) AS bytes FROM \(table) LIMIT \(rows + 1))
+        """)
+      guard isTooLarge == 1 else { continue }
+      throw CairnError(
+        .databaseUnsafe,
+        "table \(table) of \(path) has more than \(rows) rows or \(Self.ownBytesMax >> 20) MiB, which Cairn did not write",
+        hint: "find the program that wrote them; then delete them, or run 'cairn detach' and replicate again",
+        context: ["table": table])
+    }
+  }
+
   /// Throws `database-unsafe` if a table of Cairn in the file differs from Cairn's text, or has an index or a trigger
   /// of an application.
   package func checkOwnTables() throws {

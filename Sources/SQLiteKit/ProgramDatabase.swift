@@ -2,21 +2,21 @@ import CSQLite
 import CShims
 import Changes
 
-/// The connection of an application that uses the embedded API. Besides a ``Database``, it knows the time that each
-/// statement was given, the tables that it touches, and the journal rows that it causes.
+/// The connection of an application that uses the embedded API: a ``Database`` that also knows more about each
+/// statement. That is the time that it was given, the tables that it touches, and the journal rows that it causes.
 ///
-/// None of this is known for a connection that the application opened itself, because its hooks belong to the
+/// For a connection that the application opened itself, nothing of this is known, because its hooks belong to the
 /// application.
 package final class ProgramDatabase {
   package let database: Database
-  /// Whether this object opened the connection.
+  /// Whether this object opened the connection, so that its hooks can be used.
   package let isOwned: Bool
   private let watch: UnsafeMutablePointer<cairn_journal_watch>
   private let touched = TouchedTables()
   private let mutex: OpaquePointer?
   private var checkpointer: Checkpointer?
 
-  /// Opens a file, or creates it.
+  /// Opens an SQLite file for the application; creates the file if it is missing.
   package init(path: String, busyTimeoutMilliseconds: Int32) throws {
     database = try Database(
       path: path, mode: .create, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: cairn_watching_vfs())
@@ -46,7 +46,7 @@ package final class ProgramDatabase {
     watch.deallocate()
   }
 
-  /// Watches statements from now on.
+  /// Records times, tables and journal rows of statements from now on.
   package func beginWatching() {
     guard isOwned else { return }
     cairn_watch_journal(database.handle, watch)
@@ -54,23 +54,23 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Lets a thread write the write-ahead log back, beside the application's commits. An operation that another
-  /// connection of the process would disturb waits for ``settle()``.
+  /// Lets a thread write the write-ahead log back while the application commits. An operation that another connection
+  /// of the process would disturb calls ``settle()`` first.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)
   }
 
-  /// Waits until this is Cairn's only connection to the file.
+  /// Waits until no checkpoint runs, so that this is Cairn's only connection to the file.
   package func settle() { checkpointer?.settle() }
 
-  /// Keeps other threads off a connection that the application shares, between both calls.
+  /// Locks a connection that the application shares with other threads, until ``leave()``.
   package func enter() { if let mutex { sqlite3_mutex_enter(mutex) } }
   package func leave() { if let mutex { sqlite3_mutex_leave(mutex) } }
 
   // MARK: Journal
 
-  /// The rowids that this connection assigned in the journal: the first since ``first`` was set to 0, and the last.
+  /// The first rowid that this connection assigned in the journal since `first` was set to 0; `last` is the last rowid.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }
@@ -82,15 +82,15 @@ package final class ProgramDatabase {
 
   // MARK: Statements
 
-  /// Prepares a statement. Returns it with the tables that it touches; nil if they are not known.
+  /// Prepares a statement. Returns it with the names of the tables that it touches; nil if they are not known.
   package func prepare(_ sql: String) throws -> (statement: Statement, tables: [String]?) {
     guard isOwned else { return (try database.prepare(sql), nil) }
     let (statement, tables) = try touched.collect { try database.prepare(sql) }
     return (statement, tables)
   }
 
-  /// Steps as ``Statement/step()``. Sets `now` to the time that the statement was given, µs since 1970 UTC; nil if it
-  /// did not ask. Only a connection that this object opened knows the time.
+  /// Steps a statement as ``Statement/step()``. Sets `now` to the time that the statement was given, µs since 1970 UTC;
+  /// nil if it did not ask. Only a connection that this object opened knows the time.
   package func step(_ statement: Statement, now: inout Int64?) throws -> Bool {
     var julian: Int64 = 0
     let code = cairn_step_watched(statement.handle, &julian)
@@ -98,17 +98,17 @@ package final class ProgramDatabase {
     return try statement.taken(code)
   }
 
-  /// 1970-01-01 as a Julian day number, in ms.
+  /// The Julian day number of 1970-01-01, in ms.
   private static let julianOf1970: Int64 = 210_866_760_000_000
 }
 
-/// The tables that a statement names, recorded from SQLite's calls of the authorizer during its preparation.
+/// The tables that a statement touches, recorded from SQLite's calls of the authorizer while the statement is prepared.
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 private final class TouchedTables {
   private var names: Set<NameKey>?
 
-  /// Sets the authorizer. This object must live as long as the connection.
+  /// Sets the authorizer on a connection. This object must live as long as the connection.
   func watch(_ handle: OpaquePointer) {
     sqlite3_set_authorizer(
       handle,
@@ -154,7 +154,7 @@ private final class TouchedTables {
     names?.insert(place == "main" ? name : "\(place).\(name)")
   }
 
-  /// Returns whether the access comes from a trigger of Cairn.
+  /// Returns whether a trigger of Cairn makes the access, and not the application's statement.
   private func isOurs(_ accessor: UnsafePointer<CChar>?) -> Bool {
     accessor.map { String(cString: $0).hasPrefix("cairn_") } ?? false
   }

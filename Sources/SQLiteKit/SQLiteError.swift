@@ -9,13 +9,15 @@ package struct SQLiteError: Error, CustomStringConvertible {
   package let message: String
   package let sql: String
   package let path: String
-  /// The refused action that the file requested; nil if none.
+  /// The action that the file requested and Cairn refused; nil if the error has another cause.
   package var refusal: FileRefusal?
 
   package var primary: Int32 { code & 0xff }
   package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
+  /// Whether the statement was interrupted while it ran.
+  package var isInterrupted: Bool { primary == SQLITE_INTERRUPT }
   package var isConstraint: Bool { primary == SQLITE_CONSTRAINT }
-  /// Whether a PRIMARY KEY, UNIQUE or rowid constraint failed.
+  /// Whether the statement failed at a PRIMARY KEY, UNIQUE or rowid constraint.
   package var isUniqueness: Bool {
     [SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 10 << 8].contains(code)
   }
@@ -24,7 +26,7 @@ package struct SQLiteError: Error, CustomStringConvertible {
     "\(message) (SQLite \(code)\(sql.isEmpty ? "" : ", in: \(sql.prefix(300))"))"
   }
 
-  /// The error for the operator: the database, the failure, and the next step.
+  /// The error for the operator: it names the database, the failure, and the next step.
   package var asCairnError: CairnError {
     if let refusal { return refusal.asCairnError(path) }
     return ofCode
@@ -34,12 +36,12 @@ package struct SQLiteError: Error, CustomStringConvertible {
     switch primary {
     case SQLITE_BUSY, SQLITE_LOCKED:
       CairnError(
-        .databaseBusy, "database \(path) is locked by another program: \(message)",
-        hint: "end the long transaction, or the connection with locking_mode=EXCLUSIVE, and run again", remedy: .retry)
+        .databaseBusy, "another program holds a lock on database \(path): \(message)",
+        hint: "end the long transaction, or the connection with locking_mode=EXCLUSIVE, then run again", remedy: .retry)
     case SQLITE_NOTADB:
       CairnError(
         .databaseNotADatabase, "\(path) is not an SQLite database (or it is encrypted)",
-        hint: "check the path; 'sqlite3 FILE .schema' must be able to read it", remedy: .badInput)
+        hint: "check the path; 'sqlite3 FILE .schema' must work", remedy: .badInput)
     case SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH:
       CairnError(
         .databaseReadOnly, "database \(path) cannot be written: \(message)",
@@ -55,11 +57,13 @@ package struct SQLiteError: Error, CustomStringConvertible {
     case SQLITE_FULL:
       CairnError(
         .databaseFull, "database \(path) is full: \(message)",
-        hint: "make space on its disk (or raise max_page_count) and run again; nothing is lost")
+        hint: "free space on its disk (or raise max_page_count) and run again; nothing is lost")
     case SQLITE_CORRUPT:
       CairnError(
         .databaseDamaged, "database \(path) is damaged: \(self)",
-        hint: "run 'sqlite3 FILE \"PRAGMA integrity_check\"' and restore it from a backup")
+        hint:
+          "run 'sudo -u OWNER sqlite3 FILE \"PRAGMA integrity_check\"' as the owner of the file, and restore it from a backup"
+      )
     case SQLITE_IOERR:
       CairnError(.ioFailed, "cannot read or write \(path): \(self)", hint: "check the disk and the kernel log")
     case SQLITE_CONSTRAINT:
@@ -69,7 +73,7 @@ package struct SQLiteError: Error, CustomStringConvertible {
     default:
       CairnError(
         .databaseFailed, "database \(path) failed: \(self)",
-        hint: "see the message of SQLite; run again when it is mended"
+        hint: "see the message of SQLite; fix its cause, then run again"
       )
     }
   }

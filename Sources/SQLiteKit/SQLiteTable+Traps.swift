@@ -1,8 +1,8 @@
 import Changes
 
-/// Properties of a table that change what its triggers see.
+/// Finds properties of tables that change what triggers on them see.
 extension Database {
-  /// Marks the tables whose AFTER triggers get a wrong OLD.
+  /// Marks the tables whose AFTER triggers get wrong values of OLD.
   ///
   /// When SQLite looks for the rows that reference a deleted row, it applies the affinity of the referencing column to
   /// the registers of OLD. `OLD.code` of '01234' is 1234 if a column INTEGER references a column TEXT. Seen in 3.40.1,
@@ -34,7 +34,7 @@ extension Database {
     }
   }
 
-  /// Returns whether the text is that of a BEFORE trigger: it has neither AFTER nor INSTEAD OF.
+  /// Returns whether the text of a trigger defines a BEFORE trigger: it has neither AFTER nor INSTEAD OF.
   private func isBefore(_ text: String) -> Bool {
     let words = SQLText.tokens(Array(text.utf8)).map(\.word)
     guard let on = words.firstIndex(of: "ON") else { return true }
@@ -58,7 +58,7 @@ extension Database {
       if let name = SQLText.collations(tables[index].schema.createText).first(where: {
         !known.contains($0.asciiUppercased)
       }) {
-        tables[index].refusal = "it needs the collation \(name.quotedName), which only its application has"
+        tables[index].refusal = "it needs the collation \(name.quotedName), which only the application has"
       }
       for object in tables[index].schema.objects {
         guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.asciiUppercased) }) else {
@@ -66,7 +66,7 @@ extension Database {
         }
         if tables[index].uniqueKeys.contains(where: { $0.name.hasSameBytes(as: object.name) }) {
           tables[index].refusal =
-            "its unique index \(object.name) needs the collation \(name.quotedName), which only its application has"
+            "its unique index \(object.name) needs the collation \(name.quotedName), which only the application has"
         }
         tables[index].schema.objects.removeAll { $0 == object }
       }

@@ -2,38 +2,38 @@ import Changes
 
 /// A table of an SQLite file: its schema, and the other facts that capture and apply need.
 package struct SQLiteTable: Sendable {
-  /// A unique key: terms whose values no two rows may share. Terms are SQL over the table's columns.
+  /// A unique key: terms whose values no two rows may share. A term is an SQL expression over the table's columns.
   package struct UniqueKey: Equatable, Sendable {
     package struct Term: Equatable, Sendable {
       @ByBytes package var text: String
       @ByBytes package var collation: String
-      /// Index among the schema's columns; nil for an expression (or a generated column).
+      /// The index of the term's column in the schema; nil for an expression or a generated column.
       package var column: Int?
     }
-    /// The name of its index.
+    /// The name of the key's index.
     @ByBytes package var name: String
     package var terms: [Term]
     @ByBytes package var predicate: String? = nil
   }
 
-  /// The schema, with epoch 0: the capture of the table counts epochs.
+  /// The schema of the table, with epoch 0: the capture of the table counts epochs.
   package var schema: TableSchema
-  /// Generated columns, which images leave out.
+  /// The names of the generated columns, which images leave out.
   package var generated: [String]
-  /// A name by which the rowid can be read; nil for WITHOUT ROWID, or if columns hide all three names.
+  /// A name by which SQL reads the rowid; nil for WITHOUT ROWID, or if columns hide all three names.
   package var rowidName: String?
-  /// The index of the INTEGER PRIMARY KEY column, which is the rowid.
+  /// The index of the INTEGER PRIMARY KEY column, which is the rowid; nil if there is none.
   package var rowidColumn: Int?
-  /// The columns of the PRIMARY KEY, in its order.
+  /// The indexes of the columns of the PRIMARY KEY, in its order.
   package var primaryColumns: [Int] = []
-  /// All unique indexes, including that of the primary key; not the rowid.
+  /// All unique indexes of the table, including that of the primary key, but not the rowid.
   package var uniqueKeys: [UniqueKey]
-  /// The reason why the table cannot be captured; nil if it can.
+  /// The reason why the table cannot be captured; nil if it can be.
   package var refusal: String?
   /// Whether SQLite passes a wrong OLD to AFTER triggers of this table. See ``Database/markWrongOld(_:)``.
   package var givesWrongOld = false
-  /// Whether the application has BEFORE triggers on this table. They may write to it between two of Cairn's triggers
-  /// for one row.
+  /// Whether the application has BEFORE triggers on this table. They may write to the table between two of Cairn's
+  /// triggers for one row.
   package var hasBeforeTriggers = false
 
   package var name: String { schema.name }
@@ -45,18 +45,19 @@ package struct SQLiteTable: Sendable {
   package static let captureNames: Set<NameKey> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
   ]
-  /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
+  /// The names of the tables that Cairn adds to sources and targets. All other names with `cairn_` at the start are
+  /// reserved.
   package static let ownNames = captureNames.union([
     "cairn_checkpoint", "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_decision",
-    "cairn_quarantine",
+    "cairn_quarantine", "cairn_returned",
   ])
 }
 
 extension Database {
-  /// Returns the application's tables in order of creation: without SQLite's own, Cairn's own and shadow tables.
-  /// Virtual tables come with a refusal.
+  /// Returns the application's tables in order of creation, without tables of SQLite and Cairn and without shadow
+  /// tables. Virtual tables come with a refusal.
   ///
-  /// Call it in a transaction, so that everything is of one moment.
+  /// Call it in a transaction, so that all tables are of one moment.
   package func userTables() throws -> [SQLiteTable] {
     let list = try query(
       """
@@ -88,8 +89,8 @@ extension Database {
   }
 
   /// Refuses tables and columns whose names differ only in case, or in how Unicode composes their letters. SQLite
-  /// compares the bytes of names and folds only ASCII letters. Elsewhere such names would be one. Each refusal gives
-  /// the other name.
+  /// compares the bytes of names and folds only ASCII letters, but elsewhere such names are equal. Each refusal names
+  /// the other table or column.
   private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
     // Keys of a Swift dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
@@ -109,13 +110,13 @@ extension Database {
     }
   }
 
-  /// The largest shape, in bytes.
+  /// The largest stored shape of a table that is read, in bytes.
   private static let shapeBytesMax = 1 << 20
 
-  /// Returns the shapes that tables had in the engine from which Cairn brought them, by name in lower case.
+  /// Returns the shapes that tables had in the engine of their source, by the table's name in lower case.
   ///
-  /// Any application that uses the file can write them, so they are untrusted input. A blob that is no shape is
-  /// ignored, and `TableMapping` parses the texts of a shape before they become DDL.
+  /// Any application that uses the file can write these shapes, so they are untrusted input. A blob that is not a shape
+  /// is ignored, and `TableMapping` parses the texts of a shape before they become DDL.
   private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
@@ -197,8 +198,8 @@ extension Database {
     return table
   }
 
-  /// Chooses the identity: INTEGER PRIMARY KEY, else a primary or unique key without NULLs, else a primary key with
-  /// NULLs, else the whole row.
+  /// Chooses the key of the table: INTEGER PRIMARY KEY, else a primary or unique key without NULLs, else a primary key
+  /// with NULLs, else the whole row.
   private func chooseKey(
     _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
     uniques: [[(column: Int, collation: String)]]

@@ -4,13 +4,13 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A prepared statement, for the thread of its ``Database``, which it keeps open.
+/// A prepared statement, for use on the thread of its ``Database``, which it keeps open.
 package final class Statement {
   package let database: Database
   package let sql: String
   let handle: OpaquePointer
   package let parameterCount: Int
-  /// Whether another statement follows it in the text. That statement is not run.
+  /// Whether the text contains another statement after this one; that one is not run.
   package let hasMore: Bool
 
   init(_ database: Database, _ sql: String) throws {
@@ -48,7 +48,8 @@ package final class Statement {
 
   deinit { sqlite3_finalize(handle) }
 
-  /// Steps to the next row; returns false at the end. The end, and an error, reset the statement, so it holds no lock.
+  /// Steps to the next row; returns false at the end. The end and an error reset the statement, so that it holds no
+  /// lock.
   package func step() throws -> Bool {
     var code = Pulse.inStatement { sqlite3_step(handle) }
     var attempts = 0
@@ -61,11 +62,11 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// The number of times that a statement starts again while another connection keeps changing the schema. SQLite
-  /// itself prepares the statement again 50 times, and refuses it only before its first row.
+  /// The most times that a statement is started again while another connection keeps changing the schema. SQLite itself
+  /// prepares it again 50 times, and reports a failure only before the first row.
   private static let schemaAttempts = 500
 
-  /// Evaluates the result code of a step. Returns whether there is a row.
+  /// Evaluates the result code of a step. Returns whether there is a row; throws ``SQLiteError`` for an error code.
   func taken(_ code: Int32) throws -> Bool {
     switch code {
     case SQLITE_ROW:
@@ -87,14 +88,14 @@ package final class Statement {
 
   package func reset() { sqlite3_reset(handle) }
 
-  /// Whether it makes no direct changes to the database (`sqlite3_stmt_readonly`).
+  /// Whether the statement makes no direct changes to the database (`sqlite3_stmt_readonly`).
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
 
-  /// The number of columns of its rows. It may change, as may the names, if SQLite prepares the statement again for a
-  /// changed schema.
+  /// The number of columns of the statement's rows. It may change, as may the names, if SQLite prepares the statement
+  /// again for a changed schema.
   package var columnCount: Int { Int(sqlite3_column_count(handle)) }
 
-  /// The number of times that SQLite has prepared the statement again, which SQLite does by itself in a first step.
+  /// The number of times that SQLite has prepared the statement again by itself, in the first step of a run.
   ///
   /// Source: https://sqlite.org/c3ref/c_stmtstatus_counter.html
   package var repreparedCount: Int32 { sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_REPREPARE, 0) }
@@ -107,7 +108,7 @@ package final class Statement {
     for (index, value) in values.enumerated() { try bind(value, at: index + 1) }
   }
 
-  /// Binds a copy of the value; parameters count from 1.
+  /// Binds a copy of a value to a parameter; parameters are numbered from 1.
   package func bind(_ value: Value, at index: Int) throws {
     let i = Int32(index)
     let code: Int32
@@ -121,8 +122,8 @@ package final class Statement {
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }
 
-  /// Binds a value, without a copy unless `copies`: then the bytes must stay valid until a reset. `unchanged` binds
-  /// NULL.
+  /// Binds a value to a parameter, without a copy unless `copies`: its bytes must then stay valid until a reset. The
+  /// value `unchanged` binds NULL.
   package func bind(_ view: ColumnView, at index: Int, copies: Bool = false) throws {
     let i = Int32(index)
     let code: Int32
@@ -168,7 +169,7 @@ package final class Statement {
 
   package func text(_ column: Int) -> String { String(decoding: textBytes(Int32(column)), as: UTF8.self) }
 
-  /// Returns a copy of the value in the current row, in its storage class.
+  /// Returns a copy of a column's value in the current row, in its storage class.
   package func value(_ column: Int) -> Value {
     let i = Int32(column)
     switch sqlite3_column_type(handle, i) {
@@ -180,7 +181,7 @@ package final class Statement {
     }
   }
 
-  /// Returns the value in the current row, in place: valid until the next step.
+  /// Returns a column's value in the current row, in place: valid until the next step.
   package func view(_ column: Int) -> ColumnView {
     let i = Int32(column)
     switch sqlite3_column_type(handle, i) {
@@ -192,7 +193,7 @@ package final class Statement {
     }
   }
 
-  /// Appends the value of the current row to an image.
+  /// Appends a column's value in the current row to an image.
   package func encode(_ column: Int, into writer: inout ByteWriter) {
     let i = Int32(column)
     switch sqlite3_column_type(handle, i) {
@@ -206,7 +207,8 @@ package final class Statement {
     }
   }
 
-  /// Returns whether the text in a UTF-16 file is well-formed: only then does SQLite return the same text as UTF-8.
+  /// Returns whether a column's text in a UTF-16 file is well-formed: only then does SQLite return the same text as
+  /// UTF-8.
   private func isWellFormed(_ i: Int32) -> Bool {
     guard let start = sqlite3_column_text16(handle, i) else { return true }
     let units = UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes16(handle, i)))

@@ -12,7 +12,8 @@ struct StoredTable {
   let isWithoutRowid: Bool
   let isStrict: Bool
 
-  /// Reads a text; nil if it is no CREATE TABLE: SQLite relies on the text, not on the column `type`.
+  /// Reads the CREATE TABLE text of a table; nil for any other text. SQLite relies on the text too, not on the column
+  /// `type`.
   ///
   /// Example: `StoredTable(name: "t", text: "CREATE TABLE t(a) STRICT")` has ``isStrict``.
   init?(name: String, text: String) {
@@ -41,7 +42,7 @@ struct StoredTable {
     return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
   }
 
-  /// The suffixes of the tables in which a module keeps its data (`xShadowName` of SQLite's own modules).
+  /// The suffixes of the shadow tables in which each module of SQLite keeps its data (`xShadowName`).
   private static let shadows: [NameKey: Set<NameKey>] = [
     "fts3": ["content", "docsize", "segdir", "segments", "stat"],
     "fts4": ["content", "docsize", "segdir", "segments", "stat"],
@@ -50,7 +51,8 @@ struct StoredTable {
     "geopoly": ["node", "parent", "rowid"],
   ]
 
-  /// Returns whether the table holds data of a module of one of the given virtual tables.
+  /// Returns whether this is a shadow table of a virtual table; `modules` has each virtual table's module, by table
+  /// name.
   func isShadow(of modules: [NameKey: String]) -> Bool {
     let bytes = Array(name.utf8)
     guard let mark = bytes.lastIndex(of: UInt8(ascii: "_")) else { return false }

@@ -1,6 +1,6 @@
 import Changes
 
-/// A trigger as an SQLite file has it, read from its text.
+/// A trigger of an SQLite file, read from its SQL text.
 ///
 ///     try database.storedTriggers().filter { $0.written.contains("doc_fts") }
 package struct StoredTrigger: Sendable {
@@ -9,17 +9,19 @@ package struct StoredTrigger: Sendable {
   private let text: [UInt8]
   private let tokens: [SQLText.Token]
 
-  /// - Parameter text: `CREATE TRIGGER name …`, as `sqlite_master` has it.
+  /// Reads the text of a trigger on a table or view.
+  ///
+  /// - Parameter text: The statement `CREATE TRIGGER name …`, as in `sqlite_master`.
   package init(name: String, table: String, text: String) {
     (self.name, self.table) = (name, table)
     self.text = Array(text.utf8)
     tokens = SQLText.tokens(self.text)
   }
 
-  /// Whether it is an INSTEAD OF trigger of a view.
+  /// Whether the trigger is an INSTEAD OF trigger of a view.
   package var isOfView: Bool { tokens.prefix { $0.word != "BEGIN" }.contains { $0.word == "INSTEAD" } }
 
-  /// The tables that its statements write to, except its own table: each once, in the trigger's spelling.
+  /// The tables that the trigger's statements write to, except its own table: each once, in the trigger's spelling.
   package var written: [String] {
     guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
     let body = Array(tokens[(begin + 1)...])
@@ -41,8 +43,8 @@ package struct StoredTrigger: Sendable {
     return found
   }
 
-  /// Returns the statement that creates the same trigger in the schema `temp`, under another name; nil if the text is
-  /// no trigger.
+  /// Returns the statement that creates the same trigger as a TEMP trigger with another name; nil if the text is no
+  /// trigger.
   package func temporary(_ other: String) -> String? {
     guard tokens.count > 4, tokens[0].word == "CREATE", tokens[1].word == "TRIGGER",
       let on = tokens.firstIndex(where: { $0.word == "ON" }), on > 2, on + 1 < tokens.count
@@ -69,14 +71,14 @@ package struct StoredTrigger: Sendable {
 }
 
 extension Database {
-  /// Returns the application's triggers on tables, in order of creation.
+  /// Returns the application's triggers on tables (not on views), in order of creation.
   package func storedTriggers() throws -> [StoredTrigger] {
     try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").map {
       StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
     }.filter { !$0.name.asciiLowercased.hasPrefix("cairn_") && !$0.isOfView }
   }
 
-  /// Returns the names of the virtual tables, in lower case.
+  /// Returns the names of the file's virtual tables, in lower case.
   package func virtualTables() throws -> Set<NameKey> {
     Set(
       try query("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %'")

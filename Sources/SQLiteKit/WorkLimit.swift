@@ -1,13 +1,13 @@
 import CSQLite
 
-/// Ends a statement that does too much work: SQLite calls it after every 10,000 instructions.
+/// Ends a statement that does too much work. SQLite calls the limit after every 10,000 instructions.
 ///
 /// Source: https://sqlite.org/c3ref/progress_handler.html
 final class WorkLimit {
   private static let step: Int32 = 10_000
   private var left = Int.max
 
-  /// Watches a database. This object must live as long as the database.
+  /// Sets the limit on a database. This object must live as long as the database.
   func watch(_ database: Database) {
     sqlite3_progress_handler(
       database.handle, Self.step,
@@ -17,7 +17,7 @@ final class WorkLimit {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// Allows this number of instructions from now on, in steps of 10,000.
+  /// Allows this number of SQLite instructions from now on, counted in steps of 10,000.
   func allow(_ instructions: Int) { left = instructions / Int(Self.step) }
 
   private var isSpent: Bool {

@@ -3,11 +3,11 @@ import CShims
 import Changes
 
 /// The rows that a statement inserts or updates, one at a time while it writes them (`sqlite3_preupdate_hook`).
-/// RETURNING gives the same rows, but keeps all of them until the last is written.
+/// RETURNING gives the same rows, but keeps all of them in memory until the last one is written.
 ///
 /// Source: https://sqlite.org/c3ref/preupdate_blobwrite.html
 package final class WrittenRows {
-  /// Whether the library can report written rows.
+  /// Whether the SQLite library can report written rows.
   package static let areTold = cairn_tells_written() != 0
 
   private let database: Database
@@ -39,7 +39,7 @@ package final class WrittenRows {
     }
   }
 
-  /// Appends a value of the row to an image; NULL if SQLite does not give it.
+  /// Appends a column's value in the written row to an image; NULL if SQLite does not report it.
   ///
   /// - Parameter isReal: Whether integers are encoded as reals, because SQLite stores whole numbers of a real column as
   ///   integers.

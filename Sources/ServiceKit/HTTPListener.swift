@@ -1,9 +1,9 @@
 import Changes
 import NetKit
 
-/// A server of GET requests on one address, for facts about a service; nothing can be changed by it.
+/// A server of GET requests on one address, for facts about a service; requests cannot change anything.
 ///
-/// It takes at most 32 clients at a time, each of which has ten seconds to ask.
+/// It takes at most 32 clients at a time. Each client has ten seconds to ask.
 package final class HTTPListener {
   package struct Response: Sendable {
     package var status: UInt32
@@ -34,7 +34,7 @@ package final class HTTPListener {
           HTTPResponse(
             status: 403, type: "text/plain; charset=utf-8", text: "ask for 127.0.0.1, [::1] or localhost\n"))
       }
-      var reply = Response(status: 405, body: "only GET is answered\n")
+      var reply = Response(status: 405, body: "only GET is supported\n")
       if request.method == "GET" || request.method == "HEAD" {
         reply = answer(request.path) ?? Response(status: 404, body: "there is no such page\n")
       }
@@ -44,7 +44,9 @@ package final class HTTPListener {
 
   private let server: HTTPServer
 
-  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is none.
+  /// Listens on a host and port.
+  ///
+  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is not an address.
   package init(host: String, port: UInt16, answer: @escaping Answer) throws {
     let limits = HTTPLimits(connections: 32, idleSeconds: 10, handshakeSeconds: 10, unwantedBytes: 65536)
     let shown = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host

@@ -4,7 +4,7 @@ import CodecKit
 import Glibc
 import Synchronization
 
-/// One line of the log, with its fields.
+/// A line of the log, with its fields.
 package struct LogEntry: Equatable, Sendable {
   /// The level of an entry, as in syslog(3).
   package enum Level: Int32, Comparable, Sendable, CaseIterable {
@@ -71,7 +71,8 @@ package struct LogEntry: Equatable, Sendable {
 }
 
 extension ErrorCode {
-  /// The journal's `MESSAGE_ID` of messages with this code, for ever: the first half of the SHA-256 of `cairn:CODE`.
+  /// The journal's `MESSAGE_ID` of messages with this code, stable across versions: the first half of the SHA-256 of
+  /// `cairn:CODE`.
   package var messageID: String {
     guard let hash = try? SHA256() else { return "" }
     hash.update(Array("cairn:\(rawValue)".utf8))
@@ -86,6 +87,8 @@ package final class ServiceLog: Sendable {
   private let isTerminal: Bool
   private let limit: Mutex<LogEntry.Level>
 
+  /// Creates a log that writes to standard error, or to the journal if standard error leads there.
+  ///
   /// - Parameter journalStream: The variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
   package init(
     level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) }

@@ -21,7 +21,7 @@ package enum ServiceManager {
     notify("RELOADING=1", "MONOTONIC_USEC=\(Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)")
   }
 
-  /// The milliseconds within which `WATCHDOG=1` has to come, again and again; nil: there is no watchdog.
+  /// The longest time between two messages `WATCHDOG=1`, in milliseconds; nil: there is no watchdog.
   package static var watchdogMilliseconds: Int64? {
     var microseconds: UInt64 = 0
     guard sd_watchdog_enabled(0, &microseconds) > 0 else { return nil }

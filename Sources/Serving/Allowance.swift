@@ -11,11 +11,15 @@ struct Allowance: Equatable, Sendable {
   /// The time up to which the pauses are counted in `left`, in µs.
   private var countedAt: Int64?
 
-  /// - Parameter refill: the pause after which it may happen once more, in µs.
+  /// Creates an allowance with all its uses.
+  ///
+  /// - Parameter refill: The pause after which a use is returned, in µs.
   init(burst: Int, refill: Int64) { (self.burst, self.refill, left) = (burst, refill, burst) }
 
-  /// Returns whether the event may happen now, and counts it if so. `now` is in µs; a clock that goes back allows
-  /// nothing more.
+  /// Returns whether the event may happen now, and counts it if so. If the clock goes back, the allowance does not
+  /// grow.
+  ///
+  /// - Parameter now: The time in µs.
   mutating func take(now: Int64) -> Bool {
     let since = max(0, now - (countedAt ?? now))
     let gained = since / refill
@@ -27,7 +31,7 @@ struct Allowance: Equatable, Sendable {
     return true
   }
 
-  /// Whether one that is forgotten, and begins again, allows no more than this one.
+  /// Returns whether a new allowance would permit no more than this one, so that this one may be removed.
   func isFull(now: Int64) -> Bool {
     guard let countedAt else { return true }
     return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
@@ -46,7 +50,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Whether it may happen now for `asker`; if so it counts. Where too many ask, those who ask first go on.
+  /// Takes one use of the allowance of `asker`; returns false if none is left. If too many ask, the earliest askers
+  /// continue.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

@@ -51,7 +51,7 @@ extension ApplyEntry {
     }
     for rule in entered {
       forgetRequest(for: rule.table)
-      context.tell(.init(.apply, name), "table \(rule.table) is in 'tables' of [apply.\(name)] now: it is copied")
+      context.tell(.init(.apply, name), "table \(rule.table) was added to 'tables' of [apply.\(name)]: copying it")
     }
     try LeftOutNote(state: context.statePath, apply: name).remove(Set(entered.map(\.table.nameKey)))
     for table in copied { try askForCopy(of: table) }
@@ -75,9 +75,9 @@ extension ApplyEntry {
     }
   }
 
-  /// Returns those waiting tables to which the rules now give another name. The others go on with a copy from where
-  /// they wait.
-  func renamed(_ held: [HeldTable], _ old: [ReshapeRule]) -> [HeldTable] {
+  /// Returns those suspended tables to which the rules now give another name. The other tables continue with a copy
+  /// from the position at which they were suspended.
+  func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)
       return table.isRenamed || sources.count != 1 || !RuleChange.leads(sources[0], to: table.place, rules)
@@ -90,7 +90,7 @@ extension ApplyEntry {
     if isHere ? context.capture(of: trail) != nil : context.configuration.receives(trail.description) { return }
     throw CairnError(
       .ruleRefused,
-      "the rule of table \(first) was changed, so its rows have to come again, and nothing \(isHere ? "captures" : "brings") trail \(trail) any more",
+      "the rule of table \(first) was changed, so its rows must be copied again, and nothing \(isHere ? "captures" : "brings") trail \(trail) any longer",
       hint:
         "put the rule back, or \(isHere ? "add [capture.\(trail.name)] again" : "add a [pump.NAME] that fetches the trail, or a [peer.NAME] that may push it")",
       context: ["table": first])

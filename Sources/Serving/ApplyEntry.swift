@@ -1,27 +1,28 @@
 import Applying
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import Reshaping
 import SystemKit
 import Trails
 
-/// The checks of an apply before it begins. Its target must continue where the trail is. It must hold no rows that the
-/// apply would overwrite without permission.
+/// The checks of an apply before it starts. Its target must continue at a position of the trail. The target must hold
+/// no rows that the apply would overwrite without permission.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL
   let trail: TrailName
   let folder: String
   let existing: ExistingRows?
-  let rules: [ReshapeRule]
+  let rules: [TableRule]
   let names: NamePolicy
   let scope: TargetScope
   let context: ServiceContext
 
   /// Returns the copy of everything that was requested (nil: none), and the tables whose rules changed after their rows
-  /// came.
+  /// arrived.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
@@ -50,9 +51,9 @@ struct ApplyEntry {
     if let known, known.trail != info.id {
       throw CairnError(
         .checkpointForeign,
-        "the target \(target.place) was fed from a trail \(trail) that is not in \(context.statePath)",
+        "the target \(target.place) was filled from trail \(trail), which is not in \(context.statePath)",
         hint:
-          "copy everything again with 'cairn copy \(name)'; a state folder that was moved away may be put back only if no daemon ran without it",
+          "copy everything again with 'cairn copy \(name)'; put back a state folder that was moved away only if no daemon ran without it",
         context: ["trail": trail.description])
     }
     try checkNames(end)
@@ -88,8 +89,8 @@ struct ApplyEntry {
     else { return }
     throw CairnError(
       .trailElsewhere,
-      "the copy of trail \(trail) here ends at \(info.end.position), and the target \(target.place) goes on at \(known.position)",
-      hint: "the rest is waited for; see in 'cairn status' whether it comes", remedy: .retry,
+      "the copy of trail \(trail) here ends at \(info.end.position), before \(known.position), where the target \(target.place) continues",
+      hint: "the apply waits for the rest; see in 'cairn status' whether the trail arrives", remedy: .retry,
       context: ["trail": trail.description])
   }
 
@@ -99,14 +100,15 @@ struct ApplyEntry {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
       .checkpointForeign,
-      "the target \(target.place) has tables of trail \(trail) and no place in it, and the trail's beginning has been purged: the oldest segment is \(info.firstPosition.segment)",
+      "the target \(target.place) has tables of trail \(trail) but no position in it, and the beginning of the trail is purged: the oldest segment is \(info.firstPosition.segment)",
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Throws `rule-refused` if tables wait and the conf now gives tables of the trail other names at the target.
+  /// Throws `rule-refused` if tables are suspended and the conf now names tables of the trail differently at the
+  /// target.
   ///
-  /// The changes that a waiting table missed are found in the trail by its earlier name. Under another name they would
-  /// be lost, so a copy has to replace the table.
+  /// Apply finds the missed changes of a suspended table in the trail by its earlier name. Under another name they
+  /// would be lost, so a copy has to replace the table.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
@@ -117,9 +119,9 @@ struct ApplyEntry {
     if try canBeReplaced(held, before, now) { return }
     throw CairnError(
       .ruleRefused,
-      "tables wait at \(target.place), and the conf gives tables of trail \(trail) other names there than when they began to wait: what they missed would not be found",
+      "tables are suspended at \(target.place), and the conf now gives tables of trail \(trail) other names there: their missed changes would not be found",
       hint:
-        "put 'names', and 'from' and 'to' of [[apply.\(name).table]], back until no table waits; or copy everything again with 'cairn copy \(name)'",
+        "put 'names', and 'from' and 'to' of [[apply.\(name).table]], back until no table is suspended; or copy everything again with 'cairn copy \(name)'",
       context: ["trail": trail.description])
   }
 
@@ -144,7 +146,7 @@ struct ApplyEntry {
     guard source.engine == target.engine, let identity = try end.identity(), identity == DatabaseIdentity(source)
     else { return }
     throw CairnError(
-      .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(target.place)",
+      .sameDatabase, "trail \(trail) comes from the database to which it would be applied, \(target.place)",
       hint: "name another database in [apply.\(name)]", remedy: .badInput)
   }
 
@@ -155,7 +157,7 @@ struct ApplyEntry {
 
   /// Requests a copy of everything, then removes the target's checkpoint if `forgets` is set.
   ///
-  /// The request is durable before the checkpoint goes, so a crash in between only repeats the copy.
+  /// The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.
   private func copyAll(
     _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
   ) throws -> CopyRequest.Asked {
@@ -172,20 +174,20 @@ struct ApplyEntry {
     try noted.note(now)
     if forgets { try end.forgetCheckpoint(of: trail) }
     if let capture { context.restart(.init(.capture, capture.name)) }
-    let by = capture == nil ? "; node \(trail.origin) is asked for it" : ""
-    context.tell(.init(.apply, name), "everything is copied again into \(target.place)\(by)")
+    let by = capture == nil ? "; asked node \(trail.origin) for it" : ""
+    context.tell(.init(.apply, name), "copying everything into \(target.place) again\(by)")
     // A complete trail is read from its beginning.
     if info.firstPosition.segment <= 1 { asked.at = nil }
     return asked
   }
 
-  /// Requests a copy of everything from the node that the trail comes from: only that node has the rows.
+  /// Requests a copy of everything from the origin of the trail: only that node has the rows.
   private func askFromAfar(_ info: TrailInfo) throws {
     guard trail.origin != context.node else {
       throw CairnError(
         .checkpointForeign,
-        "the target \(target.place) needs a copy of everything, and nothing captures trail \(trail) any more",
-        hint: "add [capture.\(trail.name)] again, or take [apply.\(name)] out", context: ["trail": trail.description])
+        "the target \(target.place) needs a copy of everything, and nothing captures trail \(trail) any longer",
+        hint: "add [capture.\(trail.name)] again, or remove [apply.\(name)]", context: ["trail": trail.description])
     }
     let requests = context.requests
     // One request is enough: the later one counts.
@@ -203,7 +205,7 @@ struct ApplyEntry {
       throw CairnError(
         .targetDiffers, error.message,
         hint:
-          "say in [apply.\(name)] what is to become of them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+          "say in [apply.\(name)] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
         context: error.context)
     }
   }

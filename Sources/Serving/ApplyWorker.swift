@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import Reshaping
@@ -50,7 +51,7 @@ final class ApplyWorker: Worker {
   }
 
   private func run(_ trail: TrailName, _ folder: String, _ location: DatabaseURL, _ stop: StopSignal) throws {
-    let rules = apply.rules.map(ReshapeRule.init)
+    let rules = apply.rules
     let entry = ApplyEntry(
       name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,
       names: apply.names, scope: TargetScope(apply.tables), context: context)
@@ -82,7 +83,7 @@ final class ApplyWorker: Worker {
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let relay = context.configuration.relayPlan(apply)
     (options.relays, options.ownTrail) = (relay.relays, relay.ownTrail)
-    // Where the target is captured, what is applied moves the clock of its trail.
+    // If the target is captured, applied transactions move the clock of its trail.
     if trail.origin != context.node, relay.ownTrail != nil {
       options.skewMicrosecondsMax = apply.maxClockSkew.milliseconds * 1000
     }
@@ -153,7 +154,7 @@ final class ApplyWorker: Worker {
     }
     let audit = Audit(
       from: source, to: target, trail: trail, statePath: context.statePath,
-      tables: tables, names: apply.names, rules: apply.rules.map(ReshapeRule.init),
+      tables: tables, names: apply.names, rules: apply.rules,
       scope: TargetScope(apply.tables), bytesPerSecond: rate, stop: stop)
     self.audit.withLock { $0 = audit }
     let progress = progress
@@ -166,8 +167,8 @@ final class ApplyWorker: Worker {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }
     throw CairnError(
-      .databaseMissing, "there is no database \(path) any more",
-      hint: "put it back: apply goes on where it was", remedy: .retry)
+      .databaseMissing, "database \(path) no longer exists",
+      hint: "put it back: apply continues where it stopped", remedy: .retry)
   }
 
   /// Waits until the trail exists. Returns false if `stop` is set first.
@@ -180,7 +181,7 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The oldest open request of this apply at the node that the trail comes from; nil if there is none.
+  /// The oldest open request of this apply at the origin of the trail; nil if there is none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
@@ -219,31 +220,33 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
     status.tablesCopied = now.tablesCopied
-    if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
+    if now.awaitsCopies { status.detail = "waits for copies of tables, as its slot was lost" }
     if let asked = askedFromAfar {
       status.detail =
-        "node \(asked.origin) was asked at \(UTCTime(asked.at).description.prefix(19))Z to copy \(asked.tables), and has not begun"
+        "node \(asked.origin) was asked at \(UTCTime(asked.at).description.prefix(19))Z to copy \(asked.tables), and has not started"
     }
     if let first = toCopy.first {
-      status.detail = "waits for copies of \(toCopy.count) tables whose rules were changed, the first \(first)"
+      status.detail = "waits for copies of \(toCopy.count.counted("table")) with changed rules, the first \(first)"
     }
     if let copying = now.copying {
-      status.detail = "copies table \(copying.table), \(copying.rows) rows so far"
+      status.detail = "copies table \(copying.table), \(copying.rows.counted("row")) so far"
       status.copying = .init(
         table: copying.table, rows: copying.rows, estimated: copying.estimated, tablesDone: now.tablesCopied)
     }
     status.versionsKept = context.twoWays.versionsKept(for: apply) ?? 0
     if let silence = status.silence { status.detail = silence }
     if now.quarantined > 0 {
-      status.detail = "\(now.quarantined) transactions are in quarantine: run 'cairn quarantine list'"
+      status.detail =
+        "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list'"
     }
-    if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
+    if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }
     if status.detail.isEmpty, let problem = audited?.problem { status.detail = "no audit: \(problem.message)" }
     let drifts = audited?.drifts ?? []
     status.driftedTables = drifts.count
     if let drift = drifts.first {
-      status.detail = "drift in \(drifts.count) tables, the first \(drift.table): run 'cairn compare \(apply.name)'"
+      status.detail =
+        "drift in \(drifts.count.counted("table")), the first \(drift.table): run 'cairn compare \(apply.name)'"
     }
     guard status.state == .running else { return }
     if waitsForTrail.load(ordering: .relaxed) {
@@ -259,7 +262,7 @@ final class ApplyWorker: Worker {
       status.detail =
         "waits until \(time)Z: the clock of \(apply.trail) was further ahead than max_clock_skew allows; a larger max_clock_skew and a reload end the wait"
     } else if now.isWaitingForCapture {
-      status.detail = "waits for the capture of its own database, which has not taken all that was committed there"
+      status.detail = "waits for the capture of its own database, which has not read all that was committed there"
     } else if now.isWaitingForLock {
       status.detail = "waits for a lock on the target"
     }
@@ -275,7 +278,7 @@ final class ApplyWorker: Worker {
       guard let problem, told != problem.message else { return [] }
       return [
         LogEntry(
-          .warning, "the audit cannot go on: \(problem.message)", worker: name.description, code: problem.code,
+          .warning, "the audit is interrupted: \(problem.message)", worker: name.description, code: problem.code,
           hint: problem.hint)
       ]
     }
@@ -302,7 +305,7 @@ final class ApplyWorker: Worker {
         told.formIntersection(drifts.map(\.table.nameKey))
         return drifts.filter { told.insert($0.table).inserted }.map { drift in
           LogEntry(
-            .error, "table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)",
+            .error, "table \(drift.table) differs from the source: \(drift.kind.rawValue) \(drift.key)",
             worker: name.description, code: .driftFound, hint: "run 'cairn compare \(apply.name) --repair'",
             context: ["table": drift.table])
         }

@@ -17,19 +17,19 @@ struct BudgetWords {
   func expiry(of id: RetentionPlan.ReaderID) -> String {
     let why =
       plan.expiredForRoom.contains(id)
-      ? "the trails hold \(size(plan.bytesBefore)), [limits] disk allows \(allowed), and it is furthest behind"
-      : "it is behind for longer than [limits] retain allows (\(retain))"
+      ? "the trails hold \(size(plan.bytesBefore)), [limits] disk allows \(allowed), and it lags most"
+      : "it has lagged longer than [limits] retain allows (\(retain))"
     let next =
       id.name.kind == .apply
-      ? "what it has missed is copied again when it comes back"
-      : "its copy begins again, and has all tables copied, when it comes back"
-    return "is given up in trail \(id.trail): \(why); \(next)"
+      ? "its missed changes are copied when it returns"
+      : "its copy starts again, with all tables, when it returns"
+    return "no longer holds trail \(id.trail): \(why); \(next)"
   }
 
   func expiryHint(_ id: RetentionPlan.ReaderID) -> String {
     let limit = plan.expiredForRoom.contains(id) ? "disk" : "retain"
     return
-      "see in 'cairn status' why \(id.name) does not go on; to keep more for it, raise [limits] \(limit) and reload"
+      "see in 'cairn status' why \(id.name) does not continue; to keep more for it, raise [limits] \(limit) and reload"
   }
 
   private var retain: String { Lag.text(milliseconds: Double(limits.retain?.milliseconds ?? 0)) }
@@ -37,14 +37,14 @@ struct BudgetWords {
   // MARK: Captures rest
 
   var pause: String {
-    "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and nobody is left to be given up: captures rest\(held)"
+    "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and no more can be deleted: captures pause\(held)"
   }
 
   /// The trails that are kept, each with the readers that still need it.
   private var held: String {
     let parts = plan.holders.sorted { $0.key < $1.key }.map { trail, readers in
       readers.isEmpty
-        ? "\(trail) is kept, as nobody reads it here"
+        ? "\(trail) is kept, as nothing reads it here"
         : "\(trail) is needed by \(readers.map(\.description).joined(separator: ", "))"
     }
     return parts.isEmpty ? "" : "; " + parts.joined(separator: ", ")
@@ -52,8 +52,8 @@ struct BudgetWords {
 
   var pauseHint: String {
     let isUnread = plan.holders.values.contains { $0.isEmpty }
-    let retain = isUnread ? "; a trail that nobody reads is kept for [limits] retain" : ""
+    let retain = isUnread ? "; a trail without readers is kept for [limits] retain" : ""
     return
-      "see in 'cairn status' why those do not go on, or raise [limits] disk and reload\(retain); meanwhile changes wait in the sources"
+      "see in 'cairn status' why these workers do not continue, or raise [limits] disk and reload\(retain); meanwhile changes wait in the sources"
   }
 }

@@ -2,6 +2,7 @@ import Applying
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Operating
 import ServiceKit
 import Steering
@@ -40,6 +41,7 @@ final class CaptureWorker: Worker {
     run.statements = capture.statements
     run.copiesRows = capture.copiesRows
     run.relays = context.configuration.handsOn(capture)
+    run.goesBothWays = context.configuration.goesBothWays(capture)
     let applies = context.configuration.applies.filter { $0.database == capture.database }
     if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
@@ -83,8 +85,8 @@ final class CaptureWorker: Worker {
     else { return }
     context.log.write(
       LogEntry(
-        .warning, "capture is off: what is written to \(names.joined(separator: ", ")) comes to no target",
-        worker: name.description, hint: "run 'cairn rehook \(database.name)' when the schema is changed"))
+        .warning, "capture is off: writes to \(names.joined(separator: ", ")) reach no target",
+        worker: name.description, hint: "run 'cairn rehook \(database.name)' after the schema change"))
   }
 
   /// Refuses an excluded name in `tables` that nearly is the name of a table: the first copy would send that table.
@@ -96,8 +98,8 @@ final class CaptureWorker: Worker {
 
   private var listName: String { "'tables' of [capture.\(capture.name)]" }
 
-  /// Logs a warning for each name in `tables` that matches no table. A table may come later, but a misspelled name
-  /// never matches.
+  /// Logs a warning for each name in `tables` that matches no table. A table may be created later, but a misspelled
+  /// name never matches.
   private func tellUnmatched(_ source: DatabaseURL) {
     for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
       let error = name.error(listName, at: source.place)
@@ -123,6 +125,10 @@ final class CaptureWorker: Worker {
     status.isCaughtUp = now.isCaughtUp && blind == nil
     if let line = context.configuration.lineOnApplied(capture) { status.detail = "\(status.place); \(line)" }
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
+    status.waits = now.waits.map {
+      .init(table: $0.table, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
+    }
+    if let table = now.waits.first { status.detail = "table \(table.table) is suspended: \(table.message)" }
     if now.isReconnecting, status.state == .running {
       status.state = .waiting
       status.detail = "waits for the server of \(status.place)"

@@ -7,7 +7,10 @@ struct ClockWatch: Equatable, Sendable {
   private var wall: Int64
   private var steady: Int64
 
-  /// `wall` is the time of day, `steady` a clock that never jumps, both in µs.
+  /// Starts at these times.
+  ///
+  /// - Parameter wall: The time of day in µs.
+  /// - Parameter steady: The time in µs of a clock that never jumps.
   init(wall: Int64, steady: Int64) { (self.wall, self.steady) = (wall, steady) }
 
   /// Returns by how many µs the time of day has jumped since the last call; nil if it has not.

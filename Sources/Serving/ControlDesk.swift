@@ -1,6 +1,7 @@
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Glibc
 import Operating
 import SQLiteKit
@@ -59,7 +60,7 @@ package struct ControlDesk: Sendable {
   }
 
   private func worker(_ name: WorkerName, _ event: String) -> JSONObject {
-    context.tell(name, "\(event), as ordered")
+    context.tell(name, "\(event), by order")
     return JSONObject([("event", .text(event)), ("worker", .text(name.description))])
   }
 
@@ -71,7 +72,7 @@ package struct ControlDesk: Sendable {
     guard let user = peer.user, user == 0 || user == geteuid() else {
       throw CairnError(
         .privilegeMissing, "\(peer) may not read rows of other nodes",
-        hint: "run cairn compare as root or as the daemon's own user", remedy: .badInput)
+        hint: "run 'cairn compare' as root or as the daemon's own user", remedy: .badInput)
     }
     let trail = try context.trailName(request.subject)
     guard trail.origin != context.node,
@@ -79,8 +80,8 @@ package struct ControlDesk: Sendable {
       let question = HexText.bytes(request.data)
     else {
       throw CairnError(
-        .usage, "no apply of this node follows trail \(trail) of another one",
-        hint: "use the cairn that belongs to this cairnd (docs/control-protocol.md)", remedy: .badInput)
+        .usage, "no apply of this node reads trail \(trail) of another node",
+        hint: "use the same version of cairn and cairnd (docs/reference/control-protocol.md)", remedy: .badInput)
     }
     let answer = try context.answer(question, about: trail, of: "cairn compare") { false }
     return JSONObject([("data", .text(HexText.text(answer)))])
@@ -88,8 +89,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Copies rows again. With `tables`, those tables are copied while replication goes on; without, everything is, even
-  /// for an apply that has failed.
+  /// Copies rows again. With `tables`, those tables are copied while replication continues; without, everything is,
+  /// even for an apply that has failed.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -104,9 +105,9 @@ package struct ControlDesk: Sendable {
     if let failed, !tables.isEmpty {
       throw CairnError(
         failed.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
-        "\(applyName) has failed, so it comes to no copy: \(failed.problem?.message ?? "")",
+        "\(applyName) has failed, so it cannot copy: \(failed.problem?.message ?? "")",
         hint:
-          "have everything copied, with 'cairn copy \(apply.name)' without --tables; or mend the cause and run 'cairn start \(applyName)' first",
+          "run 'cairn copy \(apply.name)' without --tables to copy everything; or remove the cause and run 'cairn start \(applyName)' first",
         remedy: .badInput)
     }
     let isLost = failed != nil
@@ -123,14 +124,14 @@ package struct ControlDesk: Sendable {
     } else {
       outcome = try order.carryOut(
         capture, Self.sources(of: tables, apply),
-        hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables", isStrict: true)
+        hint: "run 'cairn copy \(apply.name)' without --tables to copy everything", isStrict: true)
     }
     switch outcome {
     case .everything:
-      context.tell(applyName, "everything is copied again, as ordered")
+      context.tell(applyName, "copying everything again, by order")
       return copying(apply, [], isEverything: true, capture)
     case .tables(let asked):
-      context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, as ordered")
+      context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, by order")
       return copying(apply, asked, isEverything: false, capture)
     }
   }
@@ -147,7 +148,7 @@ package struct ControlDesk: Sendable {
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Asks the node that the trail comes from, over the way that the trail comes: only that node can read the rows.
+  /// Asks the origin of the trail, over the nodes that the trail passes: only the origin can read the rows.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {
@@ -165,7 +166,7 @@ package struct ControlDesk: Sendable {
         now: Clock.system.microseconds())
     }
     let what = tables.isEmpty ? "everything" : tables.joined(separator: ", ")
-    context.tell(.init(.apply, apply.name), "node \(trail.origin) is asked to copy \(what) again, as ordered")
+    context.tell(.init(.apply, apply.name), "asked node \(trail.origin) to copy \(what) again, by order")
     var answer = copying(apply, tables, isEverything: tables.isEmpty, nil)
     answer["asked_of"] = .text(trail.origin)
     return answer
@@ -201,7 +202,7 @@ package struct ControlDesk: Sendable {
     let journal = Journal(try Ends.open(path, mode: .readWrite))
     guard try journal.owner() != nil else {
       throw CairnError(
-        .tableMissing, "\(path) is not captured", hint: "look at 'cairn status'; its capture has not begun",
+        .tableMissing, "\(path) is not captured", hint: "see 'cairn status': its capture has not started",
         remedy: .badInput)
     }
     let tables = try body(journal, request.tables.first)
@@ -209,7 +210,7 @@ package struct ControlDesk: Sendable {
     for capture in configuration.captures where capture.database == database.name {
       context.note(unhooked: unhooked, of: capture.name)
     }
-    context.log.write(LogEntry(.notice, "\(event) \(tables.joined(separator: ", ")) of \(path), as ordered"))
+    context.log.write(LogEntry(.notice, "\(event) \(tables.joined(separator: ", ")) of \(path), by order"))
     return JSONObject([("event", .text(event)), ("tables", .list(tables.map { .text($0) }))])
   }
 }

@@ -9,7 +9,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 
   package init(user: UInt32?, process: Int32?) { (self.user, self.process) = (user, process) }
 
-  /// `uid 1000, process 4711`
+  /// The peer in words, such as `uid 1000, process 4711`.
   package var description: String {
     "uid \(user.map(String.init) ?? "unknown"), process \(process.map(String.init) ?? "unknown")"
   }
@@ -18,7 +18,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 /// The open connections of the control socket.
 ///
 /// A slow client cannot block the socket. Above a limit, the connection that has waited longest without a whole request
-/// gives way to a new one.
+/// is closed for a new one.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {
     let socket: LocalSocket
@@ -31,7 +31,7 @@ final class ControlPeers: Sendable {
       self.peer = ControlPeer(user: peer?.user, process: peer?.process)
     }
 
-    /// Whether no whole request has come since the last answer.
+    /// Whether no whole request has arrived since the last answer.
     var isWaiting: Bool {
       get { waiting.load(ordering: .relaxed) }
       set { waiting.store(newValue, ordering: .relaxed) }

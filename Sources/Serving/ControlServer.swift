@@ -20,6 +20,8 @@ package final class ControlServer: Sendable {
   private let answer: Answer
   private let thread = Mutex<WorkerThread<Void>?>(nil)
 
+  /// Listens on a socket at a path.
+  ///
   /// - Throws: `state-locked` if another daemon answers there, `privilege-missing` for a group that this user is not
   ///   in, `io-failed` if no thread can be started.
   package init(_ path: String, group: String?, answer: @escaping Answer) throws {
@@ -42,10 +44,11 @@ package final class ControlServer: Sendable {
     case EADDRINUSE:
       CairnError(
         .stateLocked, "another daemon listens on the control socket \(path)",
-        hint: "stop that one, or give this node another [control] socket", remedy: .retry)
+        hint: "stop that daemon, or set another socket in [control]", remedy: .retry)
     case EEXIST:
       CairnError(
-        .stateUnwritable, "\(path) is there and is no socket", hint: "move it away, or name another [control] socket")
+        .stateUnwritable, "\(path) exists and is not a socket",
+        hint: "move the file away, or set another socket in [control]")
     case EPERM where group != nil, ENOENT where error.operation.hasPrefix("getgrnam"):
       CairnError(
         .privilegeMissing, "the control socket cannot be given to the group \(group ?? ""): \(error)",
@@ -91,8 +94,8 @@ package final class ControlServer: Sendable {
 
   private static func busy(_ peer: ControlPeer) -> CairnError {
     CairnError(
-      .busy, "too many orders of user \(peer.user.map(String.init) ?? "unknown") are being carried out",
-      hint: "try again when they have been answered", remedy: .retry)
+      .busy, "user \(peer.user.map(String.init) ?? "unknown") has too many orders in progress",
+      hint: "try again when these orders have ended", remedy: .retry)
   }
 
   /// Answers one request after the other, until the client closes the connection or sends an invalid request.

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 import Steering
 import Trails
@@ -10,18 +11,18 @@ struct CopyOrder {
   let supervisor: Supervisor
 
   enum Outcome {
-    /// The tables are copied while capture goes on.
+    /// The tables are copied while capture continues.
     case tables([String])
     /// The capture is restarted and copies every table.
     case everything
   }
 
-  /// Throws `source-went-back` if the source is not where the trail ends, so that no copy can come through the trail.
+  /// Throws `source-went-back` if the source is not at the end of the trail, so that the trail cannot carry a copy.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
     throw CairnError(
-      .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
+      .sourceWentBack, "the source of trail \(trail) is not at the end of the trail, so the trail cannot carry a copy",
       hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
@@ -32,7 +33,7 @@ struct CopyOrder {
     return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
   }
 
-  /// Orders the copies, and returns what is copied.
+  /// Orders the copies, and returns the names of the tables to copy.
   ///
   /// - Parameter tables: Patterns; empty: all tables.
   /// - Parameter hint: The hint of the error if the capture has failed.
@@ -47,7 +48,7 @@ struct CopyOrder {
       let name = WorkerName(.capture, capture.name)
       guard tables.isEmpty else {
         throw CairnError(
-          ErrorCode(rawValue: failure.code) ?? .bug, "\(name) has failed, so it copies no table: \(failure.message)",
+          ErrorCode(rawValue: failure.code) ?? .bug, "\(name) has failed, so it cannot copy tables: \(failure.message)",
           hint: hint, remedy: .badInput)
       }
       // If the slot is lost, the restarted capture begins with a new one.
@@ -68,8 +69,8 @@ struct CopyOrder {
     if let stranger {
       let near = stranger.nearest(in: captured.sorted().map(\.text)).map { "did you mean '\($0)'? " } ?? ""
       throw CairnError(
-        .tableMissing, "no table '\(stranger)' is captured from \(database.name)",
-        hint: "\(near)the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
+        .tableMissing, "table '\(stranger)' is not captured from \(database.name)",
+        hint: "\(near)the capture includes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
     }
     return .tables(try source.askForCopies(of: wanted, trail: try Trail.info(folder: folder).id))
   }

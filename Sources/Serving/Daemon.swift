@@ -8,14 +8,19 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// One node at work: its workers, its control socket, its metrics, and its notifications to the service manager.
+/// A node: its workers, its control socket, its metrics, and its notifications to the service manager.
 ///
-/// The thread that calls ``run()`` waits for signals and for workers that end; all else has threads of its own.
+/// The thread that calls ``run(_:)`` waits for signals and for workers that end; all else has its own threads.
+///
+/// ```swift
+/// let daemon = Daemon(configuration, version: Product.version, log: log, load: load)
+/// let status = try daemon.run(signals)
+/// ```
 package final class Daemon: Sendable {
   /// Loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
-  /// The pause between two rounds of the main loop, if no signal comes.
+  /// The pause between two rounds of the main loop without a signal, in milliseconds.
   private static let tickMilliseconds = 250
   private static let publishMilliseconds: Int64 = 1_000
   private static let budgetMilliseconds: Int64 = 5_000
@@ -84,11 +89,11 @@ package final class Daemon: Sendable {
     supervisor.adopt(WorkerPlan(configuration))
     supervisor.tick()
     publish()
-    let count = configuration.captures.count + configuration.applies.count
+    let (captures, applies) = (configuration.captures.count, configuration.applies.count)
     context.log.write(
       LogEntry(
         .info,
-        "cairnd \(version), node \(configuration.node.name): \(count) captures and applies, state in \(configuration.node.state)"
+        "cairnd \(version), node \(configuration.node.name): \(captures.counted("capture")), \(applies.counted("apply", "applies")), state in \(configuration.node.state)"
       ))
     ServiceManager.notify("READY=1")
     loop(signals)
@@ -102,8 +107,8 @@ package final class Daemon: Sendable {
     context.log.write(
       LogEntry(
         .warning,
-        "the time of day went \(size) \(jump > 0 ? "forward" : "back") at once: lags and commit times are wrong by that",
-        hint: "see whether the clock is right ('timedatectl'); rows arrive all the same, in their order"))
+        "the clock jumped \(size) \(jump > 0 ? "forward" : "back"): lags and commit times are wrong by that amount",
+        hint: "check the clock ('timedatectl'); rows still arrive, and in their order"))
   }
 
   // MARK: The loop
@@ -124,7 +129,7 @@ package final class Daemon: Sendable {
         // A second signal ends the daemon at once, and loses nothing either.
         if endSince != nil { _exit(0) }
         endSince = Clock.monotonicMilliseconds
-        begin(ending: "told to end: workers stop at the next border of transactions")
+        begin(ending: "shutting down: workers stop at the next transaction border")
       case SIGHUP where endSince == nil: reloadAsService()
       default: break
       }
@@ -139,7 +144,7 @@ package final class Daemon: Sendable {
         if now - since > Self.endMillisecondsMax {
           let names = alive.map(\.description).joined(separator: ", ")
           context.log.write(
-            LogEntry(.warning, "\(names) did not come to an end in time and are left; nothing is lost by that"))
+            LogEntry(.warning, "\(names) did not stop in time, and the daemon ends without them; nothing is lost"))
           _exit(0)
         }
       }
@@ -175,13 +180,13 @@ package final class Daemon: Sendable {
         worker.isInStatement
           ? LogEntry(
             .error,
-            "SQLite has not come to an end with one instruction of a statement for too long; other workers go on",
+            "SQLite has been running one statement for too long; other workers continue",
             worker: worker.name.description, code: .databaseBusy,
             hint:
-              "look at the disk, and at the CHECKs, generated columns and indexes of the file: a program that may write "
-              + "to it put an expression there that takes very long; drop it, then restart the daemon")
+              "check the disk, and the CHECKs, generated columns and indexes of the file: a program with write access "
+              + "may have added an expression that takes very long; drop it, then restart the daemon")
           : LogEntry(
-            .error, "has given no sign of life for too long", worker: worker.name.description, code: .bug,
+            .error, "has shown no sign of life for too long", worker: worker.name.description, code: .bug,
             hint: "the watchdog of systemd restarts the daemon; without one, restart it"))
     }
     told = silent.map(\.name)
@@ -223,7 +228,7 @@ package final class Daemon: Sendable {
       context.log.write(
         LogEntry(
           .info,
-          "conf loaded anew" + (words.isEmpty ? ", no worker is concerned" : "; " + words.joined(separator: "; "))))
+          "conf reloaded" + (words.isEmpty ? ", no worker is affected" : "; " + words.joined(separator: "; "))))
       for notice in change.notices { context.log.write(LogEntry(.warning, notice)) }
       return change
     } catch {
@@ -233,7 +238,7 @@ package final class Daemon: Sendable {
       }
       context.log.write(
         LogEntry(
-          .error, "the conf is refused, the one before stays in force: \(error.message)", code: error.code,
+          .error, "the new conf is refused, and the former one stays in force: \(error.message)", code: error.code,
           hint: error.hint, context: error.context))
       throw error
     }
@@ -241,7 +246,7 @@ package final class Daemon: Sendable {
 
   private func refusal(_ loaded: LoadedConfiguration) throws -> CairnError {
     do { _ = try loaded.get() } catch { return error }
-    return CairnError(.bug, "a conf without problems makes no value", hint: "please report this", remedy: .bug)
+    return CairnError(.bug, "a conf without problems gave no configuration", hint: "please report this", remedy: .bug)
   }
 
   // MARK: Status and metrics

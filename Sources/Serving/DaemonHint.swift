@@ -10,22 +10,22 @@ extension CairnError {
     let next: String? =
       switch code {
       case .slotLost:
-        "run 'cairn copy APPLY' with an apply of this trail: slot and publication are made anew, and every table is copied again"
+        "run 'cairn copy APPLY' with an apply of this trail: it creates slot and publication again, and copies every table"
       case .sourceWentBack: TrailHint.wentBack(folder)
       case .sourceCaptured: TrailHint.captured(worker.name, folder)
       case .trailDamaged where isReceived:
-        "stop this daemon, remove \(folder), and start it again: the trail is fetched once more from the node that sends it, and applies go on where they were"
+        "stop this daemon, remove \(folder), and start it again: the pump fetches the trail again, and applies continue where they stopped"
       case .trailForked where worker.kind == .pump:
-        "find out which one is true ('cairn trail list' at both nodes); to take the origin's, remove the copy's folder with its daemon stopped, 'cairn start \(worker)' here, and 'cairn copy' the applies when the trail has come"
-      case .trailDamaged: "if it was restored or replaced for good: \(TrailHint.anew(folder))"
+        "find out which one to keep ('cairn trail list' at both nodes); to keep the origin's, remove the copy's folder with its daemon stopped, run 'cairn start \(worker)' here, and 'cairn copy APPLY' for its applies when the trail has arrived"
+      case .trailDamaged: "if it was restored or replaced for good: \(TrailHint.newTrail(folder))"
       case .trailMissing where worker.kind == .capture:
-        PurgeWorker.anew(
+        PurgeWorker.newTrail(
           worker.name, trail: TrailName(Folder.lastName(of: folder)) ?? TrailName(origin: "NODE", name: worker.name))
       case .checkpointForeign where worker.kind == .apply:
-        "put the state folder back that was used last, or run 'cairn copy \(worker.name)', which copies everything again; if both ends are written, run 'cairn compare \(worker.name)' first: the copy removes rows that only the target has"
+        "put back the state folder that was used last, or run 'cairn copy \(worker.name)', which copies everything again; if both ends take writes, run 'cairn compare \(worker.name)' first: the copy removes rows that only the target has"
       case .rowMissing, .rowDiffers, .rowExists:
         worker.kind == .apply
-          ? "find out what else writes to the target; 'cairn copy \(worker.name)' copies everything again and goes on"
+          ? "find out which program writes to the target; 'cairn copy \(worker.name)' copies everything again and continues"
           : nil
       default: nil
       }

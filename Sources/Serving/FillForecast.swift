@@ -15,13 +15,13 @@ package struct FillForecast: Equatable, Sendable {
 
   package init() {}
 
-  /// Adds a look. `now` is in milliseconds of a clock that never jumps.
+  /// Adds a measurement. `now` is in milliseconds of a clock that never jumps.
   package mutating func note(used: Int64, now: Int64) {
     looks.append(Look(at: now, used: used))
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Returns the seconds until `capacity` is reached. Nil: no growth or hardly any, or too few looks to know.
+  /// Returns the seconds until `capacity` is reached; nil if there is no or hardly any growth, or too few measurements.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used

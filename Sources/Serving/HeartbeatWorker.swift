@@ -1,6 +1,7 @@
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Operating
 import PostgresKit
 import SQLiteKit
@@ -17,7 +18,7 @@ final class HeartbeatWorker: Worker {
   private let context: ServiceContext
   /// Returns what the capture has taken, to see whether anything moves; nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
-  /// Returns whether the slot is to be given up now.
+  /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
@@ -63,7 +64,7 @@ final class HeartbeatWorker: Worker {
       // Opened again for each look: the file may have been replaced, and no application's checkpoint must wait for us.
       guard Folder.exists(path) else {
         throw CairnError(
-          .databaseMissing, "there is no database \(path)", hint: "put it back: capture goes on by itself then")
+          .databaseMissing, "there is no database \(path)", hint: "put it back: capture then continues by itself")
       }
       let source = try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000)
       source.forbidForeignCode()
@@ -88,12 +89,12 @@ final class HeartbeatWorker: Worker {
     let worker = WorkerName(.capture, capture.name)
     let text =
       level == .full
-      ? "the journal of \(database.name) has dropped rows past its cap of \(cap): all tables are copied again when the capture goes on"
-      : "\(rows) rows wait in the journal of \(database.name), past \(cap) all tables are to be copied again"
+      ? "the journal of \(database.name) has dropped rows beyond its limit of \(cap.counted("row")): all tables are copied again when the capture continues"
+      : "\(rows.counted("row waits", "rows wait")) in the journal of \(database.name); beyond \(cap.counted("row")) all tables must be copied again"
     context.log.write(
       LogEntry(
         .warning, text, worker: worker.description,
-        hint: "see in 'cairn status' why \(worker) does not take them, or raise journal_rows"))
+        hint: "see in 'cairn status' why \(worker) does not read them, or raise journal_rows"))
   }
 
   // MARK: PostgreSQL
@@ -175,10 +176,10 @@ final class HeartbeatWorker: Worker {
     context.log.write(
       LogEntry(
         .error,
-        "slot \(slot) of \(connection.place) is given up, as [limits] give_up_slot says: it held back \(kept) of log\(left), and the trails have no room, so nothing moves it",
+        "slot \(slot) of \(connection.place) is dropped, as [limits] give_up_slot allows: it kept \(kept) of log\(left), and capture cannot move it on, as the trails have no room",
         worker: WorkerName(.capture, capture.name).description, code: .slotLost,
         hint:
-          "see in 'cairn status' who holds the trails, or raise [limits] disk and reload; then run 'cairn copy APPLY' for each apply of trail \(context.node).\(capture.name)"
+          "see in 'cairn status' which apply or peer holds the trails, or raise [limits] disk and reload; then run 'cairn copy APPLY' for each apply of trail \(context.node).\(capture.name)"
       ))
   }
 }

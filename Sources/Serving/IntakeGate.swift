@@ -4,7 +4,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Decides whether peers may send more bytes, by the size of the trails at the last look and the bytes that came since.
+/// Decides whether peers may send more bytes, by the size of the trails at the last check and the bytes received since.
 struct IntakeRoom: Equatable, Sendable {
   /// The bytes that `[limits] disk` allows; nil: no limit.
   var allowed: UInt64?
@@ -12,15 +12,14 @@ struct IntakeRoom: Equatable, Sendable {
   var held: UInt64 = 0
   /// The bytes that the trails will hold when all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The part of ``held`` in segments that are fully applied: they can be deleted only after more has come.
+  /// The part of ``held`` in segments that are fully applied: they can be deleted only when more bytes have arrived.
   var live: UInt64 = 0
   /// The retention plan pauses captures: even after every deletion the trails exceed their budget.
   var isPaused = false
-  /// By node: the part of the trails that it brings.
+  /// The share of each node: the part of the trails that it sends.
   var peers: [String: Share] = [:]
 
-  /// A part of the trails that has a limit of its own: the bytes that `[peer.NAME] disk` allows, and the others as for
-  /// all trails.
+  /// A part of the trails with its own limit: the bytes that `[peer.NAME] disk` allows; other fields as for all trails.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
@@ -34,13 +33,13 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails are full, if `more` bytes have come since the look.
+  /// Returns whether the trails are full, if `more` bytes have arrived since the measurement.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether a node's own limit is reached, if `more` bytes of it have come since the look.
+  /// Returns whether a node's own limit is reached, if it has sent `more` bytes since the measurement.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether the trails exceed their budget and some of their segments can be deleted.
@@ -51,7 +50,7 @@ struct IntakeRoom: Equatable, Sendable {
 }
 
 extension IntakeRoom {
-  /// Looks at the trails of other nodes now; the trails of this node are as their purge saw them last.
+  /// Measures the trails of other nodes now, and takes the sizes of this node's trails from their last purge.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
@@ -83,18 +82,19 @@ extension IntakeRoom {
 }
 
 extension ServiceContext {
-  /// Returns whether bytes of other nodes' trails may come now.
+  /// Returns whether there is space for bytes of other nodes' trails now.
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Returns why a node may bring nothing now; nil: it may.
+  /// Returns the reason why a node may send nothing now; nil if it may.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
     return CairnError(
       .diskBudget, "the trails that node '\(peer)' brings hold more than [peer.\(peer)] disk allows",
-      hint: "see 'cairn status' at \(node) for who is behind, or \(raising("disk", of: peer)) there", remedy: .retry,
+      hint: "see in 'cairn status' at \(node) which apply or peer lags, or \(raising("disk", of: peer)) there",
+      remedy: .retry,
       context: ["peer": peer])
   }
 
@@ -104,12 +104,14 @@ extension ServiceContext {
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
     guard there >= share.trails else { return nil }
     return CairnError(
-      .diskBudget, "node '\(peer)' may not begin trail \(trail): \(there) of those that it may bring are here already",
-      hint: "delete those that are not wanted at \(node), or \(raising("trails", of: peer)) there", remedy: .retry,
+      .diskBudget,
+      "node '\(peer)' may not begin trail \(trail): it has \(there.counted("trail")) here already, which is its limit",
+      hint: "delete trails that are no longer needed at \(node), or \(raising("trails", of: peer)) there",
+      remedy: .retry,
       context: ["peer": peer, "trail": trail.description])
   }
 
-  /// Returns what a node may bring here; nil if it may bring nothing.
+  /// Returns the share of a node; nil if it may send nothing.
   func share(of peer: String) -> Configuration.Share? { configuration.shares.first { $0.node == peer } }
 
   private func raising(_ option: String, of peer: String) -> String {
@@ -118,7 +120,7 @@ extension ServiceContext {
   }
 }
 
-/// A gate that checks for room before each body and with each piece of it. It looks at the trails at most once a
+/// A gate that checks for room before each body and with each piece of it. It measures the trails at most once a
 /// second.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
@@ -126,19 +128,19 @@ final class IntakeGate: Sendable {
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// The bytes that had come by the time of the look.
+    /// The bytes that had arrived by the time of the measurement.
     var come: UInt64
   }
 
   private let looked = Mutex<Looked?>(nil)
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
-  /// By peer: the bytes that came since the last look.
+  /// The bytes received since the last check, by peer.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
-  /// By peer: the number of bodies under way.
+  /// The number of bodies in progress, by peer.
   private let bodies = Mutex<[String: Int]>([:])
 
-  /// Counts bytes that have come.
+  /// Counts bytes that have arrived.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
 
   func note(_ bytes: Int, of peer: String) {
@@ -146,7 +148,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether there is no room. It calls `look` if the last look is a second old; other callers wait meanwhile.
+  /// Returns whether there is no space. It calls `look` if the last measurement is a second old; other callers wait
+  /// meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -163,7 +166,7 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the peer's own limit is reached, by the last look.
+  /// Returns whether the peer's own limit is reached, by the last measurement.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
@@ -188,9 +191,9 @@ final class IntakeGate: Sendable {
   static func full(_ node: String) -> CairnError {
     CairnError(
       .diskBudget, "the trails of node \(node) hold more than its [limits] disk allows",
-      hint: "see 'cairn status' at \(node) for who is behind, or raise [limits] disk there", remedy: .retry)
+      hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether bytes wait for segments to be deleted; true once for each look.
+  /// Returns whether bytes wait for segments to be deleted; true once for each measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

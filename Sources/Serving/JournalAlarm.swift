@@ -8,7 +8,7 @@ struct JournalAlarm: Equatable, Sendable {
     static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
   }
 
-  /// In percent of the cap: the level at which the alarm begins, and the level below which it is over.
+  /// The level at which the alarm starts, and the level below which it ends, in percent of the cap.
   private static let filling = 80.0
   private static let over = 60.0
 

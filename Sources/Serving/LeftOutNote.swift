@@ -10,7 +10,7 @@ import SystemKit
 /// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
 /// ```
 struct LeftOutNote: Sendable {
-  /// The most tables that are noted. A trail may bring any number; further names are not kept.
+  /// The most names of tables that are stored. A trail may have any number of tables; further names are dropped.
   static let tablesMax = 10_000
 
   private let path: String
@@ -33,8 +33,8 @@ struct LeftOutNote: Sendable {
     }
     guard case .object(let object)? = try? JSONReader.read(text) else {
       throw CairnError(
-        .stateForeign, "\(path) is not what this cairn wrote, so it is not known which tables were left out",
-        hint: "remove it, and copy the tables again that were added to 'tables' since")
+        .stateForeign, "\(path) was not written by this version of Cairn, so the tables that were left out are unknown",
+        hint: "remove the file, and run 'cairn copy' for the tables that were added to 'tables' since")
     }
     return object.objects("tables").compactMap { item in
       guard let source = item.text("source"), let name = item.text("name") else { return nil }

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 import ServiceKit
 import Steering
@@ -9,7 +10,7 @@ import SystemKit
 /// A desk that reports the slots of captures that were taken out of the conf, until these slots are dropped.
 final class LeftSlotDesk: Sendable {
   private static let lookMilliseconds: Int64 = 60_000
-  /// The pause before the next look while such a capture still reads its slot.
+  /// The pause before the next check while such a capture still reads its slot, in milliseconds.
   private static let soonMilliseconds: Int64 = 5_000
 
   private struct State {
@@ -27,7 +28,7 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a look and returns at once. Another thread asks the servers, every minute and when the conf has changed.
+  /// Starts a check and returns at once. Another thread asks the servers, every minute and after a change of the conf.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

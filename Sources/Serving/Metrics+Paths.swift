@@ -16,7 +16,7 @@ extension Metrics {
     Metric(
       name: "cairn_path_lag_seconds", kind: .gauge, labels: "trail, peer, way, stage",
       help:
-        "For how long there has been something that the other node does not have (stage durable), or has not applied "
+        "Time since the other node last had everything (stage durable), or last had applied everything "
         + "(stage applied)."
     ) { status in
       status.paths.flatMap { path in
@@ -31,7 +31,7 @@ extension Metrics {
     of("cairn_path_bytes_total", .counter, "Bytes of the trail that went this way since the daemon was started.") {
       Double($0.bytes)
     },
-    of("cairn_path_seen_time_seconds", .gauge, "When the other node was heard of last, since 1970.") {
+    of("cairn_path_seen_time_seconds", .gauge, "Last contact with the other node, in seconds since 1970.") {
       $0.seenAt.map { Double($0) / 1e6 }
     },
   ]

@@ -13,7 +13,7 @@ package enum Metrics {
     case histogram
   }
 
-  /// One metric, for the page and for docs/metrics.md.
+  /// A metric, for the page of metrics and for docs/reference/metrics.md.
   package struct Metric: Sendable {
     package let name: String
     package let kind: Kind
@@ -31,11 +31,15 @@ package enum Metrics {
   package static let all = workers + paths + disk
 
   private static let workers: [Metric] = [
-    Metric(name: "cairn_info", kind: .gauge, labels: "node, version", help: "Always 1; says who this is.") {
+    Metric(
+      name: "cairn_info", kind: .gauge, labels: "node, version",
+      help: "Always 1; its labels name the node and the version."
+    ) {
       [Sample(labels: [("node", $0.node), ("version", $0.version)], value: 1)]
     },
-    Metric(name: "cairn_start_time_seconds", kind: .gauge, labels: "", help: "When the daemon was started, since 1970.")
-    {
+    Metric(
+      name: "cairn_start_time_seconds", kind: .gauge, labels: "", help: "Start of the daemon, in seconds since 1970."
+    ) {
       [Sample(value: Double($0.startedAt) / 1e6)]
     },
     Metric(
@@ -58,7 +62,7 @@ package enum Metrics {
     of("cairn_worker_silent_seconds", .gauge, "Since the worker's last sign of life.") {
       Double($0.silentMilliseconds) / 1000
     },
-    of("cairn_worker_failures", .gauge, "How often the error that is under way has come.") {
+    of("cairn_worker_failures", .gauge, "Times that the current error has occurred.") {
       Double($0.problem.map { $0.isPassed ? 0 : $0.times } ?? 0)
     },
     ofData("cairn_rows_total", .counter, "Rows captured or applied since the daemon was started.") { Double($0.rows) },
@@ -68,22 +72,24 @@ package enum Metrics {
     ofData("cairn_lag_seconds", .gauge, "From the commit at the source to trail (capture) or target (apply).") {
       ($0.lagMilliseconds ?? 0) / 1000
     },
-    ofData("cairn_caught_up", .gauge, "1 when nothing waits to be taken or applied.") { $0.isCaughtUp ? 1 : 0 },
-    ofData("cairn_tables_waiting", .gauge, "Tables that wait for a person.") { Double($0.waits.count) },
+    ofData("cairn_caught_up", .gauge, "1 if nothing waits to be captured or applied.") { $0.isCaughtUp ? 1 : 0 },
+    ofData("cairn_tables_waiting", .gauge, "Tables that are suspended until an operator acts.") {
+      Double($0.waits.count)
+    },
     ofData(
       "cairn_drifted_tables", .gauge,
-      "Tables in which the audit of an apply found rows that are not what they are at the source."
+      "Tables in which the audit of an apply found rows that differ from the source."
     ) { Double($0.driftedTables) },
-    ofData("cairn_quarantined_transactions", .gauge, "Transactions that an apply has put aside.") {
+    ofData("cairn_quarantined_transactions", .gauge, "Transactions in the quarantine of an apply.") {
       Double($0.quarantined)
     },
     Metric(
       name: "cairn_latency_seconds", kind: .histogram, labels: "worker, stage, le",
       help: "From the commit at the source to the trail (stage capture) or to the commit at the target (stage apply)."
     ) { status in status.workers.filter(isOfData).flatMap(latency) },
-    ofTrails("cairn_trail_bytes", "What the trail takes on the disk.") { Double($0.bytes) },
+    ofTrails("cairn_trail_bytes", "Bytes of the trail on disk.") { Double($0.bytes) },
     ofTrails("cairn_trail_segments", "Segments of the trail.") { Double($0.segments) },
-    ofTrails("cairn_trail_oldest_time_seconds", "When the oldest segment was begun, since 1970.") {
+    ofTrails("cairn_trail_oldest_time_seconds", "Start of the oldest segment, in seconds since 1970.") {
       Double($0.oldest) / 1e6
     },
     ofSources("cairn_slot_retained_bytes", "Log that the server keeps for the slot.") { $0.slotBytes.map(Double.init) },
@@ -97,15 +103,15 @@ package enum Metrics {
         source.slotStatus.map { Sample(labels: [("capture", source.capture), ("status", $0)], value: 1) }
       }
     },
-    ofSources("cairn_journal_rows", "Rows in the journal of an SQLite source that have not been taken.") {
+    ofSources("cairn_journal_rows", "Rows in the journal of an SQLite source that capture has not read.") {
       $0.journalRows.map(Double.init)
     },
     ofSources(
-      "cairn_journal_cap_rows", "Rows past which the journal drops the oldest, and all tables are copied again."
+      "cairn_journal_cap_rows", "Rows beyond which the journal drops the oldest, so that all tables are copied again."
     ) {
       $0.journalCapRows.map(Double.init)
     },
-    ofSources("cairn_unhooked_tables", "Tables of an SQLite source off which capture was taken by `cairn unhook`.") {
+    ofSources("cairn_unhooked_tables", "Tables of an SQLite source whose capture `cairn unhook` stopped.") {
       $0.journalRows == nil ? nil : Double($0.unhooked.count)
     },
     ofSources("cairn_source_full_seconds", "Until slot or journal is full, as it grew in the last minutes.") {
@@ -122,7 +128,7 @@ package enum Metrics {
   ]
 
   private static let disk: [Metric] = [
-    Metric(name: "cairn_disk_bytes", kind: .gauge, labels: "", help: "What all trails take on the disk.") { status in
+    Metric(name: "cairn_disk_bytes", kind: .gauge, labels: "", help: "Bytes of all trails on disk.") { status in
       status.disk.map { [Sample(value: Double($0.bytes))] } ?? []
     },
     Metric(name: "cairn_disk_limit_bytes", kind: .gauge, labels: "", help: "Allowed for all trails.") { status in
@@ -227,7 +233,7 @@ package enum Metrics {
     return String(scalars)
   }
 
-  /// The table of docs/metrics.md, in Markdown.
+  /// The table of docs/reference/metrics.md, in Markdown.
   package static var markdown: String {
     "| name | type | labels | meaning |\n|---|---|---|---|\n"
       + all.map { "| `\($0.name)` | \($0.kind.rawValue) | \($0.labels) | \($0.help) |\n" }.joined()

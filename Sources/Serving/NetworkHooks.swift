@@ -13,7 +13,7 @@ struct NetworkHooks {
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
   /// The worker in whose name the log is written.
   let worker: WorkerName
-  /// Returns what may be deleted; called when bytes come.
+  /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan
   /// The node from which trails are fetched; nil if there is none.
   var dialled: String?
@@ -67,7 +67,7 @@ struct NetworkHooks {
       context.peers.note(applied: position, seenAt: Clock.system.microseconds(), of: key)
     }
     hooks.restarted = { trail in
-      context.tell(worker, "the copy of trail \(trail) begins again: what lies between was deleted where it comes from")
+      context.tell(worker, "starting the copy of trail \(trail) again: its node deleted the segments in between")
       for apply in context.configuration.applies where apply.trail == trail.description {
         context.restart(.init(.apply, apply.name))
       }

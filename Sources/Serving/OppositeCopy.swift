@@ -4,7 +4,7 @@ import Changes
 import Configuring
 import Operating
 
-/// The way back of an apply whose tables go both ways: while its rows are copied, no copy the other way may begin.
+/// The opposite apply of a two-way apply: while the rows of one direction are copied, no copy of the other may start.
 ///
 /// A copy carries no deleted rows, and no rows that wait for a unique value. If both ends are copied at once, such a
 /// row may stay at one of them.
@@ -42,14 +42,14 @@ struct OppositeCopy {
     }
     return CairnError(
       .busy,
-      "apply.\(apply) goes both ways, and \(worker) copies the rows of the other end now: two copies at once may leave the ends different",
+      "apply.\(apply) is two-way, and \(worker) is copying the rows of the other end: two copies at once may leave the ends different",
       hint: "wait until 'cairn status' shows no copy at \(worker), then run 'cairn copy \(apply)' again", remedy: .retry
     )
   }
 }
 
 extension Supervisor {
-  /// The captures that have tables to copy, and the applies that have not come to the end of a copy.
+  /// The captures that have tables to copy, and the applies whose copy has not ended.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

@@ -97,7 +97,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// Forgets readers that are not wanted any more, and removes their files, so that they keep nothing.
+  /// Removes readers that are no longer wanted, with their files, so that they hold no segments.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }
@@ -109,7 +109,7 @@ package final class PeerBook: Sendable {
 }
 
 extension PeerBook.Entry {
-  /// `ID SEGMENT OFFSET SEEN [APPLIED]`
+  /// The line of a reader in the file: `ID SEGMENT OFFSET SEEN [APPLIED]`.
   var line: String {
     "\(id) \(segment) \(offset) \(seenAt)" + (applied.map { " \($0)" } ?? "") + "\n"
   }

@@ -35,8 +35,8 @@ package enum PeerReaders {
 
   /// Returns a reader for the retention plan.
   ///
-  /// An unknown reader needs the whole trail. A reader whose place was deleted is given up. So is one that was given up
-  /// in a segment (0: it had none) and has not left that segment since.
+  /// An unknown reader needs the whole trail. A reader whose position was deleted is expired. So is a reader that
+  /// expired in a segment (0: it had none) and has not left that segment since.
   package static func reader(
     _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
   ) -> RetentionPlan.Reader {

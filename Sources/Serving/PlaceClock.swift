@@ -1,6 +1,7 @@
-/// A record of when a trail ended at which place, over the last hours. It gives the lag of a reader in time.
+/// A record of the times at which a trail ended at each position, over the last hours. It tells the lag of a reader in
+/// time.
 ///
-/// Places only grow. The older samples are, the further apart they are, so a lag is right to about a hundredth.
+/// Positions only grow. The older samples are, the further apart they are, so a lag is right to about a hundredth.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }
@@ -30,7 +31,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns the milliseconds since the trail first went beyond `place`: 0 at the end, nil if the place is older than
+  /// Returns the milliseconds since the trail first ended after `place`: 0 at the end, nil if the place is older than
   /// all samples.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }

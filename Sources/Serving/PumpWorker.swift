@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 import Peering
 import Pumping
@@ -19,7 +20,7 @@ final class PumpWorker: Worker {
   private let running = Mutex<Pump?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// Creates the worker. `plan` is called when bytes come.
+  /// Creates the worker. `plan` is called when bytes arrive.
   init(
     _ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext,
     plan: @escaping @Sendable () -> RetentionPlan
@@ -50,7 +51,7 @@ final class PumpWorker: Worker {
     try made.run(stop: stop)
   }
 
-  /// Renews a certificate that joining has brought, before it ends.
+  /// Renews a certificate that this node got by joining, before it expires.
   private func renew(until ended: StopSignal) {
     let peers = PeerFolder(state: context.statePath)
     guard pump.url.isTLS, pump.tls == nil, own == nil, let hub = NetworkTLS.joined(pump, state: context.statePath)
@@ -122,19 +123,19 @@ final class PumpWorker: Worker {
     let troubled = lanes.filter { $0.error != nil }
     let problem = running.withLock { $0 }?.error ?? troubled.first?.error
     guard let problem else {
-      if lanes.count > 1 { status.detail = "\(status.place), \(lanes.count) trails" }
+      if lanes.count > 1 { status.detail = "\(status.place), \(lanes.count.counted("trail"))" }
       return
     }
     if status.state == .running, let state = Self.state(lanes, running.withLock { $0 }?.error) { status.state = state }
-    let others = troubled.count > 1 ? ", and \(troubled.count - 1) more trails" : ""
+    let others = troubled.count > 1 ? ", and \((troubled.count - 1).counted("more trail"))" : ""
     status.detail = "[\(problem.code.rawValue)] \(problem.message)\(others)"
     if let heardAt = lanes.compactMap(\.heardAt).max() {
-      status.detail += "; last heard of at \(UTCTime(heardAt).description.prefix(19))Z"
+      status.detail += "; last contact at \(UTCTime(heardAt).description.prefix(19))Z"
     }
   }
 
-  /// Returns the state of a pump of which no lane goes on; nil if one does. A trail that is still to be made, here or
-  /// there, is no failure.
+  /// Returns the state of a pump without a running lane; nil if a lane runs. A trail that does not exist yet, here or
+  /// there, is not a failure.
   private static func state(_ lanes: [LaneProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
     let failing = lanes.filter { $0.error.map { $0.code != .trailMissing } ?? false }
     if lanes.isEmpty { return error == nil ? nil : .retrying }
@@ -142,7 +143,7 @@ final class PumpWorker: Worker {
     return lanes.allSatisfy { $0.state == .stopped } ? .failed : .retrying
   }
 
-  /// Returns log entries for lanes that began to fail and for lanes that go on again.
+  /// Returns log entries for lanes that began to fail and for lanes that continue again.
   func news() -> [LogEntry] {
     guard let pump = running.withLock({ $0 }) else { return [] }
     var problems: [String: CairnError] = [:]
@@ -168,9 +169,9 @@ struct LaneNotes {
 
   private var told: [String: String] = [:]
 
-  /// Returns the messages for problems that are new and for those that are over.
+  /// Returns the messages for problems that are new and for problems that ended.
   ///
-  /// - Parameter problems: The present problems by trail; that of the pump as a whole under an empty name.
+  /// - Parameter problems: The present problems by trail; the problem of the whole pump has an empty name.
   mutating func note(_ problems: [String: CairnError]) -> [Note] {
     var notes: [Note] = []
     for (trail, error) in problems.sorted(by: { $0.key < $1.key }) where told[trail] != error.message {
@@ -180,7 +181,7 @@ struct LaneNotes {
     }
     for trail in told.keys.sorted() where problems[trail] == nil {
       told[trail] = nil
-      notes.append(Note(text: trail.isEmpty ? "reaches the other node again" : "trail \(trail) goes on"))
+      notes.append(Note(text: trail.isEmpty ? "reaches the other node again" : "trail \(trail) continues"))
     }
     return notes
   }

@@ -5,7 +5,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Deletes the segments of trails that no reader needs any more, as the ``RetentionPlan`` of all trails says.
+/// Deletes the segments that no reader needs any longer, as the ``RetentionPlan`` of all trails decides.
 final class PurgeWorker: Worker {
   let name: WorkerName
   /// The trail's name for the status; empty for several trails.
@@ -65,17 +65,17 @@ final class PurgeWorker: Worker {
     guard let capture = context.capture(of: trail) else { return }
     context.restart(.init(.capture, capture.name))
     throw CairnError(
-      .trailMissing, "trail \(trail) was removed or moved out of \(context.statePath)",
-      hint: Self.anew(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
+      .trailMissing, "trail \(trail) was removed or moved from \(context.statePath)",
+      hint: Self.newTrail(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
   }
 
   /// Returns the hint for a trail that was taken away.
-  static func anew(_ capture: String, trail: TrailName) -> String {
-    "capture.\(capture) begins a new one by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old one if 'cairn check' tells of one"
+  static func newTrail(_ capture: String, trail: TrailName) -> String {
+    "capture.\(capture) begins a new trail by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old trail if 'cairn check' reports one"
   }
 
-  /// Deletes a copy without a whole transaction if no apply reads it and nothing came to it for an hour. Returns true
-  /// if it did. Its sender, if there is one, begins the copy again.
+  /// Deletes a copy without a whole transaction if no apply reads it and it received nothing for an hour. Returns true
+  /// if it did. Its sender, if there is one, starts the copy again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds
@@ -88,7 +88,7 @@ final class PurgeWorker: Worker {
     context.forget(trail: trail.description)
     context.log.write(
       LogEntry(
-        .notice, "deleted the copy of trail \(trail): no transaction of it came, and nothing for an hour",
+        .notice, "deleted the copy of trail \(trail): it has no transaction, and nothing arrived for an hour",
         worker: name.description))
     return true
   }
@@ -100,7 +100,7 @@ final class PurgeWorker: Worker {
     purged.add(UInt64(gone.count), ordering: .relaxed)
     context.note(try Trail.info(folder: folder))
     context.log.write(
-      LogEntry(.debug, "deleted \(gone.count) segments of trail \(trail)", worker: name.description))
+      LogEntry(.debug, "deleted \(gone.count.counted("segment")) of trail \(trail)", worker: name.description))
   }
 
   func describe(_ status: inout NodeStatus.Worker) {
@@ -108,6 +108,6 @@ final class PurgeWorker: Worker {
     let count = purged.load(ordering: .relaxed)
     status.rows = count
     status.isCaughtUp = true
-    if count > 0 { status.detail = "\(count) segments deleted" }
+    if count > 0 { status.detail = "\(count.counted("segment")) deleted" }
   }
 }

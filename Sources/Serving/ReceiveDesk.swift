@@ -52,8 +52,9 @@ final class ReceiveDesk: HTTPHandler {
     let most = context.configuration.peers.first { $0.name == visit.peer }?.requests ?? 1
     guard !context.intake.begin(visit.peer, most: most) else { return nil }
     return CairnError(
-      .busy, "peer '\(visit.peer)' has \(most) pushes under way, [peer.\(visit.peer)] requests allows no more",
-      hint: "it is tried again by itself", remedy: .retry, context: ["peer": visit.peer])
+      .busy,
+      "peer '\(visit.peer)' has \(most.counted("push", "pushes")) in progress, the limit of requests in [peer.\(visit.peer)]",
+      hint: "Cairn tries again by itself", remedy: .retry, context: ["peer": visit.peer])
   }
 
   private struct Visit {
@@ -62,7 +63,7 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Returns the visit of a peer that asks for or brings bytes of a trail and may do so; nil for all other requests.
+  /// Returns the visit of a peer that pulls or pushes bytes of a trail and has the grant; nil for all other requests.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
@@ -92,7 +93,7 @@ final class ReceiveDesk: HTTPHandler {
   /// Returns whether no copy of the trail has begun.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
-  /// A sink that counts the bytes that a peer brings.
+  /// A sink that counts the bytes that a peer pushes.
   private final class CountingSink: HTTPBodySink {
     private let sink: any HTTPBodySink
     private let desk: ReceiveDesk
@@ -140,7 +141,7 @@ extension HTTPResponse {
     }
   }
 
-  /// The problem that an operator has to look at; nil for one that the other side settles by itself.
+  /// The problem that needs an operator; nil for one that the other side solves by itself.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Glibc
 import NetKit
 import Peering
@@ -26,7 +27,7 @@ final class ReceiveWorker: Worker {
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// Creates the worker. `plan` is called when bytes come.
+  /// Creates the worker. `plan` is called when bytes arrive.
   init(
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
   ) {
@@ -77,7 +78,7 @@ final class ReceiveWorker: Worker {
       guard now != seen else { continue }
       seen = now
       if isFit() {
-        context.tell(name, "listens anew: the certificates have changed")
+        context.tell(name, "listens again: the certificates have changed")
         return
       }
     }
@@ -93,7 +94,7 @@ final class ReceiveWorker: Worker {
       let error = CairnError(enveloping: error, doing: "look after the certificates")
       context.log.write(
         LogEntry(
-          .warning, "cannot look after the certificates of this node: \(error.message)", worker: name.description,
+          .warning, "cannot maintain the certificates of this node: \(error.message)", worker: name.description,
           code: error.code, hint: error.hint))
     }
   }
@@ -108,7 +109,7 @@ final class ReceiveWorker: Worker {
       let error = CairnError(enveloping: error, doing: "listen")
       context.log.write(
         LogEntry(
-          .warning, "the certificates have changed and are of no use, those before stay in force: \(error.message)",
+          .warning, "the changed certificates cannot be used, and the former ones stay in force: \(error.message)",
           worker: name.description, code: error.code, hint: error.hint))
       return false
     }
@@ -136,17 +137,17 @@ final class ReceiveWorker: Worker {
     guard let isTLS = isTLS.withLock({ $0 }) else { return }
     let count = visits.peersNow(now: Clock.system.microseconds())
     status.detail =
-      "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count == 1 ? "1 peer" : "\(count) peers")"
+      "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count.counted("peer"))"
     if !receive.isInsecure, let problem = revoked.problem {
-      status.detail += "; no certificate counts: \(problem.reason)"
+      status.detail += "; no certificate is accepted: \(problem.reason)"
     }
     let problems = visits.problems.sorted { $0.key < $1.key }
     guard let (trail, error) = problems.first else { return }
-    let others = problems.count > 1 ? ", and \(problems.count - 1) more trails" : ""
+    let others = problems.count > 1 ? ", and \((problems.count - 1).counted("more trail"))" : ""
     status.detail += "; [\(error.code.rawValue)] trail \(trail): \(error.message)\(others)"
   }
 
-  /// Returns log entries for trails that peers cannot bring or fetch, and for those that they can again.
+  /// Returns log entries for trails that peers cannot push or pull, and for trails that they can push or pull again.
   func news() -> [LogEntry] {
     let problem = receive.isInsecure ? nil : revoked.problem
     let isNew = revokedTold.withLock { told in
@@ -157,8 +158,8 @@ final class ReceiveWorker: Worker {
       isNew
       ? problem.map {
         LogEntry(
-          .error, "no certificate counts, since the list of revoked ones is not known: \($0.reason)",
-          worker: name.description, code: .stateForeign, hint: "give the file back from a backup")
+          .error, "no certificate is accepted, as the list of revoked certificates cannot be read: \($0.reason)",
+          worker: name.description, code: .stateForeign, hint: "restore the file from a backup")
       } : nil
     return (entry.map { [$0] } ?? []) + trouble()
   }

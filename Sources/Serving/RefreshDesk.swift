@@ -6,18 +6,18 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// A desk that has captures of this node carry out the copies that other nodes request. It also settles this node's own
-/// requests once their rows have come.
+/// Makes captures of this node carry out the copies that other nodes request. It also ends this node's own requests
+/// when their rows have arrived.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
-  /// By trail: the error that was logged last.
+  /// The error that was logged last, by trail.
   private let told = Mutex<[String: String]>([:])
   /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// By peer and trail: copies that may still be carried out.
+  /// The copies that may still be carried out, by peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
   /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
   private static let burst = 3
@@ -108,7 +108,7 @@ package final class RefreshDesk: Sendable {
       }
       context.log.write(
         LogEntry(
-          .error, "cannot copy again what \(Self.askers(requests)) asked for: \(error.message)",
+          .error, "cannot copy again for \(Self.askers(requests)): \(error.message)",
           worker: name.description, code: error.code, hint: error.hint))
     }
   }
@@ -125,7 +125,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Settles requests of applies of this node whose rows have come.
+  /// Ends requests of applies of this node whose rows have arrived.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -135,7 +135,7 @@ extension Supervisor {
     }
     context.requests.settle { request in
       guard case .apply(let name) = request.asker else { return false }
-      // An apply that was taken out of the conf needs nothing any more.
+      // An apply that was removed from the conf needs no rows.
       guard let now = applies[name] else { return true }
       return request.isAnswered(begun: now.copiesBegun, awaitsMore: now.awaitsCopies)
     }
@@ -143,11 +143,11 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have begun at the target. If everything was requested, no further copy may be
-  /// awaited.
+  /// Returns whether the requested copies have started at the target. If everything was requested, no further copy may
+  /// be awaited.
   ///
-  /// - Parameter begun: Tables of which copies have begun, by name in lower case, with the transaction in which each
-  ///   began.
+  /// - Parameter begun: The tables whose copies have started: name in lower case, and the transaction in which the copy
+  ///   started.
   func isAnswered(begun: [NameKey: UInt64], awaitsMore: Bool) -> Bool {
     let fresh = begun.filter { $0.value > behind }.keys
     guard !fresh.isEmpty else { return false }

@@ -4,10 +4,10 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// Copies of tables that applies request at the origin of a trail. The apply is at this node or at one that gets the
-/// trail through it.
+/// Copies of tables that applies request from the origin of a trail. The apply is at this node, or at a node that
+/// receives the trail through it.
 ///
-/// Requests are kept in the state folder until they are settled. An id is requested once, however often it comes.
+/// Requests are kept in the state folder until they end. A node requests an id once, even if the message arrives again.
 package final class RequestBook: Sendable {
   package struct Request: Equatable, Sendable {
     package enum Asker: Equatable, Sendable {
@@ -40,7 +40,7 @@ package final class RequestBook: Sendable {
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
   /// The most open requests of a peer.
   static let ofPeerMax = 64
-  /// The most carried-out requests of a peer that are remembered; the oldest go first.
+  /// The most carried-out requests of a peer that are remembered; the oldest are dropped first.
   static let doneOfPeerMax = 256
   /// New requests of a peer: 128 at once, and another one each five seconds.
   private static let burst = 128
@@ -48,9 +48,9 @@ package final class RequestBook: Sendable {
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The last ids of this node itself: in a ring of nodes they come back.
+  /// The last ids of this node itself: in a ring of nodes they return.
   private let own = Mutex<[String]>([])
-  /// By peer: what it may still ask for.
+  /// The requests that a peer may still make, by peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 
@@ -133,8 +133,7 @@ package final class RequestBook: Sendable {
     try? write(done)
     book.withLock { [done] book in
       let index = book.firstIndex { $0.id == request.id && $0.trail == request.trail }
-      // An older message of the peer may have settled the request meanwhile; a newer one must not have it carried out
-      // again.
+      // An older message of the peer may have ended the request meanwhile; a newer message must not carry it out again.
       guard let index else { return book.append(done) }
       (book[index].isDone, book[index].isMissing) = (true, isMissing)
     }
@@ -142,7 +141,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Settling
 
-  /// Removes requests whose rows have come or are not wanted any more.
+  /// Removes requests whose rows have arrived or are no longer wanted.
   package func settle(_ isSettled: (Request) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.filter(isSettled)
@@ -152,7 +151,7 @@ package final class RequestBook: Sendable {
     for request in gone { try? Folder.remove("\(folder)/\(request.trail)/\(request.id)") }
   }
 
-  /// Settles the open requests of a peer that are not in its present list `ids`.
+  /// Ends the open requests of a peer that are not in its present list `ids`.
   package func settle(of peer: String, _ trail: TrailName, besides ids: [String]) {
     settle {
       $0.asker == .peer(peer) && $0.trail == trail.description && !ids.contains($0.id) && !$0.isDone

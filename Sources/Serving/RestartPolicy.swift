@@ -10,17 +10,17 @@ package enum RestartPolicy {
 
   /// The pace of new attempts: the first pause and the longest one.
   package enum Pace: Equatable, Sendable {
-    /// For causes that usually pass by themselves: a lock, a connection.
+    /// The pace for causes that usually pass by themselves: a lock, a connection.
     case brief
-    /// For causes that an operator removes elsewhere, without notice to the daemon: a disk, a login, a file that was
-    /// moved.
+    /// The pace for causes that an operator removes elsewhere, without notice to the daemon: a disk, a login, a file
+    /// that was moved.
     case patient
 
     var firstMilliseconds: Int64 { self == .brief ? 500 : 2_000 }
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// After a run of this length, the next error counts as the first one.
+  /// The length of a run, in milliseconds, after which the next error counts as the first one.
   package static let steadyMilliseconds: Int64 = 60_000
   /// The number of new attempts after a fault of Cairn itself.
   private static let bugTries = 3
@@ -33,7 +33,7 @@ package enum RestartPolicy {
   }
 
   /// Returns the pause before the next attempt in milliseconds. It doubles with every failure in a row, up to a limit.
-  /// Half of it is random, so that workers that failed together do not come back together.
+  /// Half of it is random, so that workers that failed together do not start again together.
   package static func delay(failures: Int, jitter: Double, of pace: Pace) -> Int64 {
     let most = min(pace.firstMilliseconds << Int64(min(max(failures, 1) - 1, 16)), pace.mostMilliseconds)
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))

@@ -5,8 +5,8 @@ import Trails
 
 /// The segments of trails that may be deleted, and the next steps if that is not enough.
 ///
-/// First the reader that is furthest behind is given up (its tables are copied again). Then captures rest. The plan is
-/// a pure decision, without I/O.
+/// First the reader that lags most expires: its tables are copied again. Then captures pause. The plan is a pure
+/// decision, without I/O.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
@@ -26,11 +26,11 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment where the oldest part begins that the reader still needs; nil: not known, so it may need all.
+    /// The segment with the oldest bytes that the reader still needs; nil: not known, so it may need all.
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader was given up before, and has not come back.
+    /// Whether the reader has expired before, and has not returned.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -38,32 +38,33 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// The share of the budget that may be used at most when resting captures go on.
+  /// The largest used share of the budget at which paused captures continue.
   static let resumeShare = 0.9
 
-  /// By trail: segments with lower numbers may be deleted.
+  /// The number below which segments may be deleted, by trail.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that this plan gives up and an earlier one did not.
+  /// The readers that expire by this plan and not by an earlier one.
   package private(set) var expired: [ReaderID] = []
-  /// The part of ``expired`` that was given up for lack of room; the others are behind for longer than allowed.
+  /// The part of ``expired`` that expired for lack of room; the rest lags longer than allowed.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
   /// The bytes that the trails hold once the plan is carried out.
   package private(set) var bytes: UInt64 = 0
-  /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only after more has come.
+  /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only when more bytes have
+  /// arrived.
   package private(set) var live: UInt64 = 0
   /// The part of one trail in ``bytes`` and ``live``.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
-  /// By trail: its part.
+  /// The part of each trail, by its name.
   package private(set) var parts: [String: Part] = [:]
   /// The most bytes with which an open segment counts as ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
-  /// The bytes that had to be kept before any reader was given up for lack of room.
+  /// The bytes to keep before any reader expires for lack of room.
   package private(set) var bytesBefore: UInt64 = 0
-  /// By trail: the readers that still need the rest; a trail without readers has an empty list.
+  /// The readers that still need the remaining segments, by trail; empty for a trail without readers.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Decides by the time `now` (µs since 1970 UTC). `isPaused`: captures rest already.
@@ -88,7 +89,7 @@ package struct RetentionPlan: Equatable, Sendable {
         expiredForRoom.insert(slowest)
         weigh(limits, trails, readers, given, now)
       }
-      // If everything is applied, only open segments are left: they can be deleted once captures go on.
+      // If everything is applied, only open segments are left: they can be deleted when captures continue.
       let isAwaited =
         readers.contains { !given.contains($0.id) && !$0.isAtEnd }
         || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
@@ -107,7 +108,7 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// Computes what may be deleted if the readers in `given` do not count any more.
+  /// Computes the segments that may be deleted if the readers in `given` no longer count.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {

@@ -1,21 +1,22 @@
 import Applying
 import Changes
+import Mapping
 import Reshaping
 
-/// The effect of a changed rule on a table whose rows came under the earlier one.
+/// The effect of a changed rule on a table whose rows were written under the earlier rule.
 enum RuleChange: Equatable {
-  /// All rows come again.
+  /// All rows are copied again.
   case copied
-  /// Rows that are there stay as they are; new changes follow the new rule.
+  /// Present rows stay as they are; new changes follow the new rule.
   case noted
-  /// All rows go to another table. `from` is the earlier table; nil: the one named without a rule.
+  /// All rows move to another table. `from` is the earlier table; nil: the table that has the name without a rule.
   case moved(from: String?)
   /// The change is refused: one table of the target cannot be both a mirror and a history.
   case refused
 
   /// Nil if both rules have the same effect.
-  init?(from old: ReshapeRule?, to new: ReshapeRule?) {
-    let (was, now) = (old ?? ReshapeRule(from: ""), new ?? ReshapeRule(from: ""))
+  init?(from old: TableRule?, to new: TableRule?) {
+    let (was, now) = (old ?? TableRule(from: ""), new ?? TableRule(from: ""))
     var same = now
     same.from = was.from
     if same == was { return nil }
@@ -26,7 +27,7 @@ enum RuleChange: Equatable {
     } else if now.mode == .history {
       self = .noted
     } else {
-      // Rows that are there equal the source's; from here on, deleted ones stay.
+      // Present rows equal the source's; from here on, deleted rows stay.
       same.delete = was.delete
       self = same == was && was.delete == .apply && now.delete == .keep ? .noted : .copied
     }
@@ -43,10 +44,10 @@ enum RuleChange: Equatable {
   func notice(_ table: String) -> String {
     let changed = "the rule of table \(table) changed:"
     return switch self {
-    case .copied: "\(changed) it is copied again"
-    case .noted: "\(changed) rows that are there stay as they are, and what comes is under the new rule"
+    case .copied: "\(changed) copying the table again"
+    case .noted: "\(changed) present rows stay as they are, and the new rule applies to later changes"
     case .moved(let old):
-      "\(changed) it is copied into the table that it leads to now; \(old ?? "the one of its own name") stays as it is, and gets no more rows"
+      "\(changed) copying it into its new table; \(old ?? "the one of its own name") stays as it is, and receives no more rows"
     case .refused: changed
     }
   }
@@ -57,7 +58,7 @@ enum RuleChange: Equatable {
   ///
   /// - Throws: `rule-refused` if a change is refused.
   static func all(
-    of tables: [String], from old: [ReshapeRule], to new: [ReshapeRule], at place: String, apply: String
+    of tables: [String], from old: [TableRule], to new: [TableRule], at place: String, apply: String
   ) throws -> [(table: String, change: RuleChange)] {
     try tables.compactMap { table in
       let schema = TableSchema(named: table)
@@ -66,14 +67,14 @@ enum RuleChange: Equatable {
       let isHistory = new.rule(for: schema)?.mode == .history
       throw CairnError(
         .ruleRefused,
-        "the rule of table \(table) makes \(isHistory ? "a history" : "a mirror") of it now, and its table at \(place) is \(isHistory ? "a mirror" : "a history")",
+        "the rule of table \(table) makes \(isHistory ? "a history" : "a mirror") of it, and its table at \(place) is \(isHistory ? "a mirror" : "a history")",
         hint: "give another `to` in [[apply.\(apply).table]] for \(table), or put `mode` back",
         context: ["table": table])
     }
   }
 
-  /// Returns the source names of tables that a target knows, by the rules under which their rows came.
-  static func sources(of names: [String], _ rules: [ReshapeRule]) -> [String] {
+  /// Returns the source names of tables that a target knows, by the rules under which their rows were written.
+  static func sources(of names: [String], _ rules: [TableRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
       let exact = named.filter { $0.to.map(plain).hasSameBytes(as: name) }.map { plain($0.from) }
@@ -85,7 +86,7 @@ enum RuleChange: Equatable {
   }
 
   /// Returns whether the rules lead a table of the source to the target's table of this name.
-  static func leads(_ table: String, to place: String, _ rules: [ReshapeRule]) -> Bool {
+  static func leads(_ table: String, to place: String, _ rules: [TableRule]) -> Bool {
     let rule = rules.rule(for: TableSchema(named: table))
     return rule?.mode != .history && flat(rule?.to ?? table).hasSameBytes(as: flat(place))
   }
@@ -102,7 +103,7 @@ enum RuleChange: Equatable {
 
   /// Returns the pending changes with `changes` added.
   static func merged(
-    _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [ReshapeRule]
+    _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [TableRule]
   ) -> [ChangedRule] {
     var all = pending
     for (table, change) in changes {
@@ -119,7 +120,7 @@ enum RuleChange: Equatable {
 }
 
 extension TableSchema {
-  /// Creates a schema of which only the name is known.
+  /// Creates a schema whose name alone is known.
   init(named name: String) {
     let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])

@@ -1,13 +1,14 @@
 import Applying
 import Changes
+import Mapping
 import Reshaping
 import SystemKit
 
-/// The rules under which the tables of an apply came, and the tables that are not under their present rule yet. It is a
-/// file, so that no crash forgets a change.
+/// The rules under which apply wrote the rows of its tables, and the tables whose rows do not follow the present rule
+/// yet. It is a file, so that no change is lost in a crash.
 struct RuleNote {
   struct Content: Equatable {
-    var rules: [ReshapeRule]
+    var rules: [TableRule]
     /// The tables with a changed rule; a table is removed once it is under its rule.
     var changed: [ChangedRule] = []
   }
@@ -27,8 +28,8 @@ struct RuleNote {
     }
     guard case .object(let object)? = try? JSONReader.read(text), let content = Content(object) else {
       throw CairnError(
-        .stateForeign, "\(path) is not what this cairn wrote, so it is not known under which rules tables came",
-        hint: "use the cairn that wrote it; or remove it, and copy the tables again whose rules were changed")
+        .stateForeign, "\(path) was not written by this version of Cairn, so the former rules of tables are unknown",
+        hint: "use the version that wrote it; or remove the file, and run 'cairn copy' for tables with changed rules")
     }
     return content
   }
@@ -61,17 +62,17 @@ extension RuleNote.Content {
   }
 
   fileprivate init?(_ object: JSONObject) {
-    let rules = object.objects("rules").compactMap(ReshapeRule.init(json:))
+    let rules = object.objects("rules").compactMap(TableRule.init(json:))
     guard rules.count == object.list("rules").count else { return nil }
     var changed: [ChangedRule] = []
     for item in object.objects("changed") {
       guard let table = item.text("table"), let isCopied = item.bool("copied") else { return nil }
-      var before: [ReshapeRule?] = []
+      var before: [TableRule?] = []
       for value in item.list("before") {
         switch value {
         case .null: before.append(nil)
         case .object(let json):
-          guard let rule = ReshapeRule(json: json) else { return nil }
+          guard let rule = TableRule(json: json) else { return nil }
           before.append(rule)
         default: return nil
         }
@@ -83,7 +84,7 @@ extension RuleNote.Content {
   }
 }
 
-extension ReshapeRule {
+extension TableRule {
   fileprivate var json: JSONObject {
     var object = JSONObject([("from", .text(from))])
     if let to { object["to"] = .text(to) }

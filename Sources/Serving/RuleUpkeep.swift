@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import Reshaping
 import ServiceKit
 import Steering
@@ -9,10 +10,10 @@ import SystemKit
 /// Looks after the tables of an apply whose rules changed, until each table is under its new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
-    var rules: [ReshapeRule] = []
+    var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// By table: the time at which its copy was requested because nothing else holds it up.
+    /// The time at which the copy of a table was requested because nothing else delays it, by table.
     var wanted: [NameKey: Int64] = [:]
   }
 
@@ -34,7 +35,7 @@ final class RuleUpkeep: Sendable {
   /// Forgets the tables when a run begins.
   func rest() { state.withLock { $0 = State() } }
 
-  func begin(_ rules: [ReshapeRule], _ changed: [ChangedRule]) {
+  func begin(_ rules: [TableRule], _ changed: [ChangedRule]) {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
@@ -61,13 +62,13 @@ final class RuleUpkeep: Sendable {
         + gone.map { table in
           LogEntry(
             .warning,
-            "table \(table) is not captured any more, so it is not copied for its new rule: what the target has of it came under the old one",
+            "table \(table) is no longer captured, so it is not copied for its new rule: its rows at the target keep the former rule",
             worker: WorkerName(.apply, apply).description)
         }
     }
   }
 
-  /// Requests copies of tables whose rules fit again: they need one to go on, and nothing else requests it.
+  /// Requests copies of tables whose rules fit again: they need a copy to continue, and nothing else requests it.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))
@@ -85,7 +86,7 @@ final class RuleUpkeep: Sendable {
       if isNew {
         news.append(
           LogEntry(
-            .notice, "table \(table) fits its rule again: it is copied, and goes on with that",
+            .notice, "table \(table) fits its rule again: copying it",
             worker: WorkerName(.apply, apply).description))
       }
       ask(for: table.text, now, trail)

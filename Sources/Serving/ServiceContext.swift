@@ -1,6 +1,7 @@
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Operating
 import Pumping
 import ServiceKit
@@ -27,19 +28,19 @@ package final class ServiceContext: Sendable {
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// By trail: its state as its purge saw it last.
+  /// The state of each trail that its purge saw last, by its name.
   private let trails = Mutex<[String: TrailInfo]>([:])
-  /// By trail: its end as its capture saw it last, which is more recent than its purge.
+  /// The end of each trail that its capture saw last, by its name. It is more recent than the purge's.
   private let ends = Mutex<[String: Position]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
-  /// By capture: its source as the heartbeat saw it last.
+  /// The source that the heartbeat saw last, by capture.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// Pumps that leave a trail out because it comes from the node to which they lead.
+  /// The pumps that leave a trail out because its origin is the node to which they lead.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
-  /// By trail: the position that every apply has reached.
+  /// The position that every apply has reached, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
-  /// Decides whether there is room for what peers bring.
+  /// Decides whether there is space for the bytes that peers send.
   let intake = IntakeGate()
   /// Databases to which both ends write.
   let twoWays = TwoWayBook()
@@ -99,7 +100,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// Returns the id of a trail, as its purge saw it last, else as it is.
+  /// Returns the id of a trail: the one that its purge saw last, else the one in its folder.
   func id(of trail: TrailName) -> TrailID? {
     trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id
   }
@@ -127,7 +128,7 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
-  /// Notes unhooked tables before the heartbeat looks again.
+  /// Records unhooked tables before the heartbeat checks the source again.
   func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 
@@ -177,7 +178,7 @@ package final class ServiceContext: Sendable {
   package func trailName(_ text: String) throws -> TrailName {
     guard let name = TrailName(text) else {
       throw CairnError(
-        .usage, "'\(text)' is no name of a trail", hint: "write NODE.NAME, as in store-042.pos", remedy: .badInput)
+        .usage, "'\(text)' is not a name of a trail", hint: "write NODE.NAME, as in store-042.pos", remedy: .badInput)
     }
     return name
   }

@@ -4,12 +4,12 @@ import Steering
 /// The decision to give up a slot before the log that it holds back fills its server's disk. This is the last step, and
 /// only if the conf allows it.
 package enum SlotVerdict {
-  /// With fewer bytes left, the server is about to invalidate the slot anyway.
+  /// The bytes below which the server is about to invalidate the slot anyway.
   static let safeBytesMin: Int64 = 256 << 20
 
-  /// Returns whether the slot is to be given up.
+  /// Returns whether capture may drop the slot.
   ///
-  /// - Parameter isPaused: Whether captures rest because the trails have used up their budget, so that nothing moves
+  /// - Parameter isPaused: Whether captures pause because the trails have used up their budget, so that nothing moves
   ///   the slot.
   package static func givesUp(
     _ source: NodeStatus.Source, isPaused: Bool, limits: Configuration.Limits

@@ -1,6 +1,7 @@
 import Changes
 import Comparing
 import Configuring
+import Deploying
 import Operating
 import Pumping
 import ServiceKit
@@ -27,7 +28,7 @@ final class SourceAnswers: Sendable {
 
   /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
-  /// By asker and trail.
+  /// The repairs that an asker may still request, by asker and trail.
   private let repairs = Mutex(Allowances(burst: SourceAnswers.repairBurst, refill: SourceAnswers.repairMicroseconds))
   private let copies = Mutex(Allowances(burst: SourceAnswers.copyBurst, refill: SourceAnswers.copyMicroseconds))
 
@@ -57,7 +58,7 @@ final class SourceAnswers: Sendable {
     return isWholeTable ? copies.withLock { $0.take(key, now: now) } : repairs.withLock { $0.take(key, now: now) }
   }
 
-  /// Closes databases about which no question came for a while.
+  /// Closes databases about which no node has asked for a while.
   func closeIdle() { for source in sources.withLock({ Array($0.values) }) { source.answers.closeIdle() } }
 }
 

@@ -21,7 +21,7 @@ package final class StateLock {
         throw CairnError(
           .stateLocked,
           "another cairnd\(process.isEmpty ? "" : ", process \(process),") runs on the state folder \(folder)",
-          hint: "stop that one first, or give this node a state folder of its own in [node] state", remedy: .retry)
+          hint: "stop that daemon first, or set another folder as state in [node]", remedy: .retry)
       }
       try file.truncate(to: 0)
       try Array("\(getpid())\n\(socket)\n".utf8).withUnsafeBytes { try file.write($0, at: 0) }

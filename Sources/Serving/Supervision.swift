@@ -2,7 +2,8 @@ import Changes
 
 /// The decisions about one worker: when it is started, stopped, and started again after an error.
 ///
-/// Events come in, decisions come out; no thread, no clock. Times are milliseconds on a clock that never jumps.
+/// It takes events and returns decisions, without threads and clocks. Times are milliseconds on a clock that never
+/// jumps.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
     /// The worker is to be started at that moment.
@@ -17,15 +18,15 @@ package struct Supervision: Equatable, Sendable {
   package enum Rest: Equatable, Sendable {
     /// The order `cairn stop`.
     case ordered
-    /// An error that no new attempt mends.
+    /// An error that a new attempt cannot solve.
     case failed
     /// The disk budget is used up.
     case paused
-    /// The worker was too far behind, and waits for a copy of everything.
+    /// The worker lagged too far, and waits for a copy of everything.
     case expired
   }
 
-  /// An error, the time of its last occurrence, and how often the same one came in a row.
+  /// An error, the time of its last occurrence, and the number of times in a row that it occurred.
   package struct Failure: Equatable, Sendable {
     package var code: ErrorCode
     package var message: String
@@ -139,7 +140,7 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// Starts a resting worker once more at that moment.
+  /// Schedules a new start of a resting worker for that moment.
   package mutating func tryAgain(at moment: Int64) {
     if case .resting = state { state = .due(at: moment) }
   }

@@ -10,19 +10,19 @@ extension Supervisor {
       switch worker.state {
       case .stopped: "\(worker.name) is stopped: run 'cairn start \(worker.name)'"
       case .failed:
-        "\(worker.name) has failed\(worker.problem.map { ": [\($0.code)] \($0.message)" } ?? ""); see 'cairn status' for what mends it, then run 'cairn start \(worker.name)'"
-      case .paused: "\(worker.name) rests: \(worker.detail)"
+        "\(worker.name) has failed\(worker.problem.map { ": [\($0.code)] \($0.message)" } ?? ""); see the hint in 'cairn status', then run 'cairn start \(worker.name)'"
+      case .paused: "\(worker.name) is paused: \(worker.detail)"
       case .running, .waiting, .ending, .retrying: nil
       }
     }
   }
 
-  /// Returns a sentence for each table of an apply that waits for something other than a copy: a requested copy comes
-  /// after that.
+  /// Returns a sentence for each table of an apply that waits for something other than a copy: a requested copy follows
+  /// that.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
-      "table \(wait.table) waits at \(apply), so its copy comes when it goes on: \(wait.reason); see 'cairn status' for what it waits for"
+      "table \(wait.table) is suspended at \(apply), so its copy arrives when it continues: \(wait.reason); see the hint in 'cairn status'"
     }
   }
 

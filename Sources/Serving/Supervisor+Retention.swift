@@ -7,8 +7,8 @@ import Trails
 
 // Deletion of segments, and the workers that rest while the trails have no room.
 extension Supervisor {
-  /// Returns what may be deleted now, and what else is to be done. Readers that the plan gives up are given up from now
-  /// on.
+  /// Returns the segments that may be deleted now, and the next steps. Readers that the plan expires count as expired
+  /// from now on.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -65,7 +65,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether an apply that was given up needs only what its trail still has.
+  /// Returns whether an expired apply needs only segments that its trail still has.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -78,10 +78,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The readers other than applies that were given up.
+  /// The expired readers other than applies.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Pauses captures and pulling pumps, or has them go on, as the disk budget demands.
+  /// Pauses captures and pulling pumps, or makes them continue, as the disk budget demands.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration
@@ -103,7 +103,7 @@ extension Supervisor {
       return plan.pausesCaptures
         ? LogEntry(
           .error, words.pause, code: .diskBudget, hint: words.pauseHint)
-        : LogEntry(.notice, "the trails are within [limits] disk again: captures go on", code: .diskBudget)
+        : LogEntry(.notice, "the trails are within [limits] disk again: captures continue", code: .diskBudget)
     }
     if let entry {
       context.log.write(entry)

@@ -7,15 +7,15 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Runs the workers of a daemon, each on a thread of its own, and starts them again as ``Supervision`` says.
+/// Runs the workers of a daemon, each on its own thread, and starts them again as ``Supervision`` decides.
 ///
 /// One thread calls ``tick()`` again and again; orders may come from any thread.
 package final class Supervisor: Sendable {
-  /// How a run of a worker ended.
+  /// The end of a run of a worker: its error, or nil.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The conf that the worker is to have, and the one that it was made for.
+    /// The wanted conf of the worker, and the conf for which it was made.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -34,7 +34,7 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// By reader at another node that was too far behind and is not back: the segment that it was in.
+    /// The segment in which a reader at another node expired, by reader; a reader that returned is not in it.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
@@ -51,11 +51,13 @@ package final class Supervisor: Sendable {
   private static let wellMilliseconds: Int64 = 15_000
   private static let expiredMilliseconds: Int64 = 5_000
 
-  /// `wake` is called, on any thread, when it is time for a ``tick()``.
+  /// Creates a supervisor without workers.
+  ///
+  /// - Parameter wake: Called, on any thread, when it is time for a ``tick()``.
   package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
     (self.context, self.hanging, self.wake) = (context, hanging, wake)
     context.onRestart { [weak self] name in
-      // A worker that the operator stopped does what is asked of it when it is started.
+      // A worker that the operator stopped carries out requests when it is started.
       guard let self, state.withLock({ $0.entries[name]?.supervision.rest }) != .ordered else { return }
       _ = try? order(.restart, name.description)
     }
@@ -63,7 +65,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Changes to the workers of another conf. Workers that it does not concern go on.
+  /// Changes to the workers of another conf. Workers that the change does not affect continue.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -86,7 +88,7 @@ package final class Supervisor: Sendable {
           if state.entries[name]?.supervision.rest != .ordered { end(&state, name) { $0.restart(now: now) } }
         }
       }
-      // The operator who reloads the conf may have mended what pumps and listener wait for.
+      // The operator who reloads the conf may have fixed the problem of pumps and listener.
       for (name, entry) in state.entries where [.pump, .receive].contains(name.kind) {
         guard entry.supervision.hasPresentFailure, case .due = entry.supervision.state else { continue }
         end(&state, name) { $0.start(now: now) }
@@ -100,7 +102,7 @@ package final class Supervisor: Sendable {
       self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
     }
     return switch spec {
-    case .capture(let capture, let database, _): CaptureWorker(name, capture, database, context)
+    case .capture(let capture, let database, _, _): CaptureWorker(name, capture, database, context)
     case .apply(let apply, let database, _, _): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
@@ -162,7 +164,7 @@ package final class Supervisor: Sendable {
     state.entries[name] = entry
   }
 
-  /// Orders all workers to end, and starts none any more.
+  /// Orders all workers to end, and starts no more workers.
   package func stopAll() {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -179,7 +181,7 @@ package final class Supervisor: Sendable {
 
   // MARK: Looking after them
 
-  /// Takes note of workers that ended, and starts those that are due.
+  /// Records workers that ended, and starts workers that are due.
   package func tick() {
     let now = Clock.monotonicMilliseconds
     var entries: [LogEntry] = []
@@ -198,7 +200,7 @@ package final class Supervisor: Sendable {
           hasMoved = true
           continue
         }
-        // Purged parts of the trail cannot be read any more: the next run has everything copied again.
+        // Purged parts of the trail cannot be read: the next run copies everything again.
         if entry.isExpired, entry.supervision.rest == .failed, entry.supervision.failure?.code == .checkpointForeign {
           entry.supervision.tryAgain(at: now + Self.expiredMilliseconds)
         }
@@ -235,7 +237,7 @@ package final class Supervisor: Sendable {
     return ends.filter { $0.value > .start }
   }
 
-  /// Starts a worker on a thread of its own. Returns what is to be logged if there is no thread: it is tried again.
+  /// Starts a worker on its own thread. Returns log entries if no thread can be started; then it is tried again.
   private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
     let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
@@ -264,7 +266,7 @@ package final class Supervisor: Sendable {
     let next =
       switch entry.supervision.state {
       case .due(let at): "; tried again in \(Lag.text(milliseconds: Double(max(0, at - now))))"
-      case .resting(.failed): "; it rests until 'cairn start \(name)'"
+      case .resting(.failed): "; stopped until 'cairn start \(name)'"
       default: ""
       }
     if failure.times == 1 {
@@ -278,7 +280,8 @@ package final class Supervisor: Sendable {
     guard failure.times & (failure.times - 1) == 0 else { return [] }
     return [
       LogEntry(
-        .warning, "again, \(failure.times) times: \(error.message)\(next)", worker: name.description, code: error.code,
+        .warning, "again, \(failure.times.counted("time")): \(error.message)\(next)", worker: name.description,
+        code: error.code,
         context: error.context)
     ]
   }
@@ -299,7 +302,7 @@ package final class Supervisor: Sendable {
     for key in Set(entry.tableWaits.keys).union(status.waits.map(\.table.nameKey)).sorted() {
       let table = key.text
       let wait = isAlive ? status.waits.first { $0.table == table } : nil
-      let words = wait.map { "table \(table) waits: \($0.message.prefix { $0 != "\n" })" } ?? ""
+      let words = wait.map { "table \(table) is suspended: \($0.message.prefix { $0 != "\n" })" } ?? ""
       guard let told = entry.tableWaits[key, default: WaitNote()].note(words, now: now) else { continue }
       news.append(
         LogEntry(
@@ -309,7 +312,7 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker that has given no sign of life for too long.
+  /// A worker that has shown no sign of life for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether the worker is inside one instruction of an SQLite statement. Then its file holds it up, or an expression
@@ -379,7 +382,7 @@ package final class Supervisor: Sendable {
     if entry.thread != nil { status.silentMilliseconds = max(0, now - entry.pulseAt) }
     entry.worker.describe(&status)
     if entry.isExpired, !Self.isBack(entry, context.trailInfos) {
-      status.detail = "is too far behind: everything is copied again when it comes back"
+      status.detail = "lags too far: everything is copied again when it returns"
     }
     if status.state == .paused { status.detail = pause }
     status.problem = supervision.failure.map {

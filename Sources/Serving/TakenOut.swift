@@ -1,9 +1,10 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 
-/// Tables that a new conf takes out of a capture that goes on: targets do not follow them any more. A capture from
-/// PostgreSQL writes to its trail that they were dropped.
+/// Tables that a new conf removes from a running capture: targets no longer follow them. A capture from PostgreSQL
+/// writes to its trail that they were dropped.
 enum TakenOut {
   private static let namesMax = 10
 
@@ -24,12 +25,12 @@ enum TakenOut {
         let more = gone.count > namesMax ? " and \(gone.count - namesMax) more" : ""
         let fate =
           source.server == nil
-          ? "what targets have of that stays as it is"
-          : "for targets that is as if it were dropped at the source, so what Cairn created goes (see 'ddl')"
-        return "capture.\(capture.name) takes no more: \(names)\(more); \(fate)"
+          ? "their rows at targets stay"
+          : "targets treat them as dropped at the source, so tables that Cairn created are dropped (see 'ddl')"
+        return "capture.\(capture.name) no longer includes: \(names)\(more); \(fate)"
       } catch {
         let error = CairnError(enveloping: error, doing: "look at the tables of \(database.name)")
-        return "capture.\(capture.name) takes other tables now, which cannot be named: \(error.message)"
+        return "capture.\(capture.name) now includes other tables, which cannot be listed: \(error.message)"
       }
     }
   }

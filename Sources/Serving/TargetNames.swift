@@ -13,7 +13,7 @@ struct TargetNames {
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
   /// Returns the names as text; equal texts give equal names.
-  static func text(_ rules: [ReshapeRule], _ policy: NamePolicy) -> String {
+  static func text(_ rules: [TableRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }
 

@@ -33,7 +33,8 @@ final class TwoWayBook: Sendable {
     return known.withLock { known in
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
       let twoWay = TwoWay(
-        own: (plan.own, context.folder(of: plan.own)), applied: plan.applied.map { ($0, context.folder(of: $0)) },
+        own: (plan.own, context.folder(of: plan.own)),
+        applied: plan.applied.map { ($0.trail, context.folder(of: $0.trail), $0.tables) },
         captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, link: link,
         skewMicrosecondsMax: plan.skew.milliseconds * 1000, after: known[apply.database]?.twoWay
       ) { trail, table, columns in
@@ -62,7 +63,7 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns the oldest position of each trail that is still needed for conflicts that may come.
+  /// Returns the oldest position of each trail that future conflicts may need.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

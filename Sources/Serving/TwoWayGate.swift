@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Configuring
 import Conflicts
+import Deploying
 import Operating
 import Reshaping
 import SystemKit
@@ -13,7 +14,7 @@ struct TwoWayGate {
   let context: ServiceContext
   private var conf: Configuration { context.configuration }
 
-  /// Checks the tables that go both ways.
+  /// Checks the tables of two-way applies.
   ///
   /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for such a table.
   func check() throws {
@@ -68,10 +69,10 @@ struct TwoWayGate {
     guard let database = conf.database(capture.database) else { return nil }
     let end = try SourceEnd(database.location().canonical)
     return try TwoWayRoute(
-      end, end.tables(TablePatterns(capture.tables)), apply.rules.map(ReshapeRule.init), apply.names)
+      end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks the tables that the trail brings, if only this end is at hand.
+  /// Checks the tables of a trail, if only this end is at hand.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical

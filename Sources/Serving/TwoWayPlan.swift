@@ -1,24 +1,36 @@
+import Applying
 import Changes
 import Configuring
 import Conflicts
+import Mapping
 import Trails
 
 /// The settings of all applies that share one two-way database. A changed plan makes another ``TwoWay``, and all of
 /// these applies start again with it.
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName
-  var applied: [TrailName]
+  var applied: [Applied]
   var captured: [String]
   var copiesRows: Bool
   var rules: [String: ConflictPlan]
   var skew: Duration
+
+  struct Applied: Equatable {
+    var trail: TrailName
+    /// The tables that the apply takes.
+    var tables: AdmittedTables
+  }
 
   /// Nil if the apply is one-way.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }
     self.own = own
-    applied = peers.compactMap { TrailName($0.trail) }
+    applied = peers.compactMap { apply in
+      TrailName(apply.trail).map {
+        Applied(trail: $0, tables: AdmittedTables(TargetScope(apply.tables), names: apply.names))
+      }
+    }
     (captured, copiesRows) = (capture.tables, capture.copiesRows)
     rules = Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first }
     skew = peers.map(\.maxClockSkew).min() ?? .zero

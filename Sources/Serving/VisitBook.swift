@@ -69,7 +69,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// The problems that an operator has to look at, by trail and peer, as errors for the log.
+  /// The problems that need an operator, by trail and peer, as errors for the log.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

@@ -15,6 +15,6 @@ struct WaitNote: Equatable, Sendable {
     if wait != seen { (seen, seenAt) = (wait, now) }
     guard seen != told, now - seenAt >= Self.leastMilliseconds else { return nil }
     told = seen
-    return told.isEmpty ? "waits no more" : told
+    return told.isEmpty ? "is no longer suspended" : told
   }
 }

@@ -3,7 +3,7 @@ import ServiceKit
 import Steering
 import SystemKit
 
-/// One blocking loop of a daemon. It is run again and again, each time on a thread of its own.
+/// A blocking loop of a daemon. The supervisor runs it again and again, each time on its own thread.
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
@@ -20,7 +20,7 @@ protocol Worker: Sendable {
   /// Returns the log entries since the last call.
   func news() -> [LogEntry]
 
-  /// Whether a part of the running worker does nothing any more until the worker is restarted.
+  /// Whether a part of the running worker has stopped until the worker is restarted.
   var isPartlyAtRest: Bool { get }
 }
 
@@ -32,7 +32,7 @@ extension Worker {
 
 /// The lag of a worker, by its last report.
 enum CurrentLag {
-  /// After this time without a new transaction, a worker that has caught up has no lag.
+  /// The time without a new transaction, in µs, after which a worker that has caught up has no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
 
   /// Returns the lag in milliseconds; nil if there was no transaction.
@@ -67,7 +67,7 @@ struct Backlog: Equatable, Sendable {
 }
 
 extension StopSignal {
-  /// Sleeps in slices, so that the waiting worker gives signs of life. Returns true if the signal was set meanwhile.
+  /// Sleeps in slices, so that the waiting worker shows signs of life. Returns true if the signal was set meanwhile.
   func rest(_ duration: Duration) -> Bool {
     let limit = Clock.monotonicMilliseconds + duration.milliseconds
     while true {

@@ -4,8 +4,12 @@ import Steering
 
 /// Everything that one worker needs from the conf. Two equal specs are one and the same worker.
 package enum WorkerSpec: Equatable, Sendable {
-  /// - Parameter handsOn: rows that applies write to the database go into its trail.
-  case capture(Configuration.Capture, Configuration.Database, handsOn: Bool)
+  /// A capture of a database.
+  ///
+  /// - Parameters:
+  ///   - handsOn: Whether rows that applies write to the database go into its trail.
+  ///   - goesBothWays: Whether two-way applies write to the database.
+  case capture(Configuration.Capture, Configuration.Database, handsOn: Bool, goesBothWays: Bool)
   /// An apply, with the plan that it shares with the other applies of its two-way database.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
   case heartbeat(Configuration.Capture, Configuration.Database)
@@ -13,7 +17,7 @@ package enum WorkerSpec: Equatable, Sendable {
   case purge(String, every: Duration)
   /// The purge of all received trails except these.
   case purgeOfCopies(besides: [String])
-  /// A pump, with the certificates that count if it names none.
+  /// A pump, with the certificates that it uses if its section names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 
@@ -38,7 +42,7 @@ package struct WorkerPlan: Equatable, Sendable {
     for capture in configuration.captures {
       guard let database = configuration.database(capture.database) else { continue }
       specs[WorkerName(.capture, capture.name)] = .capture(
-        capture, database, handsOn: configuration.handsOn(capture))
+        capture, database, handsOn: configuration.handsOn(capture), goesBothWays: configuration.goesBothWays(capture))
       var watched = capture
       // The heartbeat has nothing to do with which tables are captured.
       (watched.tables, watched.purge, watched.applied) = ([], .zero, nil)
@@ -66,7 +70,7 @@ package struct WorkerPlan: Equatable, Sendable {
     package var removed: [WorkerName] = []
     package var added: [WorkerName] = []
     package var altered: [WorkerName] = []
-    /// Effects that the operator may not have meant, a sentence each.
+    /// The effects that the operator may not have intended, a sentence for each.
     package var notices: [String] = []
     package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
   }
@@ -90,7 +94,7 @@ package struct WorkerPlan: Equatable, Sendable {
     guard let (was, now) = zip(settings(old), settings(new)).first(where: { $0.value != $1.value }) else { return nil }
     return CairnError(
       .restartNeeded,
-      "\(was.key) was changed from \(shown(was.value)) to \(shown(now.value)), which a running daemon cannot follow",
-      hint: "put it back, or restart the daemon: systemctl restart cairnd", remedy: .badInput)
+      "\(was.key) was changed from \(shown(was.value)) to \(shown(now.value)), which a running daemon cannot apply",
+      hint: "put it back, or run 'systemctl restart cairnd'", remedy: .badInput)
   }
 }

@@ -27,8 +27,8 @@ extension Checker {
     }
   }
 
-  /// Throws if a query of the statement reads a column that the statement sets: the query would see some rows before
-  /// and some after the change.
+  /// Throws if a query of the statement reads a column that the statement sets. Such a query would see some rows before
+  /// the change and some after it.
   private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
     throws(Unreplayable)
   {

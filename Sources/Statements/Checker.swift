@@ -16,7 +16,7 @@ struct Checker {
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
-  /// The grouping of one level of names.
+  /// The GROUP BY of one query level, against which names are checked.
   private struct Grouping {
     /// The GROUP BY expressions; nil if rows are not grouped.
     var groups: [Expression]?
@@ -27,7 +27,7 @@ struct Checker {
   private var groupings: [Grouping] = []
   /// The names of all tables that are read, in lower case.
   private var reads: Set<NameKey> = []
-  /// Whether, of two columns with one name, the first source's is meant.
+  /// Whether a name that two columns have means the column of the first source.
   var preferFirst: Bool {
     get { names.prefersFirst }
     set { names.prefersFirst = newValue }
@@ -124,7 +124,7 @@ struct Checker {
       return .init(name: "", storage: value.storage, isBinary: collation.asciiUppercased == "BINARY")
     case .exists(let select): try check(select)
     case .scalar(let select):
-      guard isOneRow(select) else { throw Unreplayable("a subquery may find several rows, of which one is taken") }
+      guard isOneRow(select) else { throw Unreplayable("a subquery may find several rows, and one is taken") }
       return try check(select).first ?? .init(name: "")
     case .clock(let name, let range):
       edits.append(.init(range: range, text: try clockText(name).quotedText))
@@ -207,7 +207,7 @@ struct Checker {
     guard ["count", "sum", "min", "max"].contains(call.name) else {
       throw Unreplayable(Functions.reason(call.name))
     }
-    guard groupings.last?.isBare ?? false else { throw Unreplayable("\(call.name)() stands where it counts no rows") }
+    guard groupings.last?.isBare ?? false else { throw Unreplayable("\(call.name)() is used where it counts no rows") }
     groupings[groupings.count - 1].isWithin = true
     defer { groupings[groupings.count - 1].isWithin = false }
     if call.isStar { return .init(name: "", storage: .integer) }
@@ -264,7 +264,7 @@ struct Checker {
   }
 
   func clockText(_ name: String) throws(Unreplayable) -> String {
-    guard let now else { throw Unreplayable("it uses the time, and the source did not tell which it was") }
+    guard let now else { throw Unreplayable("it uses the time, and the source did not record it") }
     let text = ClockText(microseconds: now)
     return switch name {
     case "CURRENT_DATE": text.date
@@ -387,7 +387,7 @@ struct Checker {
 
   private func checkDistinct(_ column: NamedColumn) throws(Unreplayable) {
     guard column.isBinary, column.storage != nil else {
-      throw Unreplayable("equal values that are not the same may stand for one another")
+      throw Unreplayable("values that are equal but not the same may replace one another")
     }
   }
 

@@ -46,7 +46,7 @@ indirect enum Expression: Equatable, Sendable {
     @ByBytes var name: String
     var arguments: [Expression]
     var isDistinct = false
-    /// `count(*)`.
+    /// Whether the call is `count(*)`.
     var isStar = false
     /// The range of each argument in the text.
     var ranges: [Range<Int>] = []
@@ -70,7 +70,7 @@ struct Select: Equatable, Sendable {
 
   enum Result: Equatable, Sendable {
     case expression(Expression, name: NameKey?)
-    /// `*`, or `table.*`.
+    /// All columns: `*`, or `table.*`.
     case all(of: NameKey?)
   }
 
@@ -113,7 +113,7 @@ struct Select: Equatable, Sendable {
   }
 }
 
-/// `name(columns) AS (query)` after WITH.
+/// A common table after WITH: `name(columns) AS (query)`.
 struct CommonTable: Equatable, Sendable {
   @ByBytes var name: String
   @ByBytes var columns: [String] = []

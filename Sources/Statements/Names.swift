@@ -19,7 +19,7 @@ struct NamedColumn: Equatable, Sendable {
   var value: PostgresValue?
 }
 
-/// A table, or a query in the place of one, whose columns can be named.
+/// A table, or a query used as a table, whose columns can be named.
 struct NamedSource: Equatable, Sendable {
   /// The name in lower case.
   @ByBytes var name: String
@@ -36,7 +36,7 @@ struct Names {
   var levels: [[NamedSource]] = []
   /// Tables of WITH, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]
-  /// Whether, of two equally named columns of the innermost query, the first source's is meant.
+  /// Whether a name that two columns of the innermost query have means the column of the first source.
   var prefersFirst = false
 
   private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]

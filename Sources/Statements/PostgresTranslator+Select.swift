@@ -10,7 +10,8 @@ extension PostgresTranslator {
   }
 
   /// Translates a query. Returns it with the types of its columns.
-  /// - Parameter places: the columns of an INSERT, which determine the forms of the values.
+  ///
+  /// - Parameter places: The columns of an INSERT, which determine the forms of the values.
   mutating func query(_ select: Select, as places: Places?) throws(Unreplayable) -> (
     sql: String, columns: [NamedColumn]
   ) {

@@ -106,7 +106,7 @@ extension PostgresTranslator {
 
   // MARK: Values on their way into columns
 
-  /// Returns a value in the form of its column: the one that SQLite would store under the column's affinity.
+  /// Returns a value in the form of its column: the value that SQLite would store under the column's affinity.
   func assigned(_ piece: PostgresPiece, to index: Int, of table: StatementTable) throws(Unreplayable) -> String {
     guard let side = table.postgres else { throw refused("a column") }
     let (source, type) = (table.schema.columns[index], side.columns[index].type)

@@ -1,11 +1,11 @@
 import Changes
 import Mapping
 
-/// Translates a statement that a ``Checker`` has accepted into PostgreSQL's language with the same meaning. Everything
-/// that is not known to mean the same is refused.
+/// Translates a statement that a ``Checker`` has accepted into PostgreSQL's language with the same meaning. An
+/// expression without a certain equivalent is refused.
 ///
-/// The translation follows SQLite's rules: it compares text by bytes and numbers by value, and gives an operand the
-/// affinity of the column that it is compared with. Integer division gives an integer, and a condition is an integer.
+/// The translation follows SQLite's rules. It compares text by bytes and numbers by value, and gives an operand the
+/// affinity of the column in the comparison. Integer division gives an integer, and a condition is an integer.
 struct PostgresTranslator {
   let tables: (String) -> StatementTable?
   let checker: Checker
@@ -78,7 +78,7 @@ struct PostgresTranslator {
     case (.integer(let number)?, _): return number == 0 ? "false" : "true"
     case (nil, .logic?): return piece.sql
     case (nil, .integer?), (nil, .real?), (nil, .number?): return "(\(piece.sql) <> 0)"
-    default: throw refused("a condition that is no number")
+    default: throw refused("a condition that is not a number")
     }
   }
 
@@ -150,7 +150,7 @@ struct PostgresTranslator {
     switch value.value {
     case .text?: return value.sql
     case .integer?: return "(\(value.sql))::text"
-    default: throw refused("what is no text as text")
+    default: throw refused("a value of another type as text")
     }
   }
 

@@ -32,7 +32,7 @@ enum PostgresValue: Equatable, Sendable {
 struct PostgresPiece {
   var sql: String
   var value: PostgresValue?
-  /// The value of a literal or parameter; its form depends on where it is used.
+  /// The value of a literal or parameter; its form depends on its use.
   var constant: Value?
   /// Whether the expression is a column, whose affinity applies to the value that it is compared with.
   var isColumn = false

@@ -2,8 +2,9 @@ import Changes
 import Mapping
 
 extension Replayable {
-  /// Returns whether, and how, a statement of SQLite can be replayed at the target.
-  /// - Parameter tables: returns a table by its lower-case name, if the target has it exactly as the source does.
+  /// Returns whether a statement of SQLite can be replayed at the target, and its form there.
+  ///
+  /// - Parameter tables: Returns a table by its lower-case name, if the target has it exactly as the source does.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
   ) -> Replayable {

@@ -71,7 +71,7 @@ extension StatementParser {
       return .glob(left, pattern: try comparison(), isNot: isNot)
     case "IN":
       at += isNot ? 2 : 1
-      guard take(symbol: "(") else { throw Unreplayable("IN has a table behind it") }
+      guard take(symbol: "(") else { throw Unreplayable("IN is followed by a table") }
       if ["SELECT", "VALUES", "WITH"].contains(word()) {
         let select = try select()
         try expect(symbol: ")")
@@ -143,7 +143,7 @@ extension StatementParser {
       switch (sign, value) {
       case (.minus, .literal(.integer(let number))) where number != .min: return .literal(.integer(-number))
       case (.minus, .literal(.real(let number))):
-        // The one integer whose digits alone are too many.
+        // The least integer: its digits alone, without the sign, are out of range.
         return .literal(number == 0x1p63 && isWholeInteger(at - 1) ? .integer(.min) : .real(-number))
       default: return .unary(sign, value)
       }

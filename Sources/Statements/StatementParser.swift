@@ -46,9 +46,9 @@ struct StatementParser {
   var misunderstood: Unreplayable {
     switch kind {
     case nil: Unreplayable("it ends before it is whole")
-    case .word(let word, _): Unreplayable("\(word) is not understood where it stands")
-    case .symbol(let symbol): Unreplayable("'\(symbol)' is not understood where it stands")
-    default: Unreplayable("a name, number or text is not understood where it stands")
+    case .word(let word, _): Unreplayable("\(word) is not understood at this place")
+    case .symbol(let symbol): Unreplayable("'\(symbol)' is not understood at this place")
+    default: Unreplayable("a name, number or text is not understood at this place")
     }
   }
 
@@ -171,7 +171,7 @@ struct StatementParser {
   private mutating func resolution() throws(Unreplayable) -> WritingStatement.Resolution {
     guard take("OR") else { return .abort }
     guard let resolution = WritingStatement.Resolution(rawValue: word()) else {
-      throw Unreplayable("OR \(word()) may leave a part of it done")
+      throw Unreplayable("OR \(word()) may leave it partly done")
     }
     at += 1
     return resolution

@@ -69,7 +69,7 @@ package enum Replayable: Sendable {
 /// source's order.
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
-  /// For SQLite: the RETURNING clause to append.
+  /// The RETURNING clause to append in SQLite.
   package var returning = ""
   package var parameters: [Value]
   /// The table that the statement writes, by its name at the source.

@@ -1,4 +1,4 @@
-/// One token of a statement, as SQLite's own tokenizer sees it.
+/// A token of a statement, as SQLite's own tokenizer reads it.
 ///
 /// Source: https://sqlite.org/lang.html, https://sqlite.org/c3ref/bind_blob.html
 struct Token: Sendable {

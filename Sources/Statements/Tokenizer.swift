@@ -151,13 +151,13 @@ struct Tokenizer {
     }
     if name.hasPrefix("?") {
       guard let number = Int(name.dropFirst()), number > 0 else {
-        throw Unreplayable("a parameter of it has no number")
+        throw Unreplayable("it has a parameter without a number")
       }
       lastParameter = max(lastParameter, number)
       return number
     }
     guard name.utf8.count > 1, byte() != UInt8(ascii: ":"), !(name.hasPrefix("$") && byte() == UInt8(ascii: "(")) else {
-      throw Unreplayable("a parameter of it has a name that only Tcl gives")
+      throw Unreplayable("it has a parameter with a name of Tcl")
     }
     if let known = parameters[name] { return known }
     lastParameter += 1
@@ -167,7 +167,7 @@ struct Tokenizer {
 }
 
 extension String {
-  /// `1.e5` as `1.0e5`, which is how Swift reads it.
+  /// The number in the form that Swift reads: `1.e5` as `1.0e5`.
   fileprivate var replacingPointBeforeExponent: String {
     guard let point = firstIndex(of: "."), let next = index(point, offsetBy: 1, limitedBy: endIndex), next < endIndex,
       self[next] == "e" || self[next] == "E"

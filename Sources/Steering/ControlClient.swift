@@ -1,6 +1,5 @@
 import Changes
 import Glibc
-import Operating
 import SystemKit
 
 /// A client of a daemon's control socket.
@@ -20,8 +19,10 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets to try. The one on which the daemon listened last, by its state folder, comes first. Then
-  /// comes `given`, or else that of the service and ``path(given:state:)``.
+  /// Returns the sockets to try, in this order: the last socket of the daemon of this state folder; then `given`, or
+  /// else the socket of the service and ``path(given:state:)``.
+  ///
+  /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {
     let usual = given.map { [$0] } ?? ["/run/cairn/control", path(given: nil, state: state)]
     return (noted(in: state).map { [$0] } ?? []) + usual
@@ -49,8 +50,8 @@ package struct ControlClient: Sendable {
     } catch { throw unreachable(error) }
     guard let line, let reply = ControlReply(parsing: line) else {
       throw CairnError(
-        .daemonUnreachable, "what answers at \(path) is no cairnd, or ended in the middle of an answer",
-        hint: "try again; 'systemctl status cairnd' says whether it runs", remedy: .retry)
+        .daemonUnreachable, "the program at \(path) is not a cairnd, or ended during an answer",
+        hint: "try again; 'systemctl status cairnd' shows whether it runs", remedy: .retry)
     }
     switch reply {
     case .done(let facts): return facts
@@ -62,9 +63,9 @@ package struct ControlClient: Sendable {
     let hint =
       switch error.code {
       case EACCES, EPERM: "run as the daemon's user, as a member of the group in [control] group, or as root"
-      case EAGAIN: "it is busy or hangs: try again, and look into its log ('journalctl -u cairnd')"
+      case EAGAIN: "it is busy or hangs: try again, and read its log ('journalctl -u cairnd')"
       default:
-        "start it ('systemctl start cairnd', or 'cairnd --config DIR'); if it runs with another conf, name that with --config"
+        "start it ('systemctl start cairnd', or 'cairnd --config DIR'); if it runs with another conf, name its folder with --config"
       }
     let why = error.code == EAGAIN ? "it does not answer" : String(cString: strerror(error.code))
     let isRefused = [EACCES, EPERM].contains(error.code)

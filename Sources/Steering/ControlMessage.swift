@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 /// A request to a daemon over its control socket: one JSON object on one line, answered by another.
 ///
@@ -26,7 +25,7 @@ package struct ControlRequest: Equatable, Sendable {
   }
 
   package var command: Command
-  /// The worker, apply or database that is meant; empty if there is none.
+  /// The worker, apply or database of the request; empty if there is none.
   package var subject: String
   /// Tables, or patterns of them.
   package var tables: [String]
@@ -47,15 +46,15 @@ package struct ControlRequest: Equatable, Sendable {
 
   /// Reads a request.
   ///
-  /// - Throws: `usage`, with what is wrong.
+  /// - Throws: `usage`; the message names the fault.
   package init(parsing line: [UInt8]) throws {
     let value: JSONObject.Value
     do throws(JSONReader.Fault) { value = try JSONReader.read(line) } catch {
-      throw Self.refuse("a request is no JSON: \(error)")
+      throw Self.refuse("a request is not JSON: \(error)")
     }
-    guard case .object(let object) = value else { throw Self.refuse("a request is a JSON object") }
+    guard case .object(let object) = value else { throw Self.refuse("a request must be a JSON object") }
     guard object.integer("version") == Self.version else {
-      throw Self.refuse("a request has no version, or one other than \(Self.version)")
+      throw Self.refuse("a request has no version, or another version than \(Self.version)")
     }
     guard let name = object.text("command"), let command = Command(rawValue: name) else {
       throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
@@ -64,14 +63,15 @@ package struct ControlRequest: Equatable, Sendable {
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     let isList = if case .list? = object["tables"] { true } else { object["tables"] == nil }
     guard isList, tables.count == object.list("tables").count else {
-      throw Self.refuse("the tables of a request are a list of texts")
+      throw Self.refuse("the tables of a request must be a list of strings")
     }
     self.init(command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "")
   }
 
   private static func refuse(_ message: String) -> CairnError {
     CairnError(
-      .usage, message, hint: "use the cairn that belongs to this cairnd (docs/control-protocol.md)", remedy: .badInput)
+      .usage, message, hint: "use the same version of cairn and cairnd (docs/reference/control-protocol.md)",
+      remedy: .badInput)
   }
 }
 

@@ -1,7 +1,7 @@
 import Changes
-import Operating
 
-// The form in which a status goes over the control socket, and in which programs read it (docs/control-protocol.md).
+// The form in which a status goes over the control socket, and in which programs read it
+// (docs/reference/control-protocol.md).
 extension NodeStatus {
   package var json: JSONObject {
     var object = JSONObject([

@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 extension NodeStatus {
   /// A slot at a PostgreSQL server whose capture left the conf.
@@ -15,25 +14,22 @@ extension NodeStatus {
     /// The command that drops the slot.
     package var command: String
 
-    /// Nil if nothing is left, or if a capture still reads.
-    package init?(_ left: Operating.LeftSlot, _ standing: Operating.LeftSlot.Standing) {
-      (capture, slot, place, command) = (left.trail.name, left.name, left.place, left.command)
-      switch standing {
-      case .gone, .inUse: return nil
-      case .left(let bytes): self.bytes = bytes
-      case .unknown(let why): problem = why
-      }
+    package init(
+      capture: String, slot: String, place: String, command: String, bytes: Int64? = nil, problem: String? = nil
+    ) {
+      (self.capture, self.slot, self.place, self.command) = (capture, slot, place, command)
+      (self.bytes, self.problem) = (bytes, problem)
     }
 
     package var text: String {
-      let kept = bytes.map { ": it keeps \(Size.text(bytes: $0)) of log there, and more with every write" } ?? ""
+      let kept = bytes.map { ": it keeps \(Size.text(bytes: $0)) of log there, and more after every write" } ?? ""
       let doubt = problem.map { ", as far as known (\($0))" } ?? ""
-      return "slot \(slot) of capture.\(capture), which is not in the conf any more, is left at \(place)\(kept)\(doubt)"
+      return "slot \(slot) of capture.\(capture), which is no longer in the conf, is left at \(place)\(kept)\(doubt)"
     }
 
     package var hint: String {
       "put [capture.\(capture)] back, or drop the slot: \(command)"
-        + (problem == nil ? "" : "; where that server is gone for good, remove the folder of the trail")
+        + (problem == nil ? "" : "; if that server is gone for good, remove the folder of the trail")
     }
 
     package var json: JSONObject {

@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 extension NodeStatus {
   /// A trail on its way between this node and another one.
@@ -14,18 +13,18 @@ extension NodeStatus {
       /// The peer dials, and sends.
       case received
 
-      /// Whether bytes go from here to the peer.
+      /// Whether this node sends bytes to the peer.
       package var isOutward: Bool { self == .push || self == .served }
     }
 
     package enum State: String, CaseIterable, Sendable {
-      /// Bytes go, or would go if there were any.
+      /// The connection is up, with or without bytes to send.
       case connected
-      /// The other side is not reached, or has not come.
+      /// The other side cannot be reached, or has not connected.
       case waiting
       /// The other side refuses, or the two trails do not agree.
       case failed
-      /// The other side was too far behind, and begins again with a copy.
+      /// The other side lagged too far, and starts again with a copy.
       case givenUp = "given_up"
     }
 
@@ -36,18 +35,19 @@ extension NodeStatus {
     package var state: State
     /// The pump; empty if the peer dials.
     package var worker = ""
-    /// The place up to which the other side has the trail durably, as `SEGMENT:OFFSET` of the file. For a trail that
-    /// comes in, the place up to which this node has it.
+    /// The position up to which the other side has the trail durably, as `SEGMENT:OFFSET` of the file. For a received
+    /// trail, the position up to which this node has it.
     package var durable = ""
     /// The position up to which the receiving node has applied the trail; empty if it has no apply or did not report
     /// it.
     package var applied = ""
     /// Bytes of the trail that the other side does not have yet; nil: not known.
     package var behindBytes: UInt64?
-    /// For how long something has not been durable at the other side, and for how long it has not been applied there.
+    /// The time since the other side last had everything durably, and since it last had applied everything, in
+    /// milliseconds.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
-    /// The bytes that went this way since the daemon was started.
+    /// The bytes transferred this way since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
     /// The time when the other side was heard of last, µs since 1970 UTC; nil: never.

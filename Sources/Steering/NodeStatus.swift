@@ -1,5 +1,4 @@
 import Changes
-import Operating
 
 /// The state of a daemon at one moment. Times of day are µs since 1970 UTC.
 package struct NodeStatus: Sendable {
@@ -7,13 +6,13 @@ package struct NodeStatus: Sendable {
     case running
     /// Runs, and waits for something: a server, a trail, a lock.
     case waiting
-    /// Was ordered to end, and will.
+    /// The worker was ordered to end, and has not ended yet.
     case ending
     /// Failed, and is tried again.
     case retrying
     /// Failed, and needs an operator.
     case failed
-    /// Was stopped by an operator.
+    /// An operator stopped the worker.
     case stopped
     /// Rests because the disk budget is used up.
     case paused
@@ -46,7 +45,7 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether the table waits for a copy; otherwise a copy comes only when the table goes on.
+    /// Whether the table waits for a copy; otherwise a copy arrives only when the table continues.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
@@ -72,9 +71,9 @@ package struct NodeStatus: Sendable {
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
-    /// Transactions that an apply has put aside.
+    /// Transactions in the quarantine of an apply.
     package var quarantined = 0
-    /// Tables in which the audit of an apply found rows that are not what they are at the source.
+    /// Tables in which the audit of an apply found rows that differ from the source.
     package var driftedTables = 0
     /// The number of rows in an apply's database that wait for a unique value which another row has, by table.
     package var rowsWaiting: [String: Int] = [:]
@@ -97,7 +96,7 @@ package struct NodeStatus: Sendable {
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
-        "keeps \(versionsKept) versions of rows, as node \(node) does not tell that it has them: see whether its capture and its applies run"
+        "keeps \(versionsKept.counted("version")) of rows, as node \(node) has not confirmed them: check that its capture and its applies run"
     }
 
     /// Returns whether the worker does its work. `lag` is the greatest delay that is allowed.
@@ -121,7 +120,7 @@ package struct NodeStatus: Sendable {
     package var total: UInt64 { replayed + asRows }
   }
 
-  /// A table of which an apply is receiving a copy.
+  /// A table whose copy an apply is receiving.
   package struct Copying: Equatable, Sendable {
     package var table: String
     package var rows: UInt64
@@ -211,7 +210,8 @@ package struct NodeStatus: Sendable {
       return "\(state.rawValue): \(first)" + (names.count > 1 ? " and \(names.count - 1) more" : "")
     }
     let lag = Lag.text(milliseconds: greatestLagMilliseconds)
-    return (["\(running) of \(main.count) workers run, greatest lag \(lag)"] + others).joined(separator: "; ")
+    return (["\(running) of \(main.count.counted("worker")) running, greatest lag \(lag)"] + others).joined(
+      separator: "; ")
   }
 }
 

@@ -16,12 +16,12 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   }
 
   package let kind: Kind
-  /// The name of the section in the conf; for a purge, that of the capture or of the trail. Empty if there is only one
-  /// of the kind.
+  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty if there is only
+  /// one worker of the kind.
   package let name: String
 
   package static let receive = WorkerName(.receive, "")
-  /// The purge of all received trails that no other worker looks after.
+  /// The purge of all received trails that no other worker purges.
   package static let purgeOfCopies = WorkerName(.purge, "*")
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }

@@ -53,7 +53,7 @@ package struct FileRights: OptionSet, Sendable {
 
   package static let read = FileRights(rawValue: 4)
   package static let write = FileRights(rawValue: 2)
-  /// For a folder: to reach the files in it.
+  /// The right to enter a folder and reach the files in it.
   package static let enter = FileRights(rawValue: 1)
 
   /// Returns whether a mode gives an account all of these rights. The first class that the account belongs to counts,

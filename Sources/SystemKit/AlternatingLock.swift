@@ -1,7 +1,7 @@
 import Synchronization
 
-/// A lock for two parties that take turns: whoever gives it back lets the other party go first, if that one has asked
-/// for it.
+/// A lock for two parties that take turns: a party that releases it lets the other go first, if the other has asked for
+/// it.
 ///
 /// No call waits. A party that does not get the lock asks again soon; while it keeps asking, its turn is kept.
 ///
@@ -21,7 +21,7 @@ package final class AlternatingLock: Sendable {
     var asking: (party: Party, until: Int64)?
   }
 
-  /// The time after which a party that does not ask again has given up, ms.
+  /// The time in milliseconds after which a party that does not ask again loses its turn.
   private static let patienceMilliseconds: Int64 = 100
   private let state = Mutex(State())
 

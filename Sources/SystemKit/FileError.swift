@@ -28,11 +28,11 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
     let (code, hint): (ErrorCode, String) =
       switch self.code {
       case ENOSPC, EDQUOT:
-        (.diskFull, "make space on the file system of \(path) (df shows it), or raise the quota")
+        (.diskFull, "free space on the file system of \(path) (df shows it), or raise the quota")
       case EROFS, EACCES, EPERM:
         (.stateUnwritable, "check the owner and the mode of \(path), and that its file system is mounted read-write")
       case ENOENT, ENOTDIR: (missing, "check that \(path) exists and that the path is spelled right")
-      case EFBIG: (.stateForeign, "see what wrote \(path): it is larger than any such file of Cairn's")
+      case EFBIG: (.stateForeign, "find out what wrote \(path): it is larger than any such file of Cairn's")
       case EMFILE, ENFILE: (.ioFailed, "raise the limit of open files (ulimit -n, or LimitNOFILE= of the service)")
       default: (.ioFailed, "look into the kernel log (dmesg) for errors of the disk that holds \(path)")
       }

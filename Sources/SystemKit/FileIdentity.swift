@@ -7,7 +7,8 @@ package struct FileIdentity: Hashable, Sendable {
   /// The user that the file belongs to. It does not count when identities are compared.
   package let owner: UInt32
 
-  /// Looks at a path; nil if there is no file. Without `followsLink`, a link is a file of its own.
+  /// Reads the identity of the file at a path; nil if there is no file. Without `followsLink`, a link has its own
+  /// identity.
   package init?(path: String, followsLink: Bool = true) {
     var info = stat()
     guard (followsLink ? stat(path, &info) : lstat(path, &info)) == 0 else { return nil }

@@ -8,7 +8,7 @@ package struct FileStamp: Equatable, Sendable {
   private let seconds: Int
   private let nanoseconds: Int
 
-  /// Looks at a path; nil if there is no file or it cannot be examined. See ``look(at:)``.
+  /// Reads the stamp of the file at a path; nil if there is no file or it cannot be examined. See ``look(at:)``.
   package init?(path: String) {
     guard let stamp = try? Self.look(at: path) else { return nil }
     self = stamp

@@ -69,8 +69,8 @@ package enum Folder {
     if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
   }
 
-  /// Puts the folder `path` in the place of `other` in one step, and removes the old `other`: renameat2(2). The change
-  /// is durable at return; after a crash one of the two is whole in its place.
+  /// Replaces the folder `other` by the folder `path` in one step, and removes the old `other`: renameat2(2). The
+  /// change is durable at return; after a crash `other` is whole, either old or new.
   package static func replace(_ other: String, by path: String) throws(FileError) {
     if exists(other) {
       let code = cairn_exchange(path, other)

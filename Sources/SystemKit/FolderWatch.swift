@@ -7,7 +7,7 @@ package final class FolderWatch {
   /// The descriptor for poll(2): readable when something has changed since the last ``drain()``. The watch owns it.
   package let descriptor: Int32
 
-  /// Begins to watch. The watch sees changes from now on only, so examine the state once more after this call.
+  /// Starts to watch. The watch sees changes from now on only, so examine the state again after this call.
   package init(_ path: String) throws(FileError) {
     self.path = path
     descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A listening Unix socket, in a file of its own.
+/// A listening Unix socket in the file system.
 package final class LocalListener {
   package let path: String
   /// The descriptor for poll(2): readable when a client connects.

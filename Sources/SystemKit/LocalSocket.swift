@@ -1,7 +1,7 @@
 import CShims
 import Glibc
 
-/// A connected Unix socket: lines go both ways, each within limits of size and time.
+/// A connected Unix socket that sends and receives lines, each within limits of size and time.
 package final class LocalSocket {
   package let path: String
   private let descriptor: Int32

@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// The sign of life of one thread: a number that grows whenever the thread makes progress, or waits for an event that
-/// may take its time.
+/// The sign of life of one thread: a number that grows whenever the thread makes progress, or waits for an event
+/// without a time limit.
 ///
-/// A supervisor attaches a pulse to a thread. Code that loops or waits calls ``beat()`` without knowing whether a
-/// supervisor looks. On a thread without a pulse, ``beat()`` does nothing.
+/// A supervisor attaches a pulse to a thread. Code that loops or waits calls ``beat()`` without knowing whether there
+/// is a supervisor. On a thread without a pulse, ``beat()`` does nothing.
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
   private let inStatement = Atomic<Bool>(false)

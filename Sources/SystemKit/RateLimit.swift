@@ -9,6 +9,8 @@ package final class RateLimit: Sendable {
   package let bytesPerSecond: Int?
   private let state = Mutex(State())
 
+  /// Creates a limit.
+  ///
   /// - Parameter bytesPerSecond: The limit; nil: no limit.
   package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
 

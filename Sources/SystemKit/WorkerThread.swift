@@ -19,7 +19,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   /// Starts `body` at once. After it returns, `finished` is called on the same thread.
   ///
-  /// - Throws: `io-failed`, to be tried again, if the process may have no more threads.
+  /// - Throws: `io-failed`, with the remedy retry, if the process cannot start another thread.
   package init(
     _ body: @escaping @Sendable () -> Outcome, finished: @escaping @Sendable () -> Void = {}
   ) throws(CairnError) {
@@ -46,9 +46,9 @@ extension WorkerThread.Box: Runnable {
   }
 }
 
-/// Runs `body` on a thread of its own, without waiting for its end.
+/// Runs `body` on a new thread, without waiting for its end.
 ///
-/// - Throws: `io-failed`, to be tried again, if the process may have no more threads.
+/// - Throws: `io-failed`, with the remedy retry, if the process cannot start another thread.
 package func detached(_ body: @escaping @Sendable () -> Void) throws(CairnError) {
   pthread_detach(try started(WorkerThread<Void>.Box(body, {})))
 }
@@ -67,6 +67,7 @@ private func started(_ work: some Runnable & AnyObject) throws(CairnError) -> pt
   context.release()
   throw CairnError(
     .ioFailed, "cannot start another thread: \(String(cString: strerror(code)))",
-    hint: "raise TasksMax= of the service ('systemctl edit cairnd'), ulimit -u or the memory, or run fewer pumps here",
+    hint:
+      "raise TasksMax= of the service ('systemctl edit cairnd'), 'ulimit -u' or the memory, or run fewer pumps here",
     remedy: .retry)
 }

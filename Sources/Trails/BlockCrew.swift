@@ -3,14 +3,13 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Does the expensive checks of blocks on several threads: checksum, unpacking, chain hash.
+/// Checks many blocks of a trail copy on several threads: checksum, unpacking, chain hash.
 ///
-/// None of these needs the earlier blocks, because each header holds the chain hash before its block. The caller takes
-/// the results in order and compares that chain hash with the one it knows. All copies of the process share the
-/// threads, which work for one copy at a time. If several trails arrive at once, the other copies check their blocks on
-/// their own threads.
+/// No block needs the earlier ones, because each header holds the chain hash before its block. The caller takes the
+/// results in order and compares that chain hash with its own. All copies of the process share the threads, which work
+/// for one copy at a time. If several trails arrive at once, the other copies check their blocks on their own threads.
 final class BlockCrew: @unchecked Sendable {
-  /// A whole block as received.
+  /// A whole block as received from a peer.
   struct Block {
     let header: BlockHeader
     let start: UnsafeRawBufferPointer
@@ -21,17 +20,17 @@ final class BlockCrew: @unchecked Sendable {
   /// The result of checking a block. The content is valid only during the call that receives it.
   struct Opened {
     var checksum: UInt32
-    /// Nil if the checksum is wrong.
+    /// The unpacked content, or the error of unpacking; nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// The chain hash after the block, provided that its header states the right chain hash before it.
+    /// The chain hash after the block, if the chain hash before it is the one that the block's header states.
     var chain = ChainHash.zero
   }
 
-  /// For fewer blocks, one thread is enough.
+  /// The least number of blocks for which several threads are used.
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 
-  /// The tools and the result for one block in work.
+  /// The tools and the result of one block that is being checked.
   private final class Bench {
     let opener = BlockOpener()
     let hasher: SHA256
@@ -50,9 +49,9 @@ final class BlockCrew: @unchecked Sendable {
   private var benches: [Bench] = []
   private var blocks: [Block] = []
   private var segment: UInt64 = 0
-  /// The next block that no thread has taken.
+  /// The index of the next block that no thread has taken.
   private var next = 0
-  /// The number of blocks handed to the caller: their benches are free.
+  /// The number of blocks whose results the caller has taken, so that their benches are free.
   private var handed = 0
   private var busy = 0
 
@@ -103,7 +102,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Takes a block, if one is left and its bench is free. Called under the lock, which is released during the work.
+  /// Checks the next block, if one is left and its bench is free; returns false otherwise. Call it with the lock, which
+  /// is released during the work.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

@@ -1,7 +1,7 @@
 import Changes
 import CodecKit
 
-/// Makes blocks of contents, with buffers and contexts that all blocks of a writer share.
+/// Encodes contents as blocks. Its buffers and compression contexts serve all blocks of a writer.
 final class BlockEncoder {
   /// The content size in bytes below which compression costs more than it saves.
   private static let compressedBytesMin = 1024
@@ -17,7 +17,7 @@ final class BlockEncoder {
     hasher = try SHA256()
   }
 
-  /// Returns a whole block in its form in the file; valid until the next call.
+  /// Returns a whole encoded block, header and stored bytes; valid until the next call.
   func block(
     _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
     chain: ChainHash

@@ -4,15 +4,15 @@ import SystemKit
 
 /// The memory that blocks of unusual size take in this process: one budget for all trails, for peers and readers.
 ///
-/// A block of more than ``usualBytes`` counts, with its stored bytes while they are gathered and its content while it
-/// is unpacked. Bytes that a peer sends wait for room, for a limited time, and are then refused with `busy`. A reader
-/// takes its memory without waiting: it holds one block at a time, and a block from a peer has passed
-/// ``blockBytesMax``. A reader that waited while another reader holds memory could wait for ever.
+/// A block of more than ``usualBytes`` counts: its stored bytes while they are gathered, its content while it is
+/// unpacked. A peer's bytes wait for room, for a limited time, and are then refused with `busy`. A reader takes its
+/// memory without waiting: it holds one block at a time, of at most ``blockBytesMax`` if a peer sent it. A reader that
+/// waited while another reader holds memory could wait for ever.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// The size up to which a block uses memory that each worker has anyway.
+  /// The largest block, in bytes, that is not counted, because each worker has memory for it anyway.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -34,14 +34,14 @@ package final class BlockMemory: Sendable {
     set { state.withLock { $0.limit = newValue } }
   }
 
-  /// The largest block that is accepted from a peer, stored and unpacked, in bytes.
+  /// The largest block that is accepted from a peer, in bytes, both as stored and unpacked.
   package var blockBytesMax: Int {
     get { state.withLock { $0.blockBytesMax } }
     set { state.withLock { $0.blockBytesMax = newValue } }
   }
 
   package var used: Int { state.withLock { $0.used } }
-  /// The most that was in use at one time.
+  /// The most memory that was in use at one time, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
   /// Takes memory for a peer's block. A single block has room even if it is larger than the limit.
@@ -53,8 +53,8 @@ package final class BlockMemory: Sendable {
       guard Clock.monotonicMilliseconds < deadline else {
         throw CairnError(
           .busy,
-          "there is no memory for a block of \(bytes) bytes now: other large blocks take \(used) bytes of \(limit)",
-          hint: "it is tried again by itself; raise [limits] memory where that happens often", remedy: .retry)
+          "a block of \(bytes) bytes must wait for memory: other large blocks use \(used) of \(limit) bytes",
+          hint: "Cairn tries again by itself; raise [limits] memory if that happens often", remedy: .retry)
       }
       Clock.sleep(milliseconds: 20)
     }
@@ -68,7 +68,7 @@ package final class BlockMemory: Sendable {
     }
   }
 
-  /// Takes memory for a block of a trail that is already on this node. Never waits.
+  /// Takes memory for a block of a trail that is already on this node, without waiting.
   package func take(_ bytes: Int) { state.withLock { $0.take(bytes) } }
 
   /// Returns memory that was claimed or taken.

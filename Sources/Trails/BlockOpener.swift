@@ -2,19 +2,19 @@ import Changes
 import CodecKit
 import Synchronization
 
-/// Checks blocks and unpacks their contents, in memory that all its blocks share.
+/// Checks and unpacks blocks, one after the other, in the same memory.
 final class BlockOpener {
-  /// The size up to which memory is kept between blocks.
+  /// The largest memory in bytes that is kept between blocks.
   static let usualBytes = BlockMemory.usualBytes
-  /// The largest ratio of content to stored bytes. zstd makes at most 128 KiB of four stored bytes: a block that claims
-  /// more is false, and costs no memory.
+  /// The largest ratio of a block's content to its stored bytes. zstd makes at most 128 KiB of four bytes. A block that
+  /// claims a larger ratio is refused before memory is taken.
   private static let ratioMax = 1 << 15
 
-  /// The source of a block.
+  /// The origin of a block, which decides how large the block may be.
   enum Origin {
-    /// A trail of this node, or a copy that has been checked: records of up to 1 GiB.
+    /// A trail of this node, or a copy that has been checked. Its records may have up to 1 GiB.
     case trail
-    /// A peer sends the block.
+    /// A peer that sends the block, which may be no larger than ``BlockMemory/blockBytesMax``.
     case peer
   }
 
@@ -28,8 +28,8 @@ final class BlockOpener {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the content of a block that should be at a position; valid until the next call, and no longer than the
-  /// stored bytes. `checksum` is computed from the header and the stored bytes as read.
+  /// Checks and unpacks the block for a position, and returns its content. The content is valid until the next call,
+  /// and while `stored` is. `checksum` is that of the header and the stored bytes as read.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {
@@ -37,14 +37,14 @@ final class BlockOpener {
     return try unpack(block, stored, place)
   }
 
-  /// Throws if a block is not whole, or does not fit the position and the chain hash before it.
+  /// Throws ``SegmentFault`` if a block is not whole, or does not fit the position and the chain hash before it.
   static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(
         .torn, place, "block checksum is 0x\(UInt64(block.checksum).hex(8)), expected 0x\(UInt64(checksum).hex(8))")
     }
     guard block.contentOffset == place.offset else {
-      throw SegmentFault(.torn, place, "the block says that it stands at \(block.contentOffset.hex(8))")
+      throw SegmentFault(.torn, place, "the block gives its own position as \(block.contentOffset.hex(8))")
     }
     guard block.chain == chain else {
       throw SegmentFault(.torn, place, "chain hash before the block is \(block.chain), expected \(chain)")
@@ -82,7 +82,7 @@ final class BlockOpener {
     }
   }
 
-  /// Releases the memory of a block of unusual size; its content is no longer valid.
+  /// Frees the memory of a block of unusual size; the block's content is no longer valid.
   func release() {
     guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)
@@ -103,12 +103,12 @@ final class BlockOpener {
   }
 }
 
-/// The openers for bytes from peers. A copy borrows one for each call, so hundreds of open copies keep none.
+/// The openers for blocks from peers. A copy borrows one for each call, so hundreds of open copies keep no memory.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8
 
-  /// An unused opener that passes from one thread to another.
+  /// An unused opener, which passes from one thread to another.
   private struct Idle: @unchecked Sendable { let opener: BlockOpener }
 
   private let idle = Mutex<[Idle]>([])

@@ -3,15 +3,15 @@ import CodecKit
 
 /// Checks the blocks that arrive for a copy, in order, by the same rules as its readers.
 struct CopyCheck {
-  /// The place after the last block that passed.
+  /// The place in the segment after the last block that passed the checks.
   private(set) var place: LiveSegment.Place
-  /// The place after the last block that ended a transaction, and the number of that transaction.
+  /// The place after the last block that ended a transaction, with the number of that transaction.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
   private(set) var isSealed = false
   let segment: UInt64
   private var scan: RecordScan
 
-  /// Begins at the start of a segment.
+  /// Begins at the start of a segment, after its header.
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)
@@ -19,7 +19,7 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Continues after the end that a recovery has found.
+  /// Continues at the end that a recovery has found.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place
@@ -30,8 +30,8 @@ struct CopyCheck {
 
   var lastNumber: UInt64 { scan.transactions.lastNumber }
 
-  /// Checks the whole blocks at the start of `bytes`, up to the seal, and adds their sizes to `taken`. If it throws,
-  /// everything before the faulty block has been taken.
+  /// Checks the whole blocks at the start of `bytes`, up to the seal, and adds their sizes to `taken`. If a block is
+  /// faulty, the call throws, and the blocks before it count as taken.
   mutating func follow(
     _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
   ) throws {
@@ -62,8 +62,8 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// Returns the whole blocks at the start of `bytes`, up to the seal or to a block of unusual size: the memory has
-  /// room for only one of those.
+  /// Returns the whole blocks at the start of `bytes`, up to the seal. A block of unusual size also ends them, because
+  /// there is memory for only one such block.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),
@@ -86,16 +86,16 @@ struct CopyCheck {
       stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
-  /// Returns the size of the block that begins with these bytes; nil if they do not have a whole block header. Throws
-  /// before anything is gathered or unpacked if the block is larger than a peer may send.
+  /// Returns the size in bytes of the block that begins with these bytes; nil if its header is not whole. Throws if the
+  /// block is larger than a peer may send, before any memory is taken for it.
   static func size(of bytes: UnsafeRawBufferPointer, at place: Position) throws -> Int? {
     guard bytes.count >= BlockHeader.size else { return nil }
-    guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "no block stands here") }
+    guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "there is no block here") }
     let (length, most) = (Int(max(block.storedLength, block.contentLength)), BlockMemory.shared.blockBytesMax)
     // The block of the largest allowed record also holds its kind and length.
     guard length <= most + 16 else {
       throw CairnError(
-        .usage, "a block at \(place) has \(length) bytes, \(most) are allowed",
+        .usage, "a block at \(place) has \(length) bytes; the limit is \(most)",
         hint: "raise [limits] block at the node that receives the trail, and reload", remedy: .retry,
         context: ["position": place.description])
     }

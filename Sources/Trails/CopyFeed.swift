@@ -1,14 +1,15 @@
 import Changes
 
-/// Takes the bytes of one segment for a copy as they arrive, in pieces of any size, and adds whole blocks to the copy.
+/// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
+/// added.
 ///
-/// Several feeds may bring the same bytes: the first one to bring a block adds it, and a later one fails with
-/// `.trailElsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block is of unusual size.
+/// Several feeds may bring the same bytes. The first one to bring a block adds it; a later one fails with
+/// `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block is of unusual size.
 package final class CopyFeed {
   package let trail: TrailID
-  /// The place of the next block.
+  /// The place in the trail of the next block.
   package private(set) var place: TrailPlace
-  /// The end of the copy after which it begins again with the first bytes; nil if it does not.
+  /// The end of a copy that begins again with this feed's first bytes; nil if the copy continues.
   private var restartsBehind: TrailPlace?
   /// The bytes of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
@@ -16,7 +17,7 @@ package final class CopyFeed {
   private let memory = BlockMemory.shared
   /// The memory claimed for the block in `rest`, in bytes.
   private var claimed = 0
-  /// Whether a whole block has been taken.
+  /// Whether the feed has added a whole block to the copy.
   package private(set) var hasBlock = false
 
   package init(trail: TrailID, at place: TrailPlace, restartsBehind end: TrailPlace? = nil) {
@@ -27,18 +28,18 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if they are too few.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` end before it.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether no part of a block is pending.
+  /// Whether every byte so far belongs to a whole block, so that no part of a block is pending.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
     var bytes = bytes
     while !bytes.isEmpty {
-      if isSealed { throw copy.unfit(place, "bytes stand behind the seal") }
+      if isSealed { throw copy.unfit(place, "there are bytes after the seal") }
       if rest.count > 0 {
         let missing = try min(missing(copy), bytes.count)
         rest.append(UnsafeRawBufferPointer(rebasing: bytes[..<missing]))
@@ -89,7 +90,7 @@ package final class CopyFeed {
     return size - rest.count
   }
 
-  /// Claims memory before the bytes of a block of unusual size are gathered.
+  /// Claims memory for a block of unusual size, before its bytes are gathered.
   private func makeRoom(_ size: Int) throws {
     guard size > BlockMemory.usualBytes, claimed == 0 else { return }
     try memory.claim(size)

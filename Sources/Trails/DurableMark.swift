@@ -1,18 +1,19 @@
 import Changes
 import CodecKit
 
-/// The end of the synced part of a trail: one slot of the file `durable` (`docs/trail-format.md`, Durable mark).
+/// The end of the synced part of a trail: one slot of the file `durable` (`docs/trail-format.md`, Durable
+/// mark).
 struct DurableMark: Equatable {
   static let magic: UInt64 = 0x5255_444e_5249_4143  // CAIRNDUR
   static let size = 128
 
   var generation: UInt64
   var segment: UInt64
-  /// The file offset after the last synced block.
+  /// The offset in the segment's file after the last synced block.
   var fileOffset: UInt64
   var contentOffset: UInt64
   var chain: ChainHash
-  /// The last transaction; 0 before the first.
+  /// The number of the last transaction before the mark; 0 before the first.
   var lastTransaction: UInt64
   var trail: TrailID
 
@@ -34,7 +35,7 @@ struct DurableMark: Equatable {
     return Array(out.bytes)
   }
 
-  /// Decodes a slot; nil if it is not valid, or if a number in it is outside ``NumberBounds``.
+  /// Decodes a slot of the file; nil if the slot is not valid, or if a number in it is outside ``NumberBounds``.
   init?(_ slot: ArraySlice<UInt8>) {
     guard slot.count == Self.size else { return nil }
     var fields = Fields(Array(slot))

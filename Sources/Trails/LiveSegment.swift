@@ -3,7 +3,7 @@ import SystemKit
 
 /// The segment at the end of a trail, to which its writer adds blocks.
 final class LiveSegment {
-  /// A place between two blocks.
+  /// A place between two blocks of the segment.
   struct Place: Equatable {
     var fileOffset: UInt64
     var contentOffset: UInt64
@@ -20,15 +20,15 @@ final class LiveSegment {
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// Whether the segment is part of a copy. A copy allocates at most its own size ahead, so a peer cannot reserve disk
-  /// space without sending data.
+  /// Whether the segment is part of a copy. A copy allocates at most as much ahead as it has, so a peer cannot reserve
+  /// disk space without sending data.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
-  /// The file offset before which all bytes have been written at least once, if only as zeros.
+  /// The file offset up to which all bytes have been written at least once, if only as zeros.
   private var written: UInt64
 
-  /// Creates the segment with its header, and syncs the segment and its entry in the folder.
+  /// Creates a segment with its header; syncs the file and the file's entry in the folder.
   convenience init(_ folder: TrailFolder, _ header: SegmentHeader, allocateBytes: Int) throws {
     guard let bytes = header.encoded() else {
       throw folder.bug("the name \(header.name) is too long")
@@ -36,8 +36,8 @@ final class LiveSegment {
     try self.init(folder, header, encoded: bytes, allocateBytes: allocateBytes)
   }
 
-  /// Creates the segment with the bytes of a header that another node has encoded. Without `isDurable` the header is
-  /// durable after the next ``sync()``, and the entry after a sync of the folder.
+  /// Creates a segment with the header bytes that another node has encoded. Without `isDurable`, the header is durable
+  /// after the next ``sync()``, and the file's entry after a sync of the folder.
   init(
     _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, isCopy: Bool = false,
     allocateBytes: Int
@@ -57,7 +57,7 @@ final class LiveSegment {
     try Folder.sync(folder.path)
   }
 
-  /// Continues after a recovered end, which has been synced.
+  /// Opens the last segment, to continue after a recovered end, which has been synced.
   init(_ folder: TrailFolder, _ end: Recovery.End, isCopy: Bool = false, allocateBytes: Int) throws {
     number = end.segment
     self.isCopy = isCopy
@@ -70,10 +70,10 @@ final class LiveSegment {
   }
 
   var isSynced: Bool { durable == place.fileOffset }
-  /// Whether its file is still in the folder.
+  /// Whether the segment's file is still in the folder.
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
-  /// Adds a block. The block is not synced.
+  /// Adds a block of this content to the segment, without a sync.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
@@ -83,7 +83,7 @@ final class LiveSegment {
     try append(block, to: end)
   }
 
-  /// Adds encoded blocks that end at a place. They are not synced.
+  /// Adds encoded blocks to the segment, without a sync; `end` is the place after them.
   func append(_ blocks: UnsafeRawBufferPointer, to end: Place) throws {
     try allocate(to: place.fileOffset + UInt64(blocks.count))
     try writeAhead(of: UInt64(blocks.count))
@@ -98,7 +98,7 @@ final class LiveSegment {
     durable = place.fileOffset
   }
 
-  /// Removes the blocks after an earlier place.
+  /// Removes the blocks of the segment after a place.
   func cut(to place: Place) throws {
     try file.truncate(to: place.fileOffset)
     allocated = place.fileOffset
@@ -106,7 +106,7 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the seal and finishes the segment.
+  /// Adds the seal block and finishes the segment.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()
@@ -121,8 +121,8 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Writes zeros ahead of small blocks. Syncing a small block costs half as much if that part of the file has been
-  /// written before: the file system has no metadata to record then. The sync of the first block also syncs the zeros.
+  /// Writes zeros ahead of small blocks. Syncing a small block costs half as much if that part of the file was written
+  /// before: the file system then records no metadata. The sync of the first block also syncs the zeros.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -135,8 +135,8 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates space ahead. A large piece gets its space when it is written: allocating first would make the file
-  /// system do its work twice.
+  /// Allocates disk space ahead of the blocks. A large piece gets its space when it is written: allocating it first
+  /// would make the file system do its work twice.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
     if end - place.fileOffset > Self.largeBytes {
@@ -151,7 +151,7 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// Returns the mark of the next generation, at the end of a segment that is synced completely.
+  /// Returns the next generation of the durable mark, at the end of `segment`, which must be synced completely.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

@@ -2,7 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail: it has two slots, and the valid slot with the higher generation counts.
+/// The file `durable` of a trail. It has two slots for the durable mark; the valid slot with the higher generation
+/// counts.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
   private static let readLength = 640
@@ -11,8 +12,8 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the newest valid slot; nil if there is none. A slot that is being written may look broken: then the other
-  /// slot counts. If both look broken, the file is read again, up to 20 times.
+  /// Returns the mark of the newest valid slot; nil if there is none. A slot that is being written may look broken:
+  /// then the other slot counts. If both look broken, the file is read again, up to 20 times.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }
@@ -21,7 +22,7 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes the mark to the slot of its generation. The slot is not synced.
+  /// Writes a mark to the slot of its generation, without a sync.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

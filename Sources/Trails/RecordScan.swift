@@ -1,6 +1,6 @@
 import Changes
 
-/// Follows the records of blocks as a cursor does, without decoding rows: a copy need not know their values.
+/// Checks the structure of records in blocks as a cursor does, but decodes no rows: a copy need not know their values.
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
@@ -10,7 +10,7 @@ struct RecordScan {
     self.lastSchemaID = lastSchemaID
   }
 
-  /// Follows the records of a block's whole content, which begins at a position.
+  /// Checks the records of a block's whole content. `place` is the position of the content in the trail.
   mutating func follow(
     _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
   ) throws {

@@ -5,16 +5,16 @@ import SystemKit
 /// Finds the end of a trail for its writer. It checks everything before the durable mark, keeps the whole transactions
 /// after it, and cuts off the rest (`docs/trail-format.md`, Recovery). The caller has the lock.
 struct Recovery {
-  /// The part after the durable mark that is kept.
+  /// The part of a trail after the durable mark that is kept.
   enum Kept {
-    /// Everything up to the last border: the writer begins its open transaction again.
+    /// Everything up to the end of the last whole transaction. The writer writes its open transaction again.
     case transactions
-    /// All whole blocks, as in a copy, which may continue inside a transaction. The sync marks in its blocks were true
-    /// at the origin only, so nothing after the mark proves damage.
+    /// All whole blocks, for a copy, which may continue inside a transaction. Their sync flags were true at the origin
+    /// only, so nothing after the mark proves damage.
     case blocks
   }
 
-  /// A place between two blocks where the writer continues.
+  /// The place between two blocks where the writer continues.
   struct End {
     var segment: UInt64
     var place: LiveSegment.Place
@@ -30,7 +30,7 @@ struct Recovery {
   let name: TrailName
   let keeps: Kept
   private(set) var cut: TrailRecovery?
-  /// The last border up to the end, before a seal: a place where the mark may be.
+  /// The end of the last whole transaction in the trail, before a seal: the mark may move there. Nil if there is none.
   private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
   init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
@@ -40,7 +40,7 @@ struct Recovery {
     self.keeps = keeps
   }
 
-  /// Recovers the trail and returns its end. Everything up to the end is synced afterwards; the mark is not moved.
+  /// Recovers the trail and returns its end. Afterwards everything up to the end is synced; the mark is not moved.
   mutating func run() throws -> End {
     let segments = try folder.segments()
     var cursor = try open(mark.segment, lastHeader: nil)
@@ -71,8 +71,8 @@ struct Recovery {
     }
     guard cursor.header.name == name else {
       throw CairnError(
-        .stateForeign, "folder \(folder.path) holds the trail \(cursor.header.name), not \(name)",
-        hint: "give each capture a state folder and a name of its own", context: ["trail": folder.label])
+        .stateForeign, "folder \(folder.path) contains trail \(cursor.header.name), not \(name)",
+        hint: "use another state folder, or another name for the capture", context: ["trail": folder.label])
     }
     return cursor
   }
@@ -90,7 +90,7 @@ struct Recovery {
       while try cursor.nextRecord() != nil {}
     }
     if mark.fileOffset < cursor.fileOffset {
-      throw cursor.fault(.content, 0, "the durable mark stands inside of the segment header")
+      throw cursor.fault(.content, 0, "the durable mark is inside the segment header")
     }
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
@@ -120,7 +120,7 @@ struct Recovery {
         file: cursor.file, size: size, breakOffset: cursor.fileOffset, contentOffset: cursor.contentEnd)
       if let tear, let later = try search.laterSyncedBlock() {
         throw folder.damaged(
-          tear.position, "\(tear.problem); a block behind it, at file offset \(later), proves that it was synced")
+          tear.position, "\(tear.problem); a later block, at file offset \(later), proves that it was synced")
       }
     }
     try cutAndSync(cursor, start: start, end: end, size: size)
@@ -151,8 +151,8 @@ struct Recovery {
     }
   }
 
-  /// Writes bytes again unchanged: after a failed sync they may exist only in memory, in pages that the kernel regards
-  /// as clean.
+  /// Writes bytes of the file again, unchanged. After a failed sync they may exist only in memory, in pages that the
+  /// kernel regards as written.
   private func rewrite(_ file: File, from start: UInt64, to end: UInt64) throws {
     var window = Scratch(capacity: 1 << 20)
     var offset = start
@@ -166,7 +166,7 @@ struct Recovery {
     }
   }
 
-  /// Removes a segment whose creation was cut short: its header is not whole and it has no block.
+  /// Removes a segment whose creation a crash interrupted: its header is not whole and it has no block.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)

@@ -4,11 +4,11 @@ import SystemKit
 
 /// Reads one segment from its first block on, one block at a time, and checks everything that can be checked.
 ///
-/// Throws ``SegmentFault`` and `FileError`. After an error the cursor cannot be used.
+/// The cursor throws ``SegmentFault`` and `FileError`. After an error the cursor cannot be used.
 final class SegmentCursor {
   let header: SegmentHeader
   let file: File
-  /// The file offset after the loaded block.
+  /// The file offset after the block that is loaded.
   private(set) var fileOffset: UInt64
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
@@ -16,28 +16,28 @@ final class SegmentCursor {
   /// The number of columns of each schema; the index is the schema's id less one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// The content offset of the record that was returned last.
+  /// The content offset of the record that ``nextRecord()`` returned last.
   private(set) var recordOffset: UInt64 = 0
-  /// The content offset after the last commit that was returned.
+  /// The content offset after the last commit record that ``nextRecord()`` returned.
   private(set) var commitOffset: UInt64 = 0
 
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// The lease from ``BlockMemory`` for the stored bytes of a block of unusual size.
+  /// The bytes claimed from ``BlockMemory`` for the stored bytes of a block of unusual size.
   private var claimed = 0
-  /// The records of the loaded block; empty before the first block, and after all records of a block of unusual size
-  /// were read.
+  /// The records of the loaded block. It is empty before the first block, and after all records of a block of unusual
+  /// size were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The content offset after the loaded block.
+  /// The content offset after the block that is loaded.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
-  /// The number of content bytes that the hasher has processed.
+  /// The number of content bytes that the hash for the chain has processed.
   private var hashedCount = 0
   private var isHashed = true
-  /// The chain hash after the last completed block.
+  /// The chain hash after the last block that was read completely.
   private var chain: ChainHash
   private var knownCommitChain: ChainHash?
 
@@ -57,12 +57,12 @@ final class SegmentCursor {
 
   var number: UInt64 { header.number }
   var isSealed: Bool { flags.contains(.seal) }
-  /// Whether the loaded block ends between two transactions.
+  /// Whether the loaded block ends between two transactions of the trail.
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
   var isAtBlockEnd: Bool { records.isAtEnd }
 
-  /// The chain hash after the last commit that was returned; before the first commit, the chain hash before the
-  /// segment.
+  /// The chain hash after the last commit record that was returned. Before the first commit, it is the chain hash
+  /// before the segment.
   var commitChain: ChainHash {
     if let knownCommitChain { return knownCommitChain }
     hash(to: Int(commitOffset - contentStart))
@@ -71,7 +71,7 @@ final class SegmentCursor {
     return result
   }
 
-  /// Returns the chain hash after the loaded block, all of whose records have been read.
+  /// Returns the chain hash after the loaded block. All records of the block must have been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain
@@ -82,11 +82,11 @@ final class SegmentCursor {
     return chain
   }
 
-  /// Returns the first difference from a mark at the end of the loaded block, all of whose records have been read; nil
-  /// if none.
+  /// Returns how the trail at the end of the loaded block differs from a mark there; nil if it does not. All records of
+  /// the block must have been read.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
-    if transactions.isOpen { return "the durable mark stands inside of transaction \(transactions.lastNumber + 1)" }
+    if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }
     if mark.lastTransaction != transactions.lastNumber {
       return "the last transaction is \(transactions.lastNumber), the durable mark says \(mark.lastTransaction)"
     }
@@ -94,7 +94,7 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether the file has no block where the next one should be: it ends there, or only has space allocated ahead.
+  /// Whether the file has no block at the next place: the file ends there, or has only space allocated ahead.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -109,8 +109,8 @@ final class SegmentCursor {
     hashedCount = count
   }
 
-  /// Returns the next record of the loaded block; nil at its end. Views into the record are valid until the next block
-  /// is loaded.
+  /// Returns the next record of the loaded block; nil at the end of the block. Views into the record are valid until
+  /// the next block is loaded.
   func nextRecord() throws -> Record? {
     while !records.isAtEnd {
       let start = records.offset
@@ -144,6 +144,7 @@ final class SegmentCursor {
         lastSchemaID = id
       case .change(let change): try check(change)
       case .refreshRow(let id, let image): try check(image, id)
+      case .waitingRow(let row): try check(row.image, row.schemaID)
       case .refresh(let refresh):
         for bound in refresh.bounds { try check(bound.count, refresh.schemaID, "a key") }
       default: break
@@ -190,8 +191,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Releases the memory of a block of unusual size after all its records have been read; only its hash is still
-  /// needed. A reader may wait at the end of a trail for days.
+  /// Frees the memory of a block of unusual size after its records have been read; only its hash is still needed. A
+  /// reader may wait at the end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -202,7 +203,7 @@ final class SegmentCursor {
     claimed = 0
   }
 
-  /// Returns memory for the stored bytes of a block.
+  /// Returns a buffer for the stored bytes of a block of `length` bytes.
   private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
     memory.free(claimed)
     claimed = length > BlockOpener.usualBytes ? length : 0
@@ -211,8 +212,8 @@ final class SegmentCursor {
     return stored.bytes(length)
   }
 
-  /// Loads the next block, which must end at the file offset `limit` or before. All of the loaded block must have been
-  /// read.
+  /// Loads the next block, which must end at or before the file offset `limit`. All records of the loaded block must
+  /// have been read.
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()
     let start = contentEnd
@@ -238,7 +239,7 @@ final class SegmentCursor {
 
   private func readHeader(at start: UInt64, limit: UInt64, checksum: inout UInt32) throws -> BlockHeader {
     guard limit >= fileOffset, limit - fileOffset >= UInt64(BlockHeader.size) else {
-      throw fault(.torn, start, "the segment ends where a block should stand")
+      throw fault(.torn, start, "the segment ends where a block should be")
     }
     let room = limit - fileOffset - UInt64(BlockHeader.size)
     let (block, sum) = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -248,7 +249,7 @@ final class SegmentCursor {
       let bytes = UnsafeRawBufferPointer(buffer)
       return (BlockHeader(bytes), BlockHeader.checksumStart(bytes))
     }
-    guard let block else { throw fault(.torn, start, "no block stands here") }
+    guard let block else { throw fault(.torn, start, "there is no block here") }
     guard UInt64(block.storedLength) <= room else {
       throw fault(.torn, start, "the block has \(block.storedLength) bytes, there is room for \(room)")
     }

@@ -3,12 +3,12 @@ import Changes
 /// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole, or does not fit the blocks before it. After the durable mark this is a torn
-    /// tail.
+    /// The header or a block is not whole, or does not fit the blocks before it. After the durable mark this is the
+    /// result of an interrupted write.
     case torn
-    /// A whole block has impossible content: never a torn tail.
+    /// A whole block has impossible content, which no interrupted write leaves.
     case content
-    /// A later version of the format wrote the segment.
+    /// A later version of the trail format wrote the segment.
     case version
   }
 

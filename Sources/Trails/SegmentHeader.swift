@@ -6,21 +6,22 @@ import SystemKit
 struct SegmentHeader: Equatable {
   static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
   static let version: UInt16 = 1
-  /// The length that this version writes: room for two names of 200 bytes. A reader accepts any length.
+  /// The length in bytes of headers that this version writes: room for two names of 200 bytes. A reader accepts any
+  /// length.
   static let usualLength = 512
-  /// The bytes that a reader needs to know the header's length.
+  /// The number of bytes at the start of a header that show the header's length.
   static let startLength = 16
-  /// The bytes before the names.
+  /// The number of bytes of a header before the names.
   private static let fixedLength = 88
 
   var trail: TrailID
   var number: UInt64
-  /// The time of creation, µs since 1970 UTC.
+  /// The time at which the segment was created, µs since 1970 UTC.
   var created: Int64
   var firstTransaction: UInt64
   var chain: ChainHash
   var name: TrailName
-  /// The length in bytes: the file offset of the first block.
+  /// The length of the header in bytes: the file offset of the first block.
   var length = UInt64(usualLength)
 
   /// Returns the header's bytes; nil if a name is too long for it.
@@ -62,7 +63,7 @@ struct SegmentHeader: Equatable {
     return try whole.withUnsafeBytes { buffer throws in try decode(buffer, number: number) }
   }
 
-  /// Returns the length of a header that begins with these ``startLength`` bytes.
+  /// Returns the length in bytes of a segment header that begins with these ``startLength`` bytes.
   static func length(of start: UnsafeRawBufferPointer, number: UInt64) throws -> Int {
     var fixed = Fields(Array(start[..<startLength]))
     let magic: UInt64 = fixed.next()

@@ -3,24 +3,25 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Reads a trail as bytes of its files, in whole blocks, up to its durable end; a writer may continue meanwhile.
+/// Reads the segment files of a trail as bytes, in whole blocks, up to the durable end; a writer may continue
+/// meanwhile.
 ///
 /// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
 package final class SegmentSource {
-  /// The relation of a place that a peer names to the trail.
+  /// The relation of a trail to a place that a peer names.
   package enum Verdict: Equatable, Sendable {
-    /// The place is in the trail, and bytes follow.
+    /// The place is in the trail, and bytes follow it.
     case follows
     case atEnd
-    /// The bytes after the place have been deleted.
+    /// The bytes after the place have been purged from the trail.
     case purged
-    /// The place is after the durable end: whether it will be in the trail is unknown.
+    /// The place is after the durable end, so it is unknown whether it will be in the trail.
     case beyond
     /// The trail has another history before the place.
     case forked
   }
 
-  /// Whole blocks of one segment; at offset 0 the header comes before them.
+  /// A run of whole blocks of one segment; at offset 0 the segment's header comes before them.
   package struct Piece: Equatable, Sendable {
     package var place: TrailPlace
     package var count: Int
@@ -39,7 +40,7 @@ package final class SegmentSource {
   private var open: OpenSegment?
   private var oldest: UInt64 = 0
 
-  /// Opens the trail in a folder. Throws `.trailMissing` if there is none.
+  /// Opens the trail in a folder. Throws `trail-missing` if there is none.
   package static func open(folder path: String) throws -> SegmentSource {
     let folder = TrailFolder(path)
     do { return try SegmentSource(folder) } catch { throw folder.outward(error) }
@@ -51,10 +52,10 @@ package final class SegmentSource {
   }
 
   package var id: TrailID { mark.trail }
-  /// The durable end at the last look.
+  /// The durable end when the mark was read last.
   package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
 
-  /// Reads the durable mark again and returns the standing of the trail.
+  /// Reads the durable mark again and returns the present extent of the trail.
   package func standing() throws -> TrailStanding {
     try guarded {
       try refresh()
@@ -67,8 +68,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Judges a place against the trail as it is now. Without `chain`, only the start of a segment can be judged: a peer
-  /// that has nothing yet begins there.
+  /// Compares a place with the trail as it is now. Without `chain`, only the start of a segment can be judged, where a
+  /// peer without any bytes begins.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()
@@ -103,7 +104,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the blocks after a place that ``judge(_:)`` accepted: at most `max` bytes, or one block. Nil at the end.
+  /// Returns the next blocks after a place that ``judge(_:)`` accepted: at most `max` bytes, or one block. Nil at the
+  /// durable end.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }
@@ -219,6 +221,6 @@ extension SegmentSource {
 
   private func broken(_ segment: OpenSegment, _ offset: UInt64) -> CairnError {
     folder.damaged(
-      Position(segment: segment.header.number, offset: 0), "no whole block stands at file offset \(offset)")
+      Position(segment: segment.header.number, offset: 0), "there is no whole block at file offset \(offset)")
   }
 }

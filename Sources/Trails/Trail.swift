@@ -1,9 +1,10 @@
 import Changes
 import SystemKit
 
-/// Functions on whole trails. None needs the writer's lock; a writer may continue meanwhile.
+/// Functions on whole trails. They do not need the writer's lock, and a writer may continue meanwhile.
 package enum Trail {
-  /// Returns whether a folder holds a trail, which has a durable mark. The writer creates the folder before the mark.
+  /// Returns whether a folder holds a trail: whether it has a durable mark. The writer creates the folder before the
+  /// mark.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
   /// Returns the names of the trails below a state folder, in order: its folders `NODE.NAME` with a durable mark. Empty
@@ -23,21 +24,21 @@ package enum Trail {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
 
-  /// Returns the id of the trail in a folder; nil if there is none yet.
+  /// Returns the id of the trail in a folder; nil if the folder has no trail yet.
   package static func id(folder path: String) throws -> TrailID? {
     guard exists(folder: path) else { return nil }
     let folder = TrailFolder(path)
     do { return try folder.openMark().1.trail } catch { throw folder.outward(error) }
   }
 
-  /// Reads the durable mark and the header of each segment.
+  /// Returns the facts about the trail in a folder, from its durable mark and the header of each segment.
   package static func info(folder path: String) throws -> TrailInfo {
     let folder = TrailFolder(path)
     do { return try info(folder) } catch { throw folder.outward(error) }
   }
 
-  /// Returns the start of the segment that holds a transaction. If it has been purged, the oldest segment counts; if it
-  /// does not exist yet, the segment with the last transaction.
+  /// Returns the start of the segment that contains a transaction. If it has been purged, returns the start of the
+  /// oldest segment. If it does not exist yet, returns that of the last transaction's segment.
   package static func segmentStart(folder path: String, of number: UInt64) throws -> Checkpoint {
     let folder = TrailFolder(path)
     do {
@@ -61,7 +62,7 @@ package enum Trail {
     }
   }
 
-  /// Returns the id of the trail in a folder and its last durable transaction; nil if there is none.
+  /// Returns the id of the trail in a folder and its last durable transaction; nil if the folder has no trail.
   package static func end(folder path: String) throws -> (id: TrailID, lastTransaction: UInt64)? {
     guard exists(folder: path) else { return nil }
     let folder = TrailFolder(path)
@@ -71,10 +72,10 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Reads everything from the oldest segment to the present durable end, and checks all that can be checked:
-  /// checksums, chain, segment headers, every record, and every value of every image. Throws at the first fault.
+  /// Reads everything from the oldest segment to the present durable end, and checks all that can be checked. That is
+  /// checksums, chain, segment headers, every record, and every value. Throws at the first fault.
   ///
-  /// - Parameter progress: Called now and then with the number of bytes of files.
+  /// - Parameter progress: Called from time to time with the bytes of files that are done, and with their total.
   package static func verify(
     folder path: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws -> TrailSummary {
@@ -90,10 +91,10 @@ package enum Trail {
   }
 
   /// Deletes the sealed segments before the segment of `below`, oldest first, and returns their numbers. A deleted
-  /// segment cannot be read again: `below` must not be after any reader's durable checkpoint.
+  /// segment cannot be read again: `below` must not be after the durable checkpoint of any reader.
   ///
-  /// The live segment stays. The segment before it also stays while the live segment has no transaction, because the
-  /// writer reads its last transaction there.
+  /// The live segment stays. The segment before it also stays while the live segment has no transaction: the writer
+  /// reads its last transaction.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {
@@ -135,7 +136,7 @@ package enum Trail {
       lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
   }
 
-  /// Reads the header of a segment; returns nil if the segment has just been purged.
+  /// Reads the header of a segment, and opens its file; nil if the segment has just been purged.
   private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, File)? {
     do {
       let file = try File(folder.segmentPath(number), .read)

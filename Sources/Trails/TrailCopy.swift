@@ -2,15 +2,15 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Adds the bytes that another node sends to a copy of its trail: bytes of segment files, at the end of the copy. Each
-/// copy has one instance, which holds the lock of the folder, as a writer does.
+/// Appends the bytes of segment files that another node sends to the end of a copy of its trail. Each copy has one
+/// instance, which holds the lock of the folder, as a writer does.
 ///
 /// Bytes that fail the checks are not written. One thread at a time uses a copy. Every error is a `CairnError`. If
 /// writing or syncing fails, the copy is poisoned: close it and open it again. An idle copy keeps no memory for blocks;
 /// ``BlockMemory`` bounds the memory for blocks of unusual size.
 package final class TrailCopy {
   package let name: TrailName
-  /// The part that was cut off when the copy was opened; nil if nothing was.
+  /// The part of the copy that was cut off when it was opened; nil if nothing was cut off.
   package private(set) var recovery: TrailRecovery?
 
   private static let allocateBytes = 1 << 20
@@ -18,18 +18,18 @@ package final class TrailCopy {
   private let folder: TrailFolder
   private let lock: File
   private let hasher: SHA256
-  /// Nil until the copy has begun.
+  /// The file with the durable mark; nil until the copy has begun.
   private var marks: MarkFile?
   private var mark: DurableMark?
-  /// Nil between a seal and the next header.
+  /// The segment at the end of the copy; nil between a seal and the next header.
   private var segment: LiveSegment?
   private var check: CopyCheck?
   private var oldest: UInt64 = 0
   private var failure: CairnError?
 
-  /// Opens the copy in `folder`, or prepares a new one: before the first bytes arrive, only the folder and its lock are
-  /// created. Throws `.trailBusy` if another writer has the lock, `.trailDamaged`, `.trailVersion`, and `.stateForeign`
-  /// if the folder holds another trail.
+  /// Opens the copy in `folder`, or prepares a new one: until bytes arrive, it has only its folder and lock. Throws
+  /// `trail-busy` if another writer has the lock, `trail-damaged`, `trail-version`, and `state-foreign` if the folder
+  /// has another trail.
   package static func open(folder path: String, name: TrailName) throws -> TrailCopy {
     let folder = TrailFolder(path)
     do { return try TrailCopy(folder, name) } catch { throw folder.outward(error, "open") }
@@ -46,7 +46,7 @@ package final class TrailCopy {
 
   package var id: TrailID? { mark?.trail }
 
-  /// Whether the folder holds any part of the trail.
+  /// Whether the folder has any part of the trail.
   package var hasBegun: Bool { mark != nil }
 
   /// Removes the files that ``open(folder:name:)`` created for a copy that has not begun, and releases the lock. No
@@ -59,8 +59,8 @@ package final class TrailCopy {
     try? close()
   }
 
-  /// Deletes the copy from the disk, and releases the lock. No call may follow. The durable mark is deleted first:
-  /// without it there is no trail.
+  /// Deletes the copy from the disk, and releases the lock. No call may follow. The durable mark is deleted first,
+  /// because a folder without it has no trail.
   package func remove() throws {
     try guarded {
       if mark != nil { try Folder.remove(folder.markPath) }
@@ -70,7 +70,7 @@ package final class TrailCopy {
     discard()
   }
 
-  /// The place of the next bytes; nil until the copy has begun. Bytes before it may not be synced yet.
+  /// The place at which the next bytes are added; nil until the copy has begun. Bytes before it may not be synced yet.
   package var end: TrailPlace? {
     guard let mark else { return nil }
     if let segment {
@@ -79,7 +79,7 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws as ``append(_:at:of:)`` would if the copy does not end at `place`.
+  /// Throws the errors of ``append(_:at:of:)`` if the copy does not end at `place`.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
@@ -87,8 +87,8 @@ package final class TrailCopy {
   /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns the number of bytes
   /// taken: bytes after the last whole block, or after a seal, are not taken. The blocks are not synced.
   ///
-  /// Throws `.trailElsewhere` if the copy does not end at `place`, and `.trailForked` if it ends there with another
-  /// history. Throws `.trailDamaged` if the bytes fail the checks; whole blocks before the fault are kept.
+  /// Throws `trail-elsewhere` if the copy does not end at `place`, and `trail-forked` if it ends there with another
+  /// history. Throws `trail-damaged` if the bytes fail the checks; whole blocks before the fault are kept.
   package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
     try guarded {
       try expect(place, id)
@@ -109,8 +109,8 @@ package final class TrailCopy {
     }
   }
 
-  /// Begins the copy again at a later segment, because the bytes after its end no longer exist at any node. The older
-  /// segments are deleted. In all else it is like ``append(_:at:of:)``; `end` is the end of the copy as the caller
+  /// Begins the copy again at a later segment, because no node has the bytes after the copy's end any more. The older
+  /// segments are deleted. Bytes and errors are as in ``append(_:at:of:)``; `end` is the end of the copy as the caller
   /// knows it.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
@@ -128,8 +128,8 @@ package final class TrailCopy {
     }
   }
 
-  /// Makes the added bytes durable, moves the mark to the end of the last whole transaction, and returns the standing
-  /// of the copy; nil if the copy has not begun.
+  /// Makes the added bytes durable, and moves the mark to the end of the last whole transaction. Returns the extent of
+  /// the copy; nil if the copy has not begun.
   @discardableResult
   package func sync() throws -> TrailStanding? {
     try guarded {
@@ -146,7 +146,7 @@ package final class TrailCopy {
     }
   }
 
-  /// Syncs everything and the mark, and releases the lock. No call may follow.
+  /// Syncs all bytes and the mark, and releases the lock. No call may follow.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a copy is used after it was closed")
@@ -179,7 +179,7 @@ extension TrailCopy {
     return taken
   }
 
-  /// Finishes a sealed segment: all of it is durable before the next one can be created.
+  /// Finishes a sealed segment: syncs all of it before the next segment can be created.
   private func seal(_ segment: LiveSegment) throws {
     try writing {
       try segment.finish()
@@ -189,8 +189,8 @@ extension TrailCopy {
     }
   }
 
-  /// Moves the mark to the last border. The segment is already synced; its entry in the folder is synced before the
-  /// mark moves to it.
+  /// Moves the mark to the end of the last whole transaction. The segment is synced already; its entry in the folder is
+  /// synced before the mark moves to it.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -237,7 +237,7 @@ extension TrailCopy {
   }
 
   /// Begins a segment that does not follow the last one. Its header is made durable, then the mark moves to it; only
-  /// then are blocks added. So a segment that does not follow that of the mark is empty.
+  /// then are blocks added. So a segment that the mark has not reached is empty.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -288,8 +288,8 @@ extension TrailCopy {
   private func elsewhere(_ place: TrailPlace) -> CairnError {
     CairnError(
       .trailElsewhere,
-      "the copy of trail \(folder.label) ends at \(end?.description ?? "nothing"), bytes came for \(place)",
-      hint: "the sender goes on from the end of the copy by itself", remedy: .retry, context: ["trail": folder.label])
+      "the copy of trail \(folder.label) ends at \(end?.description ?? "nothing"), and received bytes for \(place)",
+      hint: "the sender continues from the end of the copy by itself", remedy: .retry, context: ["trail": folder.label])
   }
 
   func unfit(_ place: TrailPlace, _ problem: String) -> CairnError {
@@ -310,7 +310,7 @@ extension TrailCopy {
     do { return try body() } catch { throw folder.outward(error, "add to") }
   }
 
-  /// Poisons the copy if `body` fails: the content on disk is unknown then.
+  /// Runs `body`, which writes to the disk. If it fails, the copy is poisoned, because the content on disk is unknown.
   private func writing(_ body: () throws -> Void) throws {
     do { try body() } catch {
       let error = folder.outward(error, "write")
@@ -341,8 +341,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, if there is one. After a crash, a copy that was to begin
-  /// again at this segment may still have the older ones.
+  /// Returns whether the segment continues the one before it, if there is one. A crash while a copy began again at this
+  /// segment may have left older segments.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -365,8 +365,8 @@ extension TrailCopy {
     }
   }
 
-  /// Removes the segments after the end. Such a segment does not follow the end: the copy was to begin again there. It
-  /// is still empty, or the mark would be in it.
+  /// Removes the segments after the end. The copy was to begin again at such a segment, which is still empty: otherwise
+  /// the mark would be in it.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

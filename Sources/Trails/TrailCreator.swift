@@ -6,11 +6,11 @@ import SystemKit
 struct TrailCreator {
   let folder: TrailFolder
   let allocateBytes: Int
-  /// A copy may begin at any segment of its origin.
+  /// Whether the trail is a copy, which may begin at any segment of its origin.
   var isCopy = false
 
-  /// Returns whether the folder holds no trail. The rest of an interrupted creation is removed. Throws `.trailDamaged`
-  /// if the folder holds a trail that has lost its mark.
+  /// Returns whether the folder has no trail. Removes what is left of an interrupted creation. Throws `trail-damaged`
+  /// if the folder has a trail that has lost its durable mark.
   func isNeeded() throws -> Bool {
     if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {
@@ -24,7 +24,7 @@ struct TrailCreator {
     return true
   }
 
-  /// Creates a trail with a random id. `now`: µs since 1970 UTC.
+  /// Creates a trail with a random id. `now`: the present time, µs since 1970 UTC.
   func create(_ name: TrailName, _ now: Int64) throws {
     guard let id = TrailID(randomBytes(16)) else { throw folder.bug("no random bytes") }
     let header = SegmentHeader(trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
@@ -32,7 +32,7 @@ struct TrailCreator {
     try mark(header)
   }
 
-  /// Makes a trail of a segment that has a header but no block.
+  /// Creates the durable mark for a segment that has a header but no block; so the folder becomes a trail.
   func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
       generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,

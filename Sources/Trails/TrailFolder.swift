@@ -1,10 +1,10 @@
 import Changes
 import SystemKit
 
-/// The folder of a trail: the files in it, and errors that name it.
+/// The folder of a trail, with access to its files and with errors that name it.
 struct TrailFolder {
   let path: String
-  /// The name for messages: the last part of the path.
+  /// The name of the trail for messages: the last part of the path.
   let label: String
 
   init(_ path: String) {
@@ -17,7 +17,7 @@ struct TrailFolder {
   var lockPath: String { path + "/lock" }
   func segmentPath(_ number: UInt64) -> String { "\(path)/\(number.hex(8)).seg" }
 
-  /// Returns the numbers of the existing segments, in order.
+  /// Returns the numbers of the existing segment files, in ascending order.
   func segments() throws(FileError) -> [UInt64] {
     var numbers: [UInt64] = []
     for name in try Folder.names(path) {
@@ -29,19 +29,21 @@ struct TrailFolder {
     return numbers.sorted()
   }
 
-  /// Takes the one lock of the folder's writer; creates the folder if it is missing.
+  /// Takes the lock that only one writer of the folder can hold; creates the folder if it is missing.
   func lock() throws -> File {
     try Folder.create(path)
     let lock = try File(lockPath, .openOrCreate)
     guard try lock.tryLock() else {
       throw CairnError(
         .trailBusy, "trail \(label) has a writer already: \(lockPath) is locked",
-        hint: "stop the other process ('fuser \(lockPath)' names it)", remedy: .retry, context: ["trail": label])
+        hint: "stop the other process: 'fuser \(lockPath)' prints its number", remedy: .retry, context: ["trail": label]
+      )
     }
     return lock
   }
 
-  /// Reads the current mark. Throws `.trailMissing` if there is none, `.trailDamaged` if it cannot be read.
+  /// Opens the file `durable` and reads the mark. Throws `trail-missing` if there is none, `trail-damaged` if it cannot
+  /// be read.
   func openMark() throws -> (MarkFile, DurableMark) {
     let file: MarkFile
     do throws(FileError) { file = try MarkFile(markPath, .read) } catch {
@@ -55,15 +57,16 @@ struct TrailFolder {
   func missing() -> CairnError {
     CairnError(
       .trailMissing, "there is no trail \(label): \(markPath) does not exist",
-      hint: "start the capture that writes it, or check the name and the state folder", context: ["trail": label])
+      hint: "start its capture, or check the name and the state folder", context: ["trail": label])
   }
 
-  /// Returns the error for a writer whose open files are no longer those in the folder: whatever it writes is lost.
+  /// Returns the error for a writer whose open files are no longer those in the folder, so that all its writes are
+  /// lost.
   func removed() -> CairnError {
     CairnError(
       .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",
       hint:
-        "a new run begins a new trail there, with a copy of everything, and the targets of the old one are to be copied again; leave the state folder alone while something runs on it",
+        "start it again: it begins a new trail with a copy of everything, and the targets of the old trail must be copied again; do not change the state folder while Cairn runs on it",
       context: ["trail": label])
   }
 
@@ -79,13 +82,13 @@ struct TrailFolder {
 
   func foreign(_ checkpoint: Checkpoint, _ problem: String) -> CairnError {
     CairnError(
-      .checkpointForeign, "cannot go on reading trail \(label) at \(checkpoint.position): \(problem)",
+      .checkpointForeign, "cannot continue to read trail \(label) at \(checkpoint.position): \(problem)",
       hint:
-        "the changes between are not in this trail, so a refresh is needed: remove the folder \(path) and run again with --existing overwrite",
+        "the trail lacks the changes in between, so a refresh is needed: remove the folder \(path) and run again with --existing overwrite",
       context: ["trail": label, "position": checkpoint.position.description])
   }
 
-  /// Returns the error for a missing segment: `.checkpointForeign` if it has been purged, damage otherwise.
+  /// Returns the error for a missing segment: `checkpoint-foreign` if it has been purged, `trail-damaged` otherwise.
   func missingSegment(_ number: UInt64) throws -> CairnError {
     let position = Position(segment: number, offset: 0)
     guard let oldest = try segments().first, oldest > number else {
@@ -93,12 +96,12 @@ struct TrailFolder {
     }
     return CairnError(
       .checkpointForeign,
-      "cannot read trail \(label) at \(position): it has been purged, the oldest segment is \(oldest.hex(8))",
-      hint: "verify or show the trail again; a target that read it must be refreshed",
+      "cannot read trail \(label) at \(position): it is purged, and the oldest segment is \(oldest.hex(8))",
+      hint: "run the command again; a target that needs this position must be copied again",
       context: ["trail": label, "position": position.description])
   }
 
-  /// Returns the error for bytes that fail the checks of a copy.
+  /// Returns the error for bytes that fail the checks before they are added to a copy.
   func unfit(_ error: any Error) -> CairnError {
     guard let fault = error as? SegmentFault else { return outward(error, "add to") }
     if fault.kind == .version { return outward(fault, "add to") }
@@ -112,13 +115,13 @@ struct TrailFolder {
     CairnError(
       .trailForked, "trail \(label) has two histories: \(problem)",
       hint:
-        "find out which one is true ('cairn trail list' at both nodes); to take the origin's, remove the copy's folder and copy all rows again",
+        "find out which one to keep ('cairn trail list' at both nodes); to keep the origin's, remove the copy's folder and copy all rows again",
       context: ["trail": label])
   }
 
   func bug(_ problem: String) -> CairnError {
     CairnError(
-      .bug, "trail \(label): \(problem)", hint: "report this as a bug", remedy: .bug, context: ["trail": label])
+      .bug, "trail \(label): \(problem)", hint: "please report this", remedy: .bug, context: ["trail": label])
   }
 
   /// Returns any error of this module as a ``CairnError``; `doing` completes "cannot … trail NODE.NAME".
@@ -130,7 +133,7 @@ struct TrailFolder {
       if fault.kind != .version { return damaged(fault.position, fault.problem) }
       return CairnError(
         .trailVersion, "cannot read trail \(label) at \(fault.position): \(fault.problem)",
-        hint: "the trail was written by a later version: upgrade this program",
+        hint: "a later version wrote the trail: upgrade this program",
         context: ["trail": label, "position": fault.position.description])
     default: return bug("\(error)")
     }

@@ -4,18 +4,20 @@ import Changes
 package struct TrailInfo: Equatable, Sendable {
   package struct Segment: Equatable, Sendable {
     package var number: UInt64
-    /// The bytes of the file; in the live segment up to the durable end.
+    /// The bytes of the segment's file; of the live segment, the bytes up to the durable end.
     package var bytes: UInt64
     package var isSealed: Bool
     package var firstTransaction: UInt64
-    /// The time of creation, µs since 1970 UTC.
+    /// The time at which the segment was created, µs since 1970 UTC.
     package var created: Int64
-    /// The bytes that the file occupies on the disk, including bytes allocated ahead and bytes after the durable end.
+    /// The bytes that the file occupies on the disk. They include bytes allocated ahead and bytes after the durable
+    /// end.
     package var allocated: UInt64 = 0
-    /// The bytes that count for limits: on a compressing file system a file may occupy less than its size.
+    /// The bytes of the segment that count for limits: on a compressing file system a file may occupy less than its
+    /// size.
     package var onDisk: UInt64 { max(bytes, allocated) }
 
-    /// Compares all but the disk space: the same segment of two copies may occupy different space on two disks.
+    /// Compares all fields except the disk space: the same segment may occupy different space on two disks.
     package static func == (a: Segment, b: Segment) -> Bool {
       a.number == b.number && a.bytes == b.bytes && a.isSealed == b.isSealed
         && a.firstTransaction == b.firstTransaction && a.created == b.created
@@ -27,19 +29,19 @@ package struct TrailInfo: Equatable, Sendable {
   package var id: TrailID
   /// The segments in order; the last one is the live segment.
   package var segments: [Segment]
-  /// The start of the oldest segment.
+  /// The position of the start of the oldest segment.
   package var firstPosition: Position
   package var end: Checkpoint
-  /// The last transaction; 0: none yet.
+  /// The number of the last transaction; 0 if there is none yet.
   package var lastTransaction: UInt64
   package var bytes: UInt64
   /// The time at which the live segment was last written, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
-  /// The bytes of the folder besides its segments: the folder, the durable mark and the lock.
+  /// The bytes of the folder besides its segments: for the folder itself, the durable mark and the lock.
   package static let besides: UInt64 = 12 << 10
   /// The bytes that the trail occupies on the disk.
   package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
-  /// Whether the trail has no whole transaction.
+  /// Whether the trail has no whole transaction yet.
   package var isEmpty: Bool { lastTransaction < segments.first?.firstTransaction ?? 1 }
 }
 
@@ -48,7 +50,7 @@ package struct TrailSummary: Equatable, Sendable {
   package var transactions: UInt64 = 0
   /// The number of change and refresh row records.
   package var changes: UInt64 = 0
-  /// The bytes of the files.
+  /// The size of all segment files of the trail together, in bytes.
   package var bytes: UInt64 = 0
   package var segments: UInt64 = 0
 }

@@ -1,12 +1,12 @@
 import Changes
 
-/// The place where a block of a trail begins, or the next block will: nodes send it to each other (`docs/protocol.md`,
-/// Place).
+/// A place in a trail where a block begins, or where the next block will begin. Nodes exchange such places
+/// (`docs/reference/protocol.md`, Place).
 package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
   package var segment: UInt64
   /// The offset in the segment's file; 0 is the place before its header.
   package var offset: UInt64
-  /// The chain hash of everything before the place.
+  /// The chain hash of everything in the trail before the place.
   package var chain: ChainHash
 
   package init(segment: UInt64, offset: UInt64, chain: ChainHash) {
@@ -17,7 +17,7 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 
   package var description: String { "\(segment.hex(8)):\(offset)" }
 
-  /// Returns whether both have the same segment and offset, even if their histories differ.
+  /// Returns whether both places have the same segment and offset, even if their histories differ.
   package func isSameSpot(as other: TrailPlace) -> Bool { segment == other.segment && offset == other.offset }
 
   package func isBehind(_ other: TrailPlace) -> Bool { (segment, offset) > (other.segment, other.offset) }
@@ -27,13 +27,13 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 package struct TrailStanding: Equatable, Sendable {
   package var name: TrailName
   package var id: TrailID
-  /// The oldest segment that exists.
+  /// The number of the oldest segment that exists.
   package var oldest: UInt64
-  /// The end up to which everything is synced. In a copy it may be inside a transaction.
+  /// The end up to which everything is synced. The end of a copy may be inside a transaction.
   package var end: TrailPlace
-  /// The end as a position.
+  /// The end as a position in the trail.
   package var position: Position
-  /// The number of the last whole transaction before the end; 0: none.
+  /// The number of the last whole transaction before the end; 0 if there is none.
   package var lastTransaction: UInt64
 
   package init(

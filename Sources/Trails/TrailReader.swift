@@ -5,7 +5,7 @@ import SystemKit
 /// Reads a trail record by record up to its durable end; a writer in this or another process may continue meanwhile.
 ///
 /// One thread uses a reader; any number of readers may be open. Every error is a `CairnError`. After an error the
-/// reader cannot be used: open another. Memory is bounded by the largest block.
+/// reader cannot be used: open another one. Memory is bounded by the largest block.
 package final class TrailReader {
   private let folder: TrailFolder
   private let marks: MarkFile
@@ -59,24 +59,24 @@ package final class TrailReader {
 
   package var name: TrailName { cursor.header.name }
   package var id: TrailID { mark.trail }
-  /// Whether the trail that it reads is still in the folder: another trail may have replaced it.
+  /// Whether the trail that this reader reads is still in the folder: another trail may have replaced it.
   package var isInPlace: Bool { get throws { try marks.file.isInPlace } }
 
-  /// The place where the record that was returned last begins.
+  /// The position where the record that was returned last begins.
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
-  /// The place after the last commit that was returned; before the first commit, the place where the reader was opened.
-  /// It costs hashing the transactions since the last call: ask once per batch, not once per transaction.
+  /// The place after the last commit record that was returned; before the first commit, the place where the reader was
+  /// opened. The call hashes all transactions since the last call: call it once per batch.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
         trail: id, position: Position(segment: cursor.number, offset: cursor.commitOffset), chain: cursor.commitChain)
   }
 
-  /// The end of the synced part of the trail at the reader's last look.
+  /// The durable end of the trail when the reader read the mark last.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
-  /// Returns the schema of an id in the segment that is being read; nil before its record.
+  /// Returns the schema with an id in the segment that is being read; nil before the schema's record has been read.
   package func schema(_ id: UInt64) -> TableSchema? { cursor.schemas[id] }
 
   /// Returns the next record; nil at the durable end, where a later call may find more.
@@ -90,7 +90,7 @@ package final class TrailReader {
     }
   }
 
-  /// Runs `body`, which decodes values of the records that it reads from this reader.
+  /// Runs `body`, which decodes values of records from this reader.
   ///
   ///     try reader.decoding { try change.after?.values() }
   ///
@@ -102,8 +102,8 @@ package final class TrailReader {
     }
   }
 
-  /// Waits until there is more to read, `fd` is readable, or the time is out (negative: no limit). Returns true if
-  /// there is more to read. Data written since the last ``next()`` are seen at once, so no change is missed.
+  /// Waits until there is more to read, `fd` is readable, or the time is over (negative: no limit). Returns true if
+  /// there is more to read. Data written since the last ``next()`` count too, so no change is missed.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
     do { return try waitForMark(milliseconds, fd) } catch { throw folder.outward(error, "wait for") }
   }
@@ -112,10 +112,10 @@ package final class TrailReader {
 // MARK: - Reading
 
 extension TrailReader {
-  /// Bytes of the current segment that have been read.
+  /// The number of bytes of the current segment that have been read.
   var segmentBytesRead: UInt64 { cursor.fileOffset }
   var segmentNumber: UInt64 { cursor.number }
-  /// The place after the last commit that was returned; unlike ``checkpoint`` it costs nothing.
+  /// The position after the last commit record that was returned; it needs no hashing, unlike ``checkpoint``.
   package var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
 
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {
@@ -170,13 +170,13 @@ extension TrailReader {
       throw try purgedMeanwhile() ?? fault
     }
     if cursor.isSealed, mark.segment == cursor.number {
-      throw cursor.fault(.content, cursor.contentEnd, "the durable mark stands behind the seal")
+      throw cursor.fault(.content, cursor.contentEnd, "the durable mark is after the seal")
     }
     return true
   }
 
-  /// Returns the error for a segment that is purged meanwhile; nil if it is not purged within three seconds. The mark
-  /// is in a later segment, but this one has no seal, only space allocated ahead. A copy that began again at the later
+  /// Returns the error for a segment that is being purged; nil if it is not purged within three seconds. The mark is in
+  /// a later segment, but this segment has no seal, only space allocated ahead. A copy that began again at the later
   /// segment is about to delete this one.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
@@ -225,8 +225,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Seeks as ``seek(_:)``, through the blocks after the mark. These only prove that the checkpoint is of this trail: a
-  /// torn block proves that it is not.
+  /// Seeks a checkpoint as ``seek(_:)`` does, through the blocks after the durable mark. These can only prove that the
+  /// checkpoint is of this trail; a torn block proves that it is not.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {
@@ -292,7 +292,7 @@ extension TrailReader {
     }
   }
 
-  /// Returns whether the mark is after everything that has been read.
+  /// Returns whether the durable mark is after everything that has been read.
   private func hasMore() throws -> Bool {
     if try refreshMark() { return awaited.map { $0.position <= mark.position } ?? true }
     if awaited != nil { return false }

@@ -1,8 +1,8 @@
 import Changes
 
-/// The part after the last whole transaction that was cut off when the trail was opened.
+/// The report of a recovery: the part after the last whole transaction that was cut off when the trail was opened.
 package struct TrailRecovery: Equatable, Sendable {
   package var bytes: UInt64
-  /// The new end of the trail.
+  /// The end of the trail after the recovery.
   package var position: Position
 }

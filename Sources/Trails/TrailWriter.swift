@@ -12,7 +12,7 @@ package final class TrailWriter {
   package let name: TrailName
   /// The id of the trail, drawn at random when the trail was created.
   package let id: TrailID
-  /// The part that was cut off when the trail was opened; nil if nothing was.
+  /// The part of the trail that was cut off when it was opened; nil if nothing was cut off.
   package let recovery: TrailRecovery?
   /// The header of the last complete transaction, synced or not; nil in an empty trail.
   package private(set) var lastHeader: TransactionHeader?
@@ -27,18 +27,18 @@ package final class TrailWriter {
   private var segment: LiveSegment
   private var failure: CairnError?
 
-  /// Whole transactions that have not been written yet.
+  /// The records of whole transactions that have not been written to the file yet.
   private var pending: ByteWriter
-  /// Records of the open transaction that have not been written yet.
+  /// The records of the open transaction that have not been written to the file yet.
   private var current: ByteWriter
   private var payload = ByteWriter()
   private var header: TransactionHeader?
   private var changes: UInt64 = 0
-  /// The place of the first block of the open transaction, once it has one.
+  /// The place of the open transaction's first block; nil while none of the transaction has been written.
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// Tokens that were first used in the open transaction.
+  /// The schema tokens that were first used in the open transaction.
   private var newTokens: [UInt64] = []
 
   /// Opens the trail in `folder`, or creates it and its folder.
@@ -56,7 +56,7 @@ package final class TrailWriter {
   private init(_ folder: TrailFolder, _ name: TrailName, _ options: TrailOptions, _ now: @escaping () -> Int64) throws {
     guard TrailName.isValid(name.origin), TrailName.isValid(name.name) else {
       throw CairnError(
-        .usage, "\(name) is no name for a trail", hint: "use letters, digits, '-' and '_', as in till-7.pos",
+        .usage, "\(name) is not a valid name for a trail", hint: "use letters, digits, '-' and '_', as in till-7.pos",
         remedy: .badInput)
     }
     self.folder = folder
@@ -100,7 +100,7 @@ package final class TrailWriter {
   /// plus one. The clock is the greatest of the commit time, the last clock plus one, and the given clock.
   ///
   /// - Parameter isLate: Whether the commit time is that of the capture. The source may have committed earlier than the
-  ///   next transaction, so this commit time does not count for the clock.
+  ///   next transaction, so such a commit time does not count for the clock.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
@@ -147,7 +147,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Ends the transaction. It is whole, but durable only after the next ``sync()``.
+  /// Ends the open transaction. It is whole then, but durable only after the next ``sync()``.
   package func commit() throws {
     try check(isOpen: true)
     guard let header else { return }
@@ -186,7 +186,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Drops the open transaction, as if it had not begun. Does nothing if there is none.
+  /// Drops the open transaction, as if it had not begun. Does nothing if no transaction is open.
   package func abandon() throws {
     if let failure { throw failure }
     guard let header else { return }
@@ -241,8 +241,8 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// Writes the records of the open transaction so far. They are cut off again if the transaction is not committed.
-  /// Blocks of whole transactions are written first, so a block never holds both.
+  /// Writes the records of the open transaction so far. If the transaction is not committed, they are cut off again.
+  /// Blocks of whole transactions are written first, so a block never contains both.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)
@@ -276,8 +276,8 @@ extension TrailWriter {
       && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes))
   }
 
-  /// Seals the segment and begins the next one. Everything is durable before: a crash at any point leaves a whole
-  /// trail.
+  /// Seals the segment and begins the next one. Each step is durable before the next: a crash at any point leaves a
+  /// whole trail.
   private func rotate() throws {
     try segment.seal(encoder)
     let place = segment.place

@@ -4,22 +4,22 @@ import SystemKit
 
 /// Reads single transactions of a trail at their places, in any order.
 ///
-/// It reads a segment once, to check it and to learn the places of its blocks, and its schemas. After that, a
-/// transaction costs only the blocks that hold it. One thread uses it.
+/// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, a
+/// transaction costs only the blocks that contain it. One thread uses a lookup.
 package final class TransactionLookup {
-  /// The facts about a segment that has been read.
+  /// The facts about a segment that has been read once.
   private struct Segment {
-    /// The blocks, by rising content offset.
+    /// The offsets of the segment's blocks, in content and in file, in ascending order.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// The content offset after the last block.
+    /// The content offset after the segment's last block.
     var end: UInt64 = 0
     /// The cursor that continues where the segment ended when it was read; nil if the segment is sealed.
     var cursor: SegmentCursor?
     var use = 0
   }
 
-  /// The number of segments that are remembered.
+  /// The most segments whose facts are kept.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -32,8 +32,8 @@ package final class TransactionLookup {
   /// Reads the transaction whose begin record is at a place. Calls `body` with every record from there to the commit,
   /// with the schema of a change or of a copied row. Views are valid during the call.
   ///
-  /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged; the errors of `body` as
-  ///   they are, with `trail-damaged` in place of a ``DecodingError``.
+  /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged. Errors of `body` pass
+  ///   through, except that a ``DecodingError`` becomes `trail-damaged`.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     var failure: (any Error)?
     do {
@@ -55,7 +55,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads a segment, or the blocks added to it, unless the place is already in the known blocks.
+  /// Reads a segment, or the blocks added to it, unless the known blocks contain the position.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()
@@ -128,7 +128,7 @@ package final class TransactionLookup {
     return try Record.decode(kind: kind, try records.readCounted())
   }
 
-  /// Returns the content of a block, checked again; valid until the next call.
+  /// Reads and checks a block again, and returns its content; valid until the next call.
   private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
     throws
     -> UnsafeRawBufferPointer
@@ -137,7 +137,7 @@ package final class TransactionLookup {
     let start = stored.bytes(BlockHeader.size)
     guard try file.read(into: start, at: block.file) == start.count,
       let header = BlockHeader(UnsafeRawBufferPointer(start))
-    else { throw SegmentFault(.torn, place, "no block stands here") }
+    else { throw SegmentFault(.torn, place, "there is no block here") }
     let begun = BlockHeader.checksumStart(UnsafeRawBufferPointer(start))
     let bytes = stored.bytes(Int(header.storedLength))
     guard try file.read(into: bytes, at: block.file + UInt64(BlockHeader.size)) == bytes.count
@@ -153,13 +153,14 @@ package final class TransactionLookup {
   private func nothing(at place: Position) -> CairnError {
     CairnError(
       .checkpointForeign, "no transaction of trail \(folder.label) begins at \(place)",
-      hint: "the trail was replaced, or cut off, since it was read: restart what reads it",
+      hint: "the trail was replaced, or cut off, since it was read: run 'cairn restart' for the worker that reads it",
       context: ["trail": folder.label, "position": place.description])
   }
 }
 
 extension [(content: UInt64, file: UInt64)] {
-  /// Returns the index of the first element for which the condition is true; it must be true for all later elements.
+  /// Returns the index of the first element that satisfies the condition, by binary search. All later elements must
+  /// satisfy it.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

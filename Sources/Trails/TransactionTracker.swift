@@ -1,6 +1,6 @@
 import Changes
 
-/// Checks the structure of a trail's records: every record is between a begin and its commit, numbers have no gaps, and
+/// Checks the structure of a trail's records. Each record is between a begin and its commit, numbers have no gaps, and
 /// the commit counts the rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
@@ -9,7 +9,7 @@ struct TransactionTracker {
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// - Parameter lastNumber: The number of the transaction before the first record; 0 for none.
+  /// Begins with the records after transaction `lastNumber`; 0 at the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader
@@ -17,7 +17,7 @@ struct TransactionTracker {
 
   var isOpen: Bool { current != nil }
 
-  /// Returns the problem with a record at this place; nil if it is right.
+  /// Checks the next record. Returns what is wrong with it; nil if it is right.
   mutating func follow(_ record: Record) -> String? {
     switch record {
     case .begin(let header):
@@ -44,7 +44,7 @@ struct TransactionTracker {
     return nil
   }
 
-  /// Follows a change or refresh row without looking into it.
+  /// Counts a change or refresh row without decoding it. Returns what is wrong with it; nil if it is right.
   mutating func followRow() -> String? {
     guard current != nil else { return "a row outside of a transaction" }
     changes += 1

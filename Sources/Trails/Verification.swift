@@ -1,6 +1,6 @@
 import Changes
 
-/// Reads a trail to its end and decodes every value, in addition to a reader's own checks.
+/// Verifies a trail: reads it to its end and decodes every value, in addition to the checks of a reader.
 struct Verification {
   let reader: TrailReader
   let folder: TrailFolder
@@ -48,6 +48,7 @@ struct Verification {
       if let before = change.before { try check(before, schema) }
       if let after = change.after { try check(after, schema) }
     case .refreshRow(let id, let image): try check(image, schema(id))
+    case .waitingRow(let row): try check(row.image, schema(row.schemaID))
     case .refresh(let refresh): _ = try schema(refresh.schemaID)
     case .ddl(let ddl): for id in [ddl.before, ddl.after] where id > 0 { _ = try schema(id) }
     case .statement(let statement): try check(statement)

@@ -1,44 +1,93 @@
 import Changes
 import Trails
 
-/// A change of a table of the own database by which a column lost its name: the column was renamed or dropped.
+/// A change of a table of the own database by which a column or the table lost its name: it was renamed or dropped.
 ///
-/// Rows that another node wrote before it knew of the change still have the column under the old name.
+/// Rows that another node wrote before it knew of the change still have the old name.
 ///
 ///     ALTER TABLE item RENAME COLUMN name TO title   ->   names: ["name": "title"]
 ///     ALTER TABLE item DROP COLUMN name              ->   names: ["name": nil]
+///     ALTER TABLE item RENAME TO goods               ->   moved: goods(id, name)
 package struct ColumnStep: Equatable, Sendable {
-  /// The transaction of the own trail that made the change.
+  /// A table, by its schema and name.
+  package struct Table: Equatable, Sendable {
+    @ByBytes package var namespace: String
+    @ByBytes package var name: String
+
+    init(_ schema: TableSchema) { (namespace, name) = (schema.namespace, schema.name) }
+
+    /// The name of the table, as in ``TableSchema/fullName``.
+    package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
+  }
+
+  /// The number of the transaction that made the change.
   package var number: UInt64
+  /// The trail, `NODE.NAME`, that has the transaction; empty for the own trail.
+  @ByBytes package var origin = ""
   /// The trail, `NODE.NAME`, whose apply made the change; empty if an application made it.
   @ByBytes package var applied: String
-  /// The table before the change.
-  package var table: TableSchema
+  /// The table before the change. Only names are kept: a shape may hold defaults of any length.
+  package var table: Table
   /// For each column that lost its name: the new name, nil if the column is gone.
   @ByBytes package var names: [NameKey: String?]
+  /// The table after the change; nil if it keeps its name.
+  package var moved: Table?
 
-  /// Returns nil if every column keeps its name.
+  /// Creates the step of a schema change in the own trail; nil if the table and every column keep their names.
   init?(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, number: UInt64) {
-    let origins = TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
+    self.init(before, after, origins: ddl.origins(from: before, to: after), applied: ddl.applied, number: number)
+  }
+
+  /// Creates the step of a schema change; nil if the table and every column keep their names.
+  ///
+  /// - Parameter origin: The trail of the change; empty for the own trail.
+  package init?(
+    _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, applied: String, number: UInt64,
+    of origin: String = ""
+  ) {
+    let origins = TableDifference(before, after, origins: origins).origins
     var names: [NameKey: String?] = [:]
     for (index, column) in before.columns.enumerated() {
       let now = origins.firstIndex(of: index).map { after.columns[$0].name }
       if now.map(column.name.hasSameBytes) != true { names.updateValue(now, forKey: column.name.nameKey) }
     }
-    guard !names.isEmpty else { return nil }
-    (self.number, applied, table, self.names) = (number, ddl.applied, before, names)
+    moved = before.fullName.hasSameBytes(as: after.fullName) ? nil : Table(after)
+    guard !names.isEmpty || moved != nil else { return nil }
+    (self.number, self.origin) = (number, origin)
+    (self.applied, table, self.names) = (applied, Table(before), names)
+  }
+
+  /// The approximate number of bytes that this column step takes in memory.
+  var bytes: Int {
+    func count(_ table: Table) -> Int { table.namespace.utf8.count + table.name.utf8.count }
+    return names.reduce(200 + origin.utf8.count + applied.utf8.count + count(table) + (moved.map(count) ?? 0)) {
+      $0 + 100 + $1.key.text.utf8.count + ($1.value?.utf8.count ?? 0)
+    }
   }
 }
 
-/// The last changes by which columns lost their names, in the order of the own trail.
-struct ColumnSteps {
-  /// Changes past this number are long known to every node.
+/// The latest changes by which columns or tables lost their names, in the order in which they came.
+package struct ColumnSteps: Sendable {
+  /// The most changes that are kept. Older ones have long been known to every node.
   private static let countMax = 1000
-  private(set) var all: [ColumnStep] = []
+  private static let bytesMax = 4 << 20
+  package private(set) var all: [ColumnStep] = []
+  private var bytes = 0
 
-  /// Takes what was read of a transaction. A transaction may be read again.
-  mutating func take(_ part: TrailScan.Part) {
-    for step in part.columnSteps where !all.contains(step) { all.append(step) }
-    if all.count > Self.countMax { all.removeFirst(all.count - Self.countMax) }
+  package init() {}
+
+  /// Adds the column steps of a transaction. A transaction may be read again.
+  package mutating func take(_ steps: [ColumnStep]) {
+    for step in steps where !all.contains(step) {
+      all.append(step)
+      bytes += step.bytes
+    }
+    var excess = max(0, all.count - Self.countMax)
+    for step in all.prefix(excess) { bytes -= step.bytes }
+    while bytes > Self.bytesMax, excess < all.count {
+      bytes -= all[excess].bytes
+      excess += 1
+    }
+    all.removeFirst(excess)
   }
 }

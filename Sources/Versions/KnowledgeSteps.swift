@@ -8,7 +8,7 @@ struct KnowledgeSteps {
   private var numbers: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds a transaction and its knowledge, in the order of the numbers. An earlier or equal number has no effect.
+  /// Adds what transaction `number` knew; call it by ascending numbers. An earlier or equal number has no effect.
   mutating func add(_ number: UInt64, knows: UInt64) {
     if let last = numbers.last {
       guard number > last, knows > known[known.count - 1] else { return }
@@ -18,13 +18,13 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the number of the other origin's last transaction that a transaction knew.
+  /// Returns the number of the other origin's last transaction that the transaction `number` knew.
   func known(at number: UInt64) -> UInt64 {
     let index = index(behind: number)
     return index == 0 ? 0 : known[index - 1]
   }
 
-  /// Forgets steps that no query needs, as none asks for a transaction before `number` any more.
+  /// Forgets the steps that only transactions before `number` need.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

@@ -5,11 +5,11 @@ import Changes
 /// Everything is in arrays, linked by indexes, so that no version needs an allocation; free slots are reused. Row names
 /// are distributed like random numbers, so they serve as their own hashes.
 struct MemoryStore {
-  /// One version.
+  /// One version, linked to the next version of its row and to the next one of its transaction.
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// The next version of the same row. Versions of one origin are linked from later to earlier.
+    /// The index of the next version of the same row. Versions of one origin are linked from later to earlier.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -20,10 +20,10 @@ struct MemoryStore {
     var count: Int32
   }
 
-  /// The start of a row's list of versions.
+  /// The first version of a row's list, in the hash table.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name. It avoids a look at the slot, which may be anywhere in memory.
+    /// A part of the row's name, compared before the slot is read: the slot may be anywhere in memory.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -32,10 +32,10 @@ struct MemoryStore {
   /// The transactions of one origin by ascending number. Transactions without versions may remain for a while.
   private struct Order {
     var items: [(number: UInt64, transaction: Int32)] = []
-    /// The index of the first item that may have versions.
+    /// The index of the first transaction in `items` that may still have versions.
     var first = 0
 
-    /// Returns the index of the first transaction with a greater number.
+    /// Returns the index in `items` of the first transaction with a number greater than `number`.
     func index(behind number: UInt64) -> Int {
       var (low, high) = (first, items.count)
       while low < high {
@@ -49,10 +49,10 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  /// The number of versions by origin.
+  /// The number of versions of each origin, by index of the origin.
   private var counts: [Int] = []
-  /// A hash table with linear probing: the first slot of each row, at the place given by its name or at the next free
-  /// one.
+  /// A hash table with linear probing. It has the first version of each row, at the place of the row's name or the next
+  /// free one.
   private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
@@ -63,7 +63,7 @@ struct MemoryStore {
 
   func holds(_ row: UInt64) -> Bool { first(of: row) != Self.none }
 
-  /// Adds a version, unless it is known already.
+  /// Adds a version of a row, unless the store has it already.
   mutating func add(_ row: UInt64, _ entry: WindowEntry) {
     let transaction = place(of: entry)
     let first = first(of: row)
@@ -102,7 +102,7 @@ struct MemoryStore {
     counts[entry.origin] += 1
   }
 
-  /// Returns whether the store holds no version of another origin.
+  /// Returns whether the store has no versions of other origins than this one.
   func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
 
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
@@ -114,7 +114,7 @@ struct MemoryStore {
     }
   }
 
-  /// Calls `body` with every version.
+  /// Calls `body` with every version in the store, in no particular order.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
     for bucket in buckets where bucket.slot != Self.none {
       let row = slots[Int(bucket.slot)].row
@@ -124,8 +124,8 @@ struct MemoryStore {
     }
   }
 
-  /// Returns the rows that the transactions of an origin after `after`, up to `through`, wrote. Rows may repeat, and
-  /// may have no versions any more.
+  /// Returns the rows that an origin's transactions after number `after`, through number `through`, wrote. A row may be
+  /// in the result twice, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -168,8 +168,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces an entry, if nothing has been removed from its transaction yet. Returns false if the transaction has too
-  /// many versions.
+  /// Replaces one version of a row by another, if nothing has been removed from the old version's transaction yet.
+  /// Returns false if that transaction has too many versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -183,7 +183,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes a slot from the list of its transaction; false if that list is too long (more than 64 versions).
+  /// Removes a version from the list of its transaction; returns false if the list is too long (more than 64 versions).
   private mutating func unlink(_ slot: Int32) -> Bool {
     let transaction = Int(slots[Int(slot)].transaction)
     guard transactions[transaction].count <= 64 else { return false }
@@ -201,7 +201,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes a row if no version has a number above the floor of its origin; returns false otherwise.
+  /// Removes all versions of a row, if none has a number above the floor of its origin; returns false otherwise.
   mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
     let first = first(of: row)
     var at = first
@@ -221,7 +221,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Returns the first transaction of an origin that has a version here.
+  /// Returns the first transaction of an origin that has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -252,7 +252,7 @@ struct MemoryStore {
 
   private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
-  /// Returns the index of the row's bucket, or of the free one where it would go.
+  /// Returns the index of a row's bucket in the hash table, or of the free bucket for the row.
   private func bucket(of row: UInt64) -> Int {
     let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
     var at = Int(tag) & mask
@@ -281,7 +281,7 @@ struct MemoryStore {
     }
   }
 
-  /// Removes a row. Rows after it that were displaced by collisions move up.
+  /// Removes a row from the hash table. Rows after it that were displaced by collisions move up.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)
@@ -308,7 +308,7 @@ struct MemoryStore {
       && transaction.entry.origin == origin
   }
 
-  /// Returns the index of the transaction; adds the transaction if it is new.
+  /// Returns the index of a version's transaction; adds the transaction if it is new.
   private mutating func place(of entry: WindowEntry) -> Int32 {
     while orders.count <= entry.origin { orders.append(Order()) }
     // Transactions arrive in order, except for those of a table that was suspended.
@@ -342,7 +342,7 @@ struct MemoryStore {
     leave(transaction)
   }
 
-  /// Notes that a transaction has one slot less.
+  /// Lowers the number of a transaction's versions by one.
   private mutating func leave(_ transaction: Int32) {
     transactions[Int(transaction)].count -= 1
     if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }

@@ -3,24 +3,25 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The own trail as the window reads it: one reader, which goes on where it was, whichever apply asks.
+/// The trail of this database's own capture, read for the window. All applies share one reader, which goes on where it
+/// ended.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
-  /// Everything below is under it.
+  /// Guards `scan`, the reader of the trail.
   private let lock = Condition()
   private var scan: TrailScan?
-  /// The durable end when that was asked last.
+  /// The trail's id and last durable transaction, from the last time that they were read; nil before that.
   private let end = Mutex<(id: TrailID, lastTransaction: UInt64)?>(nil)
-  /// The segment in which the next transaction stood when that was asked last.
+  /// The number of the segment that had the last transaction passed to ``start(of:)``; nil before the first call.
   private let segment = Mutex<UInt64?>(nil)
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads on to the durable end. `from`: the first transaction that is of interest. `identify`: called with the id of the
-  /// trail before it is read. Nil where there is no such trail yet.
+  /// Reads the trail from transaction `number()` on to its durable end; nil if no such trail exists yet. `identify`
+  /// gets the id of the trail when the trail is opened, before any transaction is read.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
-    _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
+    learn: TrailScan.Learn, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
   ) throws -> (count: Int, reach: OwnReach)? {
     lock.lock()
     defer { lock.unlock() }
@@ -34,7 +35,7 @@ final class OwnTrail: @unchecked Sendable {
         scan = try TrailScan(folder: folder, from: first)
         if let scan { try identify(scan.reader.id) }
       }
-      guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
+      guard let count = try scan?.run(through: .max, rowNames, learn: learn, take), let scan else { return nil }
       return (
         count,
         OwnReach(
@@ -42,7 +43,7 @@ final class OwnTrail: @unchecked Sendable {
           position: scan.reader.commitPosition)
       )
     } catch {
-      // It may stand inside of a transaction: whoever asks next begins anew behind the last whole one.
+      // The reader may be inside a transaction: the next call reads again from the end of the last whole one.
       scan = nil
       throw error
     }
@@ -50,8 +51,8 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
-  /// The id and the last durable transaction of the trail, if that is before `number`; nil if the trail has `number`, or if
-  /// there is no trail.
+  /// Returns the id and the last durable transaction of the trail, if that is before `number`. Returns nil if the trail
+  /// has `number`, or if there is no trail.
   func end(before number: UInt64) throws -> (id: TrailID, lastTransaction: UInt64)? {
     try end.withLock { end in
       if let known = end, known.lastTransaction >= number { return nil }
@@ -61,7 +62,7 @@ extension OwnTrail {
     }
   }
 
-  /// The start of the segment in which a transaction stands. To be asked for rising numbers.
+  /// Returns the start of the segment that contains a transaction. Call it with ascending numbers only.
   func start(of number: UInt64) throws -> Position {
     try segment.withLock { known in
       guard var segment = known else {
@@ -79,14 +80,14 @@ extension OwnTrail {
 
   private static let segmentsMany: UInt64 = 16
 
-  /// Whether many segments stand behind the one of a transaction. To be asked for rising numbers.
+  /// Returns whether at least 16 segments follow the segment of a transaction. Call it with ascending numbers only.
   func hasMuch(behind number: UInt64) throws -> Bool {
     guard Trail.exists(folder: folder) else { return false }
     return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + Self.segmentsMany) != nil
   }
 }
 
-/// How far the own trail has been read.
+/// The end of what has been read of the own trail: transaction, position in the source, and position in the trail.
 struct OwnReach {
   var number: UInt64
   var sourcePosition: [UInt8]

@@ -3,15 +3,15 @@ import Changes
 /// A number in text, normalised: its digits without zeros at either end, and the power of ten of the last digit.
 struct PlainNumber {
   private(set) var isNegative = false
-  /// The digits, most significant first, without zeros at either end; empty for zero.
+  /// The digits of the number, most significant first, without zeros at either end; empty for zero.
   private(set) var digits: [UInt8] = []
   private(set) var power = 0
-  /// The number as an integer, if it fits into 64 bits.
+  /// The number as a 64-bit integer; nil if it is not whole or does not fit.
   private(set) var integer: Int64?
-  /// The longest text that is read as a number: more digits than any type of either engine has.
+  /// The longest text, in bytes, that is read as a number: more digits than any type of either engine has.
   private static let digitsMax = 20_000
 
-  /// Returns nil if the text is not exactly one number.
+  /// Reads a number from a text; nil if the text is not exactly one number.
   init?(_ text: UnsafeRawBufferPointer) {
     guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else {
       return nil
@@ -25,7 +25,7 @@ struct PlainNumber {
     integer = wholeNumber
   }
 
-  /// Returns the number if the text is a sign and up to 18 digits, as most numbers are.
+  /// Returns the number in a text that is a sign and up to 18 digits, as most numbers are; nil for other texts.
   private static func small(_ text: UnsafeRawBufferPointer) -> Int64? {
     let start = text.first == UInt8(ascii: "-") ? 1 : 0
     guard text.count > start, text.count - start <= 18 else { return nil }

@@ -6,21 +6,21 @@ import Changes
 /// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name stands for a reference: another row refers to this one by a foreign key.
+  /// Whether this names references to the row (by foreign keys of other rows), and not the row's own versions.
   package var isReference = false
   /// Whether the change for which the name was made deletes the row. It is not part of the hash.
   package private(set) var isEnd = false
 
   package init(hash: UInt64) { self.hash = hash }
 
-  /// The name for a reference of another row to this one.
+  /// The name under which the window keeps references to this row by foreign keys of other rows.
   package var reference: RowName {
     var name = self
     name.isReference = true
     return name
   }
 
-  /// Returns the name for a change that deletes the row, or keeps it.
+  /// Returns this name for a change that deletes the row, or with `false` for one that keeps the row.
   package func ended(_ isEnd: Bool = true) -> RowName {
     var name = self
     name.isEnd = isEnd
@@ -34,10 +34,10 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name for the deletion of rows that referred to this one.
+  /// The name under which the window keeps deletes of rows that referred to this one.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key of the window's list: references have a list apart from the versions of the row.
+  /// The key of the window's list for this name: references have a list apart from the row's versions.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.
@@ -84,21 +84,22 @@ package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, S
 ///     KeyedRow(name, [.text("t")]).isSame(as: KeyedRow(name, [.integer(1)]))      // true: PostgreSQL's boolean
 package struct KeyedRow: Hashable, Sendable {
   package let name: RowName
-  /// The key values, ordered by the lower-case names of their columns.
+  /// The values of the row's key, ordered by the lower-case names of their columns.
   package let key: [Value]
 
   package init(_ name: RowName, _ key: [Value]) { (self.name, self.key) = (name, key) }
 
-  /// Returns whether both are the same row of the same table.
+  /// Returns whether this row and `other` are the same row of the same table.
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Returns whether rows with this name and the given key are the same row.
+  /// Returns whether a row with the same name and the key `other` is this row.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether the name treats a text of the key like another value, so that other rows may well share the name.
+  /// Whether the name treats a text of the key like another value, such as `'7'` like 7. Then other rows may share the
+  /// name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the key, concatenated. They distinguish and order rows of one name.
+  /// The texts of the row's key, concatenated. They distinguish and order rows with the same name.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {
@@ -118,7 +119,7 @@ extension Value {
     return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
   }
 
-  /// Whether a text is hashed by its meaning instead of its bytes.
+  /// Whether this key value is a text that is hashed by its meaning instead of its bytes.
   fileprivate var isLooseKey: Bool {
     guard case .text(let bytes) = self else { return false }
     return bytes.withUnsafeBytes(RowNaming.isLoose)
@@ -238,7 +239,8 @@ package struct RowNaming: Sendable {
     mix(rest, tag: tag)
   }
 
-  /// Multiplication folded to 64 bits, as in wyhash: every bit of both operands affects every bit of the result.
+  /// Mixes a word into the hash, as in wyhash: the product is folded to 64 bits, and depends on every bit of both
+  /// factors.
   private mutating func mix(_ word: UInt64, tag: Tag) {
     let a = state ^ 0xa076_1d64_78bd_642f
     let b = (word &+ tag.rawValue &* 0xe703_7ed1_a0b4_28db) ^ 0x8ebc_6af0_9c88_c6e3

@@ -71,7 +71,7 @@ final class SpillStore {
     }
   }
 
-  /// Calls `body` with every version, by origin and number.
+  /// Calls `body` with every version in the file, in order of origin and transaction number.
   func forEach(_ body: (_ row: UInt64, WindowEntry) -> Void) throws {
     try Self.naming {
       let all = try database.prepare(
@@ -122,18 +122,18 @@ final class SpillStore {
         offset: UInt64(bitPattern: statement.integer(4))))
   }
 
-  /// SQLite has no unsigned integers. Row names are only compared for equality, and transaction numbers never reach the
-  /// sign bit.
+  /// Returns an unsigned number as a signed one, because SQLite has no unsigned integers. Row names are only compared
+  /// for equality, and transaction numbers never reach the sign bit.
   private static func stored(_ value: UInt64) -> Int64 { Int64(bitPattern: value) }
 
-  /// Adds to an SQLite error that it concerns the temporary file, which has no name.
+  /// Runs `body`, and adds to an SQLite error that it concerns the window's temporary file.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw CairnError(
         error.asCairnError.code,
-        "the temporary file for versions of rows that another node may not know yet failed: \(error)",
+        "the temporary file for versions of rows that another node may not have failed: \(error)",
         hint:
-          "make room where temporary files go (SQLITE_TMPDIR, else /var/tmp), and see that all nodes can be reached",
+          "free space in the folder for temporary files (SQLITE_TMPDIR, else /var/tmp), and check that all nodes can be reached",
         remedy: .retry)
     }
   }

@@ -4,27 +4,29 @@ import Trails
 
 /// Reads the versions of a trail into the window, one transaction after the other.
 struct TrailScan {
-  /// Returns the rows that a change concerns, by the mapping of its trail. A row of a copy is an insert that is
+  /// Returns the rows that a change concerns, by the rules for its trail. A row of a copy is an insert that is
   /// `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
-  /// A transaction, or a part of a large one, as read so far.
+  /// A function that gets the shape of a table before and after a schema change.
+  typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
+  /// A transaction that was read, or a part of a large one.
   struct Part {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
     /// The tables whose copy ends with the transaction, or that it created. All their earlier rows are in the trail.
     var wholeTables: [String] = []
-    /// Changes by which columns lost their names.
+    /// The transaction's schema changes by which columns or tables lost their names.
     var columnSteps: [ColumnStep] = []
   }
 
-  /// The number of rows of one transaction that are collected before the window gets them.
+  /// The number of rows of a transaction that are collected before they are passed on as a part.
   private static let rowsMax = 4096
   private(set) var from: UInt64
   let reader: TrailReader
   /// The number of the last transaction that was read to its end.
   private(set) var number: UInt64 = 0
-  /// The last source position in a transaction that was read to its end.
+  /// The position in the source from the last progress record that was read; empty if there was none.
   private(set) var sourcePosition: [UInt8] = []
 
   /// Opens a trail for the rows of transaction `number` and later ones. Earlier transactions may be reported too,
@@ -35,8 +37,8 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Notes that rows of earlier transactions are no longer needed. Returns false if whole segments could be skipped, so
-  /// that opening the trail again is cheaper.
+  /// Notes that rows of transactions before `number` are no longer needed. Returns false if whole segments could be
+  /// skipped: it is then cheaper to open the trail again.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -45,10 +47,12 @@ struct TrailScan {
   }
 
   /// Reads up to transaction `through`, or to the durable end.
+  /// - Parameter learn: receives a table before and after a schema change, at the place of the change.
   /// - Parameter takePart: receives every transaction, a large one in parts. `isEnd` marks the last part.
   /// - Returns: the number of complete transactions of interest.
   mutating func run(
-    through last: UInt64, _ rowNames: RowNames, _ takePart: (Part, _ isEnd: Bool) throws -> Void
+    through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
+    _ takePart: (Part, _ isEnd: Bool) throws -> Void
   ) throws
     -> Int
   {
@@ -81,6 +85,10 @@ struct TrailScan {
         }
       case .ddl(let ddl):
         if !ddl.isRefreshed, let table = reader.schema(ddl.after) { part?.wholeTables.append(table.fullName) }
+        if let after = reader.schema(ddl.after) {
+          let before = reader.schema(ddl.before)
+          if ddl.before == 0 || before != nil { learn(ddl, before, after) }
+        }
         if let number = part?.header.number, let before = reader.schema(ddl.before),
           let after = reader.schema(ddl.after), let step = ColumnStep(ddl, before, after, number: number)
         {
@@ -104,7 +112,7 @@ struct TrailScan {
   private func missingSchema(_ id: UInt64) -> CairnError {
     CairnError(
       .trailDamaged,
-      "a change at \(reader.position) of trail \(reader.name) is of schema \(id), which is not there",
+      "a change at \(reader.position) of trail \(reader.name) refers to schema \(id), which does not exist",
       hint: "run 'cairn trail verify \(reader.name)'", context: ["trail": reader.name.description])
   }
 }

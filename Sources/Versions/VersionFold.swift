@@ -1,14 +1,14 @@
 import Changes
 
-/// What the changes of one transaction made of one row, folded to one step.
+/// The changes that one transaction made to one row, folded into one step: the row before and after the transaction.
 package struct VersionFold {
-  /// One change as one row sees it; nil: the row was, or is, not there.
+  /// One change of one row: the row before and after it; nil if the row did not exist then.
   package struct Step {
     var before: [Value?]?
     var after: [Value?]?
 
-    /// Two where `row` is the name of both rows of a change of the key: those may share it. `names`: of the rows that the change touches; of a
-    /// change of the key the one before comes first.
+    /// Returns the steps of a change for `row`: usually one. There are two if the change alters the key, and both keys
+    /// have the same name. `names` has the rows of the change, the old key first.
     package static func all(
       _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
     ) throws -> [Step] {
@@ -27,12 +27,12 @@ package struct VersionFold {
     }
   }
 
-  /// Of the values in both rows.
+  /// The schema of the values in `before` and `after`.
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// What the row was before an update that came where none was there: at the beginning, or behind a delete. Such an update may
-  /// stand before the change that brought its row. `isFirst`: it is what the fold began with.
+  /// The old row of an update that came while the fold had no row: as its first step, or after a delete. The journal
+  /// may have such an update before the insert of its row. `isFirst`: the update is the fold's first step.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
@@ -41,8 +41,8 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Whether a step is of this row, not of another of its name: it begins with what the row is, or ends with what it was,
-  /// as far as the key says.
+  /// Returns whether a step changes this row, and not another row with the same name. Their keys must be equal; the
+  /// answer is true if the two schemas have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
@@ -73,7 +73,7 @@ package struct VersionFold {
     }
   }
 
-  /// By the names of columns: those that are new are not given.
+  /// Returns a row in another schema, with values matched by column names; nil for columns that the row lacks.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
@@ -92,13 +92,13 @@ package struct VersionFold {
 // MARK: - Bytes
 
 extension VersionFold {
-  /// The memory that it takes, about.
+  /// The approximate number of bytes that the fold takes in memory.
   package var byteCount: Int {
     func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
-  /// Appends all but the schema.
+  /// Appends the fold in encoded form, without its schema.
   package func append(to writer: inout ByteWriter) {
     var flags: UInt8 = 0
     if before != nil { flags |= 1 }
@@ -108,7 +108,7 @@ extension VersionFold {
     for row in [before, after, early?.row] { if let row { writer.appendImage(row) } }
   }
 
-  /// Reads what ``append(to:)`` wrote.
+  /// Decodes a fold from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
   package init(from reader: inout ByteReader, _ schema: TableSchema) throws {
     self.schema = schema
     let flags = try reader.readByte()
@@ -119,7 +119,7 @@ extension VersionFold {
 }
 
 extension Value {
-  /// The memory that it takes, about.
+  /// The approximate number of bytes that the value takes in memory.
   package var byteCount: Int {
     switch self {
     case .text(let bytes), .exact(let bytes), .blob(let bytes): 64 + bytes.count

@@ -4,7 +4,7 @@ import Conflicts
 /// A version in the window: its stamp, and its place in the origin's trail.
 package struct VersionPlace: Hashable, Sendable {
   package var stamp: Stamp
-  /// The position of the begin record of its transaction.
+  /// The position in the trail of the begin record of the version's transaction.
   package var begin: Position
 
   package init(stamp: Stamp, begin: Position) { (self.stamp, self.begin) = (stamp, begin) }
@@ -13,11 +13,11 @@ package struct VersionPlace: Hashable, Sendable {
 /// A version as a trail stores it: the total effect of one transaction on the row, in the trail's own representation.
 package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
-  /// By origin: the number of the last transaction that the author knew.
+  /// The number of the last transaction that the version's author knew, by name of the trail.
   package var seen: [String: UInt64]
-  /// The schema of the values in both rows.
+  /// The schema of the values in `before` and `after`.
   package var schema: TableSchema
-  /// The row before, as far as the trail has it; nil if it did not exist.
+  /// The row before the transaction, as far as the trail has its values; nil if the row did not exist.
   package var before: [Value?]?
   /// The row after the transaction, with nil for unchanged values; nil if the row is deleted.
   package var after: [Value?]?

@@ -5,22 +5,22 @@ import Trails
 /// Reads versions at their places in trails. It caches what it learns about segments, so use one reader for many
 /// versions. One thread uses it.
 package final class VersionReader {
-  /// The open trails by folder.
+  /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// The knowledge of a transaction's author, by names of trails.
+  /// Returns the knowledge of a transaction's author: the last known transaction, by name of the trail.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
-  /// - Parameter seen: like ``VersionWindow/seen(_:)``, which ignores knowledge of earlier incarnations of a trail.
+  /// Creates a reader. `seen` is like ``VersionWindow/seen(_:)``, which ignores knowledge of earlier trails of a name.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
-  /// Returns the versions that the transaction at a place gave a row. There is one for each row of that name: usually
-  /// one, more if rows share the name, none if the transaction did not change it. Memory holds only the result, however
+  /// Returns the versions that the transaction at a place gave to the rows of one name. There is usually one version;
+  /// more if rows share the name, none if the transaction did not change the row. Memory holds only the result, however
   /// large the transaction is.
   ///
   /// - Parameter rowNames: the function that the window uses. For a changed key it returns the old name first: the
   ///   change counts as a delete of one row and an insert of the other.
-  /// - Throws: `.checkpointForeign` if the version is not at that place.
+  /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -50,7 +50,7 @@ package final class VersionReader {
     }
   }
 
-  /// Calls `body` with every row change of a transaction; a row of a copy is passed as an insert.
+  /// Calls `body` with every row change of the transaction at a place. A row of a copy is passed as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {
@@ -83,7 +83,7 @@ package final class VersionReader {
     CairnError(
       .checkpointForeign,
       "transaction \(place.stamp.number) of trail \(place.stamp.origin) is not at \(place.begin): number \(header.number) is there",
-      hint: "the trail was replaced since it was read: restart the apply",
+      hint: "the trail was replaced since it was read: run 'cairn restart' for the apply",
       context: ["trail": place.stamp.origin, "position": place.begin.description])
   }
 }

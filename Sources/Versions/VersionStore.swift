@@ -6,7 +6,7 @@ struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
   private var spill: SpillStore?
-  /// By origin: the number of the last transaction that ever had a version here.
+  /// The number of the last transaction that ever had a version in the store, by index of the origin.
   private var latest: [UInt64] = []
 
   init(spillRows: Int) { self.spillRows = spillRows }
@@ -16,7 +16,7 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if an author with the given knowledge knows every version here. Looks at no row.
+  /// Returns false if an author with the given knowledge knows every version in the store. Reads no row's versions.
   /// - Parameter known: returns the last known transaction number of an origin.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -38,7 +38,7 @@ struct VersionStore {
     memory = MemoryStore()
   }
 
-  /// Returns whether the store holds no version of another origin; false if that is unknown.
+  /// Returns whether the store has no versions of other origins than this one; false if that is unknown.
   func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
 
   /// Calls `body` with the versions of a row. Those of one origin come from later to earlier.
@@ -46,8 +46,8 @@ struct VersionStore {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
 
-  /// Returns the rows that the transactions of an origin after `after`, up to `through`, wrote. Rows may repeat, and
-  /// may have no versions any more.
+  /// Returns the rows that an origin's transactions after number `after`, through number `through`, wrote. A row may be
+  /// in the result twice, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)
@@ -60,8 +60,8 @@ struct VersionStore {
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces an entry, if nothing has been removed from its transaction yet. Returns false, and changes nothing, if
-  /// that costs too much.
+  /// Replaces one version of a row by another, if nothing has been removed from the old version's transaction yet.
+  /// Returns false, and changes nothing, if that costs too much.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
@@ -70,13 +70,13 @@ struct VersionStore {
     return true
   }
 
-  /// Removes a row if no version has a number above the floor of its origin. Returns false otherwise, and if the
-  /// versions are in the file.
+  /// Removes all versions of a row, if none has a number above the floor of its origin. Returns false otherwise, and if
+  /// the versions are in the file.
   mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }
 
-  /// Returns the first transaction of an origin that has a version here.
+  /// Returns the first transaction of an origin that has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }
     return memory.oldest(of: origin)

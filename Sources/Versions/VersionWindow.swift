@@ -4,20 +4,20 @@ import SQLiteKit
 import Synchronization
 import Trails
 
-/// The versions that some node may not know yet, of all rows of one database: those of its own trail, and those of others
-/// that were applied to it.
+/// The row versions of one database that some node may not know yet. They come from the database's own trail, and from
+/// the trails of peers that are applied to it.
 ///
-/// A change that comes is in conflict where the window holds a version of its row that it does not follow. All applies of
-/// a database share one window; any thread may call. How to use it:
+/// An incoming change is in conflict if the window holds a version of its row that its author did not know. All applies
+/// of a database share one window; any thread may call. How to use it:
 ///
-/// 1. ``addPeer(_:folder:)`` for every trail that is applied, then ``read(_:through:rowNames:)`` for each of them, and
-///    ``catchUp(rowNames:)`` or, where that leaves ``isOwnOnly``, ``putOffCatchUp()``. Until all have been read an answer may
-///    lack versions, and nothing is forgotten: see ``isComplete``.
-/// 2. For each transaction that is applied: ``meet(_:of:at:)``; for each of its changes ``follow(_:_:)``, or
-///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it
-///    has not.
+/// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
+///    each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read,
+///    answers may lack versions and the window forgets nothing: see ``isComplete``.
+/// 2. For each incoming transaction: ``meet(_:of:at:)``. For each of its changes: ``follow(_:_:)``, or
+///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``. At the end: ``commit(_:)`` after the target has committed, or
+///    ``rollback(_:)`` if it has not.
 ///
-/// After an error the group is to be rolled back and done again; what could not be read is read again.
+/// After an error, roll the group back and apply it again; what could not be read of the trails is then read again.
 package final class VersionWindow: Sendable {
   package let own: TrailName
   private let ownTrail: OwnTrail
@@ -29,18 +29,18 @@ package final class VersionWindow: Sendable {
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
     var columnSteps = ColumnSteps()
-    /// A trail that was begun again since it was read.
+    /// A trail that was replaced by a new one of the same name since the window read it; nil if there is none.
     var begunAgain: TrailName?
   }
 
-  /// Opens nothing yet. Past `spillRows` versions they are kept in a temporary file.
+  /// Creates an empty window; opens no file. Above `spillRows` versions, the window keeps them in a temporary file.
   package init(own: TrailName, ownFolder: String, spillRows: Int = 1_000_000) {
     self.own = own
     ownTrail = OwnTrail(ownFolder)
     state = Mutex(State(index: WindowIndex(own: own.description, spillRows: spillRows)))
   }
 
-  /// A trail that is applied to the database. All of them are to be told before the first is read.
+  /// Adds a trail of a peer that is applied to the database. Add all such trails before the first one is read.
   package func addPeer(_ trail: TrailName, folder: String) {
     state.withLock {
       $0.folders[trail] = folder
@@ -48,8 +48,8 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Notes the trail that stands under a name; throws `busy` if another one was read under it: what is here of that one says
-  /// nothing of the new one, so another window is to be made.
+  /// Notes the id of the trail with a name. Throws `busy` if the window has read another trail of this name: versions
+  /// of that trail do not count for the new one. A new window is needed then.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
       let isSame = state.index.identify(trail.description, id)
@@ -59,15 +59,19 @@ package final class VersionWindow: Sendable {
     if !isSame { try check() }
   }
 
-  /// Throws `busy` if a trail was begun again since it was read.
+  /// Returns the id of the trail with a name; nil if it has not been read.
+  package func id(of trail: String) -> TrailID? { state.withLock { $0.index.id(of: trail) } }
+
+  /// Throws `busy` if a trail was replaced by a new one since the window read it.
   package func check() throws(CairnError) {
     guard let trail = state.withLock({ $0.begunAgain }) else { return }
     throw CairnError(
-      .busy, "trail \(trail) was begun again since the applies to this database started",
-      hint: "none is needed: they start again by themselves", remedy: .retry, context: ["trail": trail.description])
+      .busy, "trail \(trail) was replaced by a new one since the applies to this database started",
+      hint: "nothing to do: the applies start again by themselves", remedy: .retry,
+      context: ["trail": trail.description])
   }
 
-  /// What the author of a transaction knew of the trails that are here, by their names.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew of each trail in the window.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -80,20 +84,23 @@ package final class VersionWindow: Sendable {
 // MARK: - Reading trails
 
 extension VersionWindow {
-  /// Reads the own trail on to its durable end, and learns what the own database knew of others. `rowNames` says which
-  /// rows a change touches: none, one, or for a change of the key the row before and the row after. Returns how many
-  /// transactions came.
+  /// Reads the own trail on to its durable end, with the knowledge that the own database had of other trails. Returns
+  /// the number of transactions read. `rowNames` returns the rows of a change: none, one, or the old and the new one if
+  /// the key changed. `learn` gets each table before and after a schema change, before later rows.
   @discardableResult
-  package func catchUp(rowNames: (TableSchema, ChangeView) throws -> ChangedRows) throws -> Int {
+  package func catchUp(
+    rowNames: (TableSchema, ChangeView) throws -> ChangedRows,
+    learn: (DDL, TableSchema?, TableSchema) -> Void = { _, _, _ in }
+  ) throws -> Int {
     let own = own.description
     guard
       let (count, reach) = try ownTrail.readOn(
-        from: { self.firstNeeded(own) }, { try self.identify(self.own, $0) }, rowNames,
+        from: { self.firstNeeded(own) }, { try self.identify(self.own, $0) }, rowNames, learn: learn,
         { part, isEnd in
           try withState {
             try $0.index.take(part, of: own)
             $0.wholeTables.take(part)
-            $0.columnSteps.take(part)
+            $0.columnSteps.take(part.columnSteps)
             if isEnd { $0.index.settle(own) }
           }
         })
@@ -111,14 +118,14 @@ extension VersionWindow {
     return count
   }
 
-  /// Reads what was applied of a peer's trail before the start: through transaction `number`, as the database's checkpoint
-  /// says, 0 where it has none.
+  /// Reads the part of a peer's trail that was applied before the start: through transaction `number` of the database's
+  /// checkpoint, 0 if it has none. `again`: reads that part once more, because rows have other names now.
   package func read(
-    _ trail: TrailName, through number: UInt64,
+    _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws {
     let name = trail.description
-    let from = firstNeeded(name)
+    let from = again ? 1 : firstNeeded(name)
     if number >= from, let folder = state.withLock({ $0.folders[trail] }) {
       var scan = try TrailScan(folder: folder, from: from)
       try identify(trail, scan.reader.id)
@@ -131,47 +138,48 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// In place of the first ``catchUp(rowNames:)``, where no version of others is here: the own trail is read once one comes.
+  /// Replaces the first ``catchUp(rowNames:)`` while the window has only own versions: the own trail is read after
+  /// others come.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
-  /// Whether no version of another origin is here. Then the own trail need not be read for transactions without changes, and
-  /// never where all know it.
+  /// Whether the window holds only versions of this node. Then the own trail need not be read for incoming transactions
+  /// without changes, and never if all nodes know its transactions.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
-  /// Whether more of the own trail has not been read than a peer leaves that does its part.
+  /// Whether at least 16 segments of the own trail follow the first transaction that the window has not read.
   package var hasMuchUnread: Bool { get throws { try ownTrail.hasMuch(behind: firstNeeded(own.description)) } }
 
   private func firstNeeded(_ origin: String) -> UInt64 {
     state.withLock { $0.index.firstNeeded(origin) }
   }
 
-  /// How many versions it holds.
+  /// The number of versions in the window.
   package var count: Int { state.withLock { $0.index.count } }
-  /// Whether there are so many that they are in a file.
+  /// Whether the window has so many versions that it keeps them in a temporary file.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Whether any of them is kept for a peer, which has not told that it knows all of them.
+  /// Returns whether the window keeps a version because the peer of this trail has not yet reported to know it.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
 
-  /// Whether the own trail has the rows that a table held when it began; true as well where that cannot be told any more.
+  /// Returns whether the own trail has every row of a table, also those from before the trail; true if that is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The changes of own tables by which columns lost their names, as far as the own trail has been read.
+  /// The changes by which columns or tables of the database lost their names, as far as the own trail has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read.
+  /// Whether the versions from before the start have been read from all trails.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction of the own trail that has been read, and the source's position by its last progress; empty
-  /// where there was none.
+  /// The last transaction of the own trail that has been read. With it: the position in the source from the last
+  /// progress record, empty if there was none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Nothing behind these places may be purged: versions stand there that may be asked for, or that have not been read.
-  /// A peer's trail of which nothing is needed is not among them.
+  /// Returns, for each trail, the position from which on a purge must keep it. Versions that are still needed begin
+  /// there, or parts not yet read. A peer's trail that is not needed is not in the result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -188,7 +196,7 @@ extension VersionWindow {
       return (needs, reached > state.reach.number ? (reached, state.reach.position) : nil)
     }
     if let (number, read) = skipped, let oldest = needs[own] {
-      // All know what stands before it, and it has not been read.
+      // Every node knows the transactions before `number`, and they have not been read.
       let begin = try ownTrail.start(of: number)
       needs[own] = oldest == read ? max(read, begin) : min(oldest, begin)
     }
@@ -199,13 +207,14 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns a header without what it says of the own trail and cannot be: to believe that would take what is still to be
-  /// written here for known.
+  /// Returns a header without false claims about the own trail. A claim to know transactions that are still to be
+  /// written would make them count as known.
   ///
-  /// A dependency without an id is of an earlier version, and may mean a trail that was begun again since: it is left out.
+  /// A claim without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
+  /// name.
   ///
-  /// - Parameter isApplied: the transaction was applied before; then nothing is thrown.
-  /// - Throws: `trail-forked` if the dependency is of the trail that is here.
+  /// - Parameter isApplied: Whether the transaction was applied before; then nothing is thrown.
+  /// - Throws: `trail-forked` if the header claims to know transactions after the end of the present own trail.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
@@ -218,14 +227,14 @@ extension VersionWindow {
         .trailForked,
         "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(end.lastTransaction)",
         hint:
-          "if the state folder of this node is a copy of an older one, begin its trail again: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
+          "if the state folder of this node was restored from an older copy, begin a new trail: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
         // After a power cut, the mark of the own trail may be an older one until capture has opened it.
         remedy: .retry, context: ["trail": trail.description])
     }
     return believed
   }
 
-  /// Apply is about to apply a transaction: what its author knew. `begin`: where it stands in its trail.
+  /// Notes the knowledge of an incoming transaction, before apply writes it; `begin`: the position of its begin record.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
     state.withLock {
@@ -238,62 +247,62 @@ extension VersionWindow {
     }
   }
 
-  /// Notes what the transaction makes of rows where that follows everything that is known of them; false where it does
-  /// not for one of them, and nothing is noted. See ``note(_:_:)``.
+  /// Notes the transaction's versions of rows, if they follow all versions in the window. Returns false, and notes
+  /// nothing, if one of them does not. Noted versions are visible at once, as with ``note(_:_:)``.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// False: there is no version of any row that the transaction does not follow.
+  /// Returns false if the transaction follows every version of every row in the window.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// The versions of a row that `incoming` does not follow, by rising stamps; itself is not among them. None: no
-  /// conflict. `seen`: the dependencies of its transaction.
+  /// Returns the versions of a row that `incoming` does not follow, by ascending stamps, without `incoming` itself. If
+  /// there are none, there is no conflict. `seen` is the knowledge of its author, from ``seen(_:)``.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
     try withState { try $0.index.concurrent(row, with: incoming, seen: seen) }
   }
 
-  /// All versions of a row, by rising stamps.
+  /// Returns all versions of a row, by ascending stamps.
   package func versions(_ row: RowName) throws -> [VersionPlace] {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Of the versions of a row, but for those of the transactions `without`, and of those behind `reached` of their origins.
+  /// Returns the fingerprint of a row's versions, except those in `without` and those beyond `reached` in their trail.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Has the last version of each row that is forgotten kept as long as an earlier one of any row is here. To be told before
-  /// anything is read.
+  /// Keeps the last version of each row whose versions are all forgotten, while the window has an earlier version of
+  /// any row. Call it before any trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// The last version of a row of which none is here any more. Nil: it is earlier than all that are here, or there was
-  /// none, or ``keepLasts()`` was not called.
+  /// Returns the last version of a row that has no versions left in the window. Nil if it is earlier than all versions
+  /// in the window, if the row had none, or without ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// False: nobody has referred to any row of whom the author of a delete did not know.
+  /// Returns false if the author of a delete knew every reference to every row.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
 
-  /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was:
-  /// then the delete does not count. `seen`: what the author of the delete knew.
+  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row.
+  /// If so, the delete does not count. `seen` is the knowledge of the author of the delete.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// A version that apply writes. Others see it at once, whether the target commits it or not: it stands in its trail, and
-  /// what is settled depends on the versions alone. To be noted while the target holds the lock of the row.
+  /// Notes a version that apply is about to write; call it while the target holds the lock of the row. Other applies
+  /// see the version at once, even if the target does not commit: rows are resolved from their versions alone.
   package func note(_ row: RowName, _ place: VersionPlace) throws {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// The target has committed what was met of a trail; nothing of it comes again. Forgets what nobody needs any more.
+  /// Notes that the target has committed all transactions met of a trail; forgets versions that no query needs.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -301,14 +310,14 @@ extension VersionWindow {
     }
   }
 
-  /// The target has not committed: what was met of a trail since the last commit comes again.
+  /// Notes that the target has rolled back: the transactions of a trail since the last commit will be met again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Where one of a trail's tables waits, its changes behind transaction `number` come later than those of others: nothing
-  /// counts as known at the trail's origin that it learnt after that. Nil: none waits. To be told before the commit that
-  /// lets it wait, and at a start before anything is read.
+  /// Sets the last transaction of a peer's trail that counts while a table of that trail is suspended: knowledge in
+  /// later transactions proves nothing. Nil: no table is suspended. Call it before the commit that suspends the table,
+  /// and at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

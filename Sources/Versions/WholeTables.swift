@@ -1,12 +1,12 @@
 import Changes
 
-/// The tables of which the own trail has every row. A row of such a table that the window does not hold is known to
-/// every node. A row of another table may still have to be copied into the trail.
+/// The tables whose rows are all in the own trail. If the window has no version of a row of such a table, every node
+/// knows the row. A row of another table may still have to be copied into the trail.
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
-  /// Whether the beginning of the trail was not read, so that its copies are unknown to this list and count as known to
-  /// all.
+  /// Whether the beginning of the trail was not read. The copies there are then unknown, and every table counts as
+  /// whole.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

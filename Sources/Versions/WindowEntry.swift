@@ -9,7 +9,7 @@ struct WindowEntry: Equatable, Sendable {
 }
 
 extension WindowEntry {
-  /// Whether the author of a later version knew this one, of another origin.
+  /// Returns whether the author of a later version knew this version, which is of another origin.
   ///
   /// - Parameter known: The last transaction of this version's origin that the author claims to know.
   /// - Parameter clock: The clock of the author's transaction: it is later than those of all that the author knew.
@@ -26,7 +26,7 @@ package struct VersionFingerprint: Equatable, Sendable {
     sum &+= Self.mixed(entry.number ^ Self.mixed(entry.clock ^ UInt64(truncatingIfNeeded: entry.origin) << 56))
   }
 
-  /// Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c
+  /// Returns a number with its bits mixed. Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c
   private static func mixed(_ number: UInt64) -> UInt64 {
     var mixed = number &+ 0x9e37_79b9_7f4a_7c15
     mixed = (mixed ^ mixed >> 30) &* 0xbf58_476d_1ce4_e5b9
@@ -35,15 +35,15 @@ package struct VersionFingerprint: Equatable, Sendable {
   }
 }
 
-/// A transaction to be applied, in the window's terms.
+/// An incoming transaction, with the indexes that the window gives to origins.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// The knowledge of its author, by index of the origin.
+  /// The last transaction that the transaction's author knew of each origin, by index of the origin.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
 
-  /// Whether its author knew a version.
+  /// Returns whether the transaction's author knew a version.
   func knows(_ other: WindowEntry) -> Bool {
     other.origin == entry.origin
       ? other.number <= entry.number : other.isKnown(through: known(of: other.origin), at: entry.clock)

@@ -4,7 +4,7 @@ import Conflicts
 // References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
 // referenced row counts.
 extension WindowIndex {
-  /// Returns the last transaction of an origin that made or kept a reference to a row.
+  /// Returns the last transaction of an origin that made or kept a reference to a row; nil if there is none.
   func lastReference(_ row: RowName, _ origin: Int) throws -> WindowEntry? {
     var last: WindowEntry?
     try store.forEach(of: row.reference.chain) {
@@ -39,7 +39,7 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets references that every node knows, except for those next to a version that is still needed.
+  /// Forgets references to a row that every node knows, unless a version is still needed that is concurrent with them.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

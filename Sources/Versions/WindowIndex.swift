@@ -7,26 +7,26 @@ struct WindowIndex {
   /// A trail whose versions are in the window; the own trail is one of them.
   struct Origin {
     var name: String
-    /// The id of the trail; nil if the trail does not exist here yet.
+    /// The id of the origin's trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// While `id` is nil: the id under which other origins report to know the trail.
+    /// The id that other origins report for this trail, while `id` is nil.
     var told: TrailID?
     /// The knowledge that this origin has of each other origin, by index of the other one.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction that is durably here. Everything that comes from this origin later knows at least as much.
+    /// The last transaction of this origin that the database holds durably. All later ones know at least as much.
     var reached: UInt64 = 0
-    /// The last transaction that an apply has met but not committed yet.
+    /// The last transaction of this origin that an apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// While a table is suspended: the last transaction that counts as known at this node. Later ones do not count.
+    /// The last transaction of this origin that counts while a table of its trail is suspended; nil if none is.
     var held: UInt64?
     /// The last transaction of this origin that every node knows.
     var floor: UInt64 = 0
-    /// The last transaction of this origin that is noted with a reference to a row, and the latest clock of one.
+    /// The last noted transaction of this origin with a reference to a row, and the latest clock of such transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     /// The latest clock of the versions of this origin that were noted.
     var lastClock: UInt64 = 0
-    /// Whether the versions from before the start have been read.
+    /// Whether the versions from before the start of the process have been read from the trail.
     var isRead = false
 
     var border: UInt64 { min(reached, held ?? .max) }
@@ -36,11 +36,11 @@ struct WindowIndex {
   private(set) var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// Rows that received a version which every node already knew. The next sweep looks at them.
+  /// Rows that received a version which every node already knew. The next sweep checks them.
   private var late: Set<UInt64> = []
-  /// The last version of each row that has no versions left.
+  /// The last write of each row that has no versions left in the window.
   private(set) var lasts = LastVersions()
-  /// The kept versions that deleted their row, if ``lasts`` are kept: only a write counts as a last version.
+  /// The versions in the window that deleted their row, if ``lasts`` are kept: only a write counts as a last version.
   private var ends: Set<End> = []
 
   private struct End: Hashable {
@@ -48,7 +48,7 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// Whether any reference was ever noted. Most databases have none, so sweeps look for rows only.
+  /// Whether a reference was ever noted. Most databases have none, so sweeps then look at versions of rows only.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -113,7 +113,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Takes over what was read of a transaction.
+  /// Adds the versions and the knowledge of a transaction that was read from a trail.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -123,7 +123,7 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns the knowledge of its author by index of the origin; origins after the end of the array count as unknown.
+  /// Returns the last transaction that a transaction's author knew of each origin, by index; 0 for unknown origins.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
@@ -135,7 +135,7 @@ struct WindowIndex {
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Notes versions of rows that follow all others. Returns false, and notes nothing, if one of them does not.
+  /// Notes versions of rows if they follow all others of the rows. If one does not, returns false and notes nothing.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -154,7 +154,7 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Like ``VersionWindow/fingerprint(_:upTo:without:)``.
+  /// Returns the fingerprint of a row's versions, see ``VersionWindow/fingerprint(_:upTo:without:)``.
   func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws -> VersionFingerprint {
     let reached = origins.map { reached[$0.name] ?? .max }
     let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
@@ -200,7 +200,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Notes the id of an origin's trail. Returns false if another trail was counted under its name.
+  /// Notes the id of an origin's trail. Returns false if knowledge of another trail was counted under the same name.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -209,11 +209,14 @@ struct WindowIndex {
     return true
   }
 
-  /// Returns whether the trail of an origin is known.
+  /// Returns the id of an origin's trail; nil if it is not known.
+  func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
+
+  /// Returns whether the id of an origin's trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether a transaction that an author knew belongs to the trail that is here under that name. Earlier
-  /// versions of Cairn sent no id; then the name counts.
+  /// Returns whether a known transaction belongs to the present trail of that name in the window. Earlier versions of
+  /// Cairn sent no id; then the name counts.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id, let place = places[known.origin] else { return true }
     if let own = origins[place].id { return own == id }
@@ -223,7 +226,7 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns the knowledge of a transaction's author, by names of the trails that are here.
+  /// Returns the last transaction that a transaction's author knew of each trail in the window, by trail name.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -232,7 +235,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Notes the knowledge of the author of an origin's transaction.
+  /// Notes the knowledge that the author of an origin's transaction had of other origins.
   mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -242,13 +245,13 @@ struct WindowIndex {
     origins[place].met = max(origins[place].met, number)
   }
 
-  /// Notes that everything met of an origin has been committed.
+  /// Notes that all transactions met of an origin have been committed.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
   }
 
-  /// Notes that everything met of an origin since the last commit will come again.
+  /// Notes that the transactions met of an origin since the last commit will be met again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -260,7 +263,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version that an origin has not reported to know.
+  /// Returns whether the window keeps a version that the origin has not yet reported to know.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -270,7 +273,7 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first transaction of an origin that has a version here, and the position where it begins.
+  /// Returns the first transaction of an origin with a version in the window, and its begin; nil if there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -280,7 +283,7 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the first transaction of an origin that has not been taken.
+  /// Returns the number that follows an origin's last transaction that the database holds durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
   /// Notes that the versions of an origin from before the start have been read, through transaction `number`.
@@ -374,7 +377,7 @@ extension WindowIndex {
   }
 
   /// Forgets the versions of a row that all nodes know, up to the latest border after which every version follows them.
-  /// `RowHistory` does the same.
+  /// `RowHistory.forget` does the same.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }

@@ -51,7 +51,8 @@ struct Arguments {
     guard range.contains(operands.count) else {
       throw usage(
         operands.count > range.upperBound
-          ? "'\(operands[range.upperBound])' is one word too many" : "something is missing behind the command", nil)
+          ? "'\(operands[range.upperBound])' is one argument too many" : "an argument is missing after the command", nil
+      )
     }
     return operands
   }

@@ -79,7 +79,7 @@ struct Cairn {
       hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
   }
 
-  /// Converts any error to the one that is reported.
+  /// Converts any error to the error that is reported.
   static func envelope(_ error: any Error) -> CairnError {
     switch error {
     case let error as CairnError: error

@@ -19,7 +19,7 @@ extension CheckCommand {
     let mends = tables.map(\.mend).filter { !$0.isEmpty }
     guard mends.count > 1 else { return }
     let script = mends.joined(separator: "; ") + ";"
-    say(isJSON, "one script for all of them: \(script)", [("event", .text("script")), ("sql", .text(script))])
+    say(isJSON, "one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
   /// Reports the tables with columns BLOB: `sqlite3_blob_write` fires no trigger.
@@ -107,7 +107,7 @@ extension CheckCommand {
     if let outcome {
       line += " (\(outcome.equal) edge values came back equal"
       line += outcome.refused > 0 ? ", \(outcome.refused) were refused" : ""
-      line += (outcome.broken.isEmpty ? "" : ", \(outcome.broken.count) came back altered") + ")"
+      line += (outcome.broken.isEmpty ? "" : ", \(outcome.broken.count) came back changed") + ")"
     }
     Terminal.print(line)
   }
@@ -128,11 +128,11 @@ extension CheckCommand {
 
   static func identity(of schema: TableSchema) -> String {
     if schema.flags.contains(.wholeRow) {
-      return "no key: rows are told apart by all their columns, which is slow"
+      return "no key: all columns together identify a row, which is slow"
     }
     let names = schema.key.map { schema.columns[$0].name }.joined(separator: ", ")
     return schema.flags.contains(.nullableKey)
-      ? "key \(names), which may be NULL: such rows are told apart by all their columns" : "key \(names)"
+      ? "key \(names), which may be NULL: all columns together identify a row with NULL" : "key \(names)"
   }
 
   static func say(_ isJSON: Bool, _ text: String, _ members: [(String, JSONObject.Value)]) {

@@ -1,37 +1,39 @@
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import PostgresKit
 import SQLiteKit
 
-/// `cairn check`: which tables would be captured, how, and which problems prevent it.
+/// `cairn check`: the tables that would be captured, their replica identity, and the problems that prevent capture.
 struct CheckCommand: Command {
   static let name = "check"
-  static let summary = "look at a source and a target, or at a conf with all its databases, before replicating"
+  static let summary = "check a source and a target, or a conf with all its databases, before you replicate"
   static let operands = "--from URL [--to URL] | --config DIR"
   static let options = [
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
     Option("--tables", "PATTERN,...", "tables to take (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
-    Option("--config", "DIR", "prove a conf and its databases: a folder with cairn.toml, or one file"),
-    Option("--security", nil, "with --config: print what a security review asks, and what is below the advice"),
-    Option("--user", "NAME", "with --config: who runs the daemon (default: the owner of the state folder)"),
+    Option("--config", "DIR", "check a conf and its databases: a folder with cairn.toml, or one file"),
+    Option("--security", nil, "with --config: print the facts of a security review, and mark what is below the advice"),
+    Option("--user", "NAME", "with --config: user of the daemon (default: the owner of the state folder)"),
     Option.json,
   ]
   static let details = """
-    Says of every table by what its rows are told apart, whether it can be captured, and why not; with --to also the
-    type contract of every column, proven by a round trip of edge values where a PostgreSQL server is at hand. Writes
-    nothing. Exits 0 when replication can start, else with the status of the first error.
+    Reports for every table what identifies its rows, whether it can be captured, and why not; with --to also the type
+    contract of every column, proven by a round trip of edge values if an end is a PostgreSQL server. Writes nothing.
+    Exits 0 when replication can start, else with the status of the first error.
 
     With --config, all files of the conf are read first, and everything that is wrong in them is listed. If nothing is,
-    each capture and each apply is proved as above, also when another one fails. Run by root, it takes on the rights of
-    the daemon's user for that, without groups that only the unit gives.
+    each capture and each apply is checked as above, also if another one fails. Run by root, the command takes on the
+    rights of the daemon's user for that, without groups that only the unit gives.
 
     With --security, roles and their rights, certificates, files, listeners, allow-lists and limits are printed instead,
-    a fact on a line. Those below the advice of docs/operations.md are marked, with what mends them; then it exits 1.
+    a fact on a line. Facts below the advice of docs/guides/review-security.md are marked, with a hint; then the exit
+    status is 1.
 
     example: cairn check --from sqlite:shop.db --to sqlite:copy.db
     example: cairn check --from sqlite:shop.db --to postgresql://cairn@db.example/erp
@@ -69,8 +71,8 @@ struct CheckCommand: Command {
     if case .sqlite = source.handle { tellBlobs(tables, isJSON) }
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
-        .noTables, "\(from.place) has no table that could be captured",
-        hint: "create a table first, or look at --tables", remedy: .badInput)
+        .noTables, "\(from.place) has no table that can be captured",
+        hint: "create a table first, or check the patterns of 'tables' (--tables)", remedy: .badInput)
     }
     if let to = arguments.value("--to") {
       let target = try DatabaseURL(to)
@@ -95,7 +97,7 @@ struct CheckCommand: Command {
 
   private static func checkConf(_ path: String, _ arguments: Arguments) throws -> Int32 {
     for option in ["--from", "--to", "--tables", "--names"] where arguments.value(option) != nil {
-      throw arguments.usage("\(option) has no meaning with --config", "the conf says that itself;")
+      throw arguments.usage("\(option) has no meaning with --config", "the conf sets that;")
     }
     let loaded = ConfFolder.load(path)
     guard let configuration = loaded.configuration else {

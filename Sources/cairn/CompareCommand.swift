@@ -12,31 +12,32 @@ import Trails
 /// `cairn compare`: checks row by row whether the target is equal to the source.
 struct CompareCommand: Command {
   static let name = "compare"
-  static let summary = "compare source and target row by row, also while both are written to"
+  static let summary = "compare source and target row by row, also while applications write"
   static let operands = "--from URL --to URL | APPLY"
   static let options = [
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
-    Option("--config", "DIR", "folder of the daemon's conf, in which APPLY stands (default /etc/cairn)"),
+    Option("--config", "DIR", "folder of the conf that has APPLY (default /etc/cairn)"),
     Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: those replicated, or all)"),
     Option(
       "--names", "fold|keep", "SQLite to PostgreSQL: names in lower case, or as they are (default: as replicated)"),
     Option.state,
-    Option("--repair", nil, "have the source send rows that differ again, through the trail, and look at them again"),
+    Option("--repair", nil, "make the source send differing rows again through the trail, and check them again"),
     Option("--sql", nil, "print statements that make the target equal; the report goes to standard error"),
     Option("--limit", "N", "differences listed for each table (default 20); all are counted"),
-    Option("--rate", "RATE", "bytes of rows a second, over both ends, such as 10MiB (default: no limit)"),
+    Option("--rate", "RATE", "bytes of rows a second at both ends together, such as 10MiB (default: no limit)"),
     Option.json,
   ]
   static let details = """
-    APPLY is an apply of the daemon: both ends and the tables are then those of its conf.
+    APPLY is an apply of the daemon: its conf names both ends and the tables.
 
-    Between databases that 'cairn replicate' or the daemon keeps equal it tells differences from rows on their way, by the trail in the
-    state folder; replication may run meanwhile, and both ends may be written to. Values are equal by the contract of
-    their column ('cairn check'). Nothing is written to either database but the request of --repair, to the source.
+    Between databases that 'cairn replicate' or the daemon keeps equal, it separates differences from rows on their way
+    by the trail in the state folder; replication may run meanwhile, and both ends may take writes. Values are equal by
+    the contract of their column ('cairn check'). Nothing is written to either database except the request of --repair,
+    at the source.
 
-    Exits 0 when they are equal (or all was mended), 1 when there are differences, 75 when rows were still on their way
-    and nothing else differs.
+    Exits 0 when they are equal (or all rows were repaired), 1 when there are differences, 75 when rows were still on
+    the way and nothing else differs.
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --repair
@@ -93,14 +94,14 @@ struct CompareCommand: Command {
     _ name: String, _ arguments: Arguments, _ given: Comparison.Options, _ watch: CompareWatch
   ) throws -> (Comparison, DatabaseURL) {
     if let option = ["--from", "--to", "--state"].first(where: { arguments.value($0) != nil }) {
-      throw arguments.usage("\(option) does not go with the name of an apply", "the conf says which ends it has;")
+      throw arguments.usage("\(option) does not go with the name of an apply", "the conf names its ends;")
     }
     let configuration = try DaemonConf.load(arguments.value("--config"))
     let ends = try DaemonConf.ends(of: name, in: configuration)
     var options = given
     options.tables = given.tables ?? ends.source.map { TablePatterns($0.capture.tables) } ?? TablePatterns()
     options.names = given.names ?? ends.apply.names
-    options.rules = ends.apply.rules.map(ReshapeRule.init)
+    options.rules = ends.apply.rules
     options.scope = TargetScope(ends.apply.tables)
     let state = configuration.node.state
     guard let source = ends.source else {
@@ -127,7 +128,7 @@ struct CompareCommand: Command {
       guard let bytes = answer.text("data").flatMap({ HexText.bytes($0) }) else {
         throw CairnError(
           .daemonUnreachable, "the cairnd of this node does not answer questions about rows",
-          hint: "use the cairn that belongs to this cairnd: 'systemctl restart cairnd' after an update",
+          hint: "use the same version of cairn and cairnd: run 'systemctl restart cairnd' after an update",
           remedy: .badInput)
       }
       return bytes
@@ -141,7 +142,7 @@ struct CompareCommand: Command {
     for worker in answer.objects("workers").compactMap(NodeStatus.Worker.init)
     where names.contains(worker.name.description) && [.stopped, .failed, .paused].contains(worker.state) {
       Terminal.note(
-        "cairn: \(worker.name) is \(worker.state.rawValue): what it has not brought over yet is not at the target; 'cairn start \(worker.name)' goes on with it"
+        "cairn: \(worker.name) is \(worker.state.rawValue): the target lacks what it has not applied yet; run 'cairn start \(worker.name)'"
       )
     }
   }

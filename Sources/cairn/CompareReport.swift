@@ -58,9 +58,9 @@ final class CompareReport {
   private static func showBar(_ now: CompareWatch.Snapshot, since begun: Int64) {
     let seconds = Double(max(1, Clock.monotonicMilliseconds - begun)) / 1000
     let rate = Int(Double(now.rows) / seconds)
-    let suspects = now.suspects > 0 ? ", \(now.suspects) rows looked at again" : ""
+    let suspects = now.suspects > 0 ? ", \(now.suspects.counted("row")) checked again" : ""
     Terminal.write(
-      "\r\(now.table.oneLine): \(now.sourceRows) rows, table \(now.tablesDone + 1) of \(now.tables), \(rate) rows/s\(suspects)\u{1b}[K",
+      "\r\(now.table.oneLine): \(now.sourceRows.counted("row")), table \(now.tablesDone + 1) of \(now.tables), \(rate) rows/s\(suspects)\u{1b}[K",
       to: 2)
   }
 
@@ -148,15 +148,15 @@ final class CompareReport {
           ("milliseconds", .integer(result.milliseconds)),
         ])
     }
-    var text = "\(result.name): \(result.rows) rows"
+    var text = "\(result.name): \(result.rows.counted("row"))"
     if !result.isFinished { text += ", not finished" }
     if result.differences == 0, result.inFlight == 0, result.isFinished { text += ", equal" }
     if result.differences > 0 {
       text += ", \(result.missing) missing, \(result.extra) extra, \(result.different) different"
       if result.differences > listed { text += " (\(listed) listed)" }
     }
-    if result.mended > 0 { text += ", \(result.mended) mended" }
-    if result.inFlight > 0 { text += ", \(result.inFlight) still on their way" }
+    if result.mended > 0 { text += ", \(result.mended) repaired" }
+    if result.inFlight > 0 { text += ", \(result.inFlight) still on the way" }
     line(text, to: report)
   }
 
@@ -176,12 +176,14 @@ final class CompareReport {
     }
     let rate = summary.rows * 1000 / max(1, Int(summary.milliseconds))
     let took =
-      "\(summary.tables) tables, \(summary.rows) rows in \(summary.milliseconds / 1000).\(summary.milliseconds % 1000 / 100) s, \(rate) rows/s"
-    if summary.isStopped { return line("stopped, \(summary.tablesLeft) tables not finished: \(took)", to: report) }
+      "\(summary.tables.counted("table")), \(summary.rows.counted("row")) in \(summary.milliseconds / 1000).\(summary.milliseconds % 1000 / 100) s, \(rate) rows/s"
+    if summary.isStopped {
+      return line("stopped, \(summary.tablesLeft.counted("table")) not finished: \(took)", to: report)
+    }
     if summary.differences == 0, summary.inFlight == 0 { return line("equal: \(took)", to: report) }
-    let flight = summary.inFlight > 0 ? ", \(summary.inFlight) rows still on their way" : ""
-    let mended = summary.mended > 0 ? ", \(summary.mended) mended" : ""
-    line("\(summary.differences) differences\(mended)\(flight): \(took)", to: report)
+    let flight = summary.inFlight > 0 ? ", \(summary.inFlight.counted("row")) still on the way" : ""
+    let mended = summary.mended > 0 ? ", \(summary.mended) repaired" : ""
+    line("\(summary.differences.counted("difference"))\(mended)\(flight): \(took)", to: report)
   }
 
   private func line(_ text: String, to descriptor: Int32) {
@@ -218,7 +220,7 @@ extension Difference.Column {
       let place = zip(one, other).enumerated().first { $1.0 != $1.1 }?.offset ?? min(one.count, other.count)
       let start = max(0, place - 8)
       return
-        "\(name) differs from byte \(place + 1) on: \(source.shown(max: 40, from: start)) (\(one.count) bytes) at the source, \(target.shown(max: 40, from: start)) (\(other.count) bytes) at the target"
+        "\(name) differs from byte \(place + 1) on: \(source.shown(max: 40, from: start)) (\(one.count.counted("byte"))) at the source, \(target.shown(max: 40, from: start)) (\(other.count.counted("byte"))) at the target"
     }
     return "\(name) is \(source.shown) at the source, \(target.shown) at the target"
   }

@@ -17,7 +17,7 @@ extension ConfCheck {
     let names = keys.prefix(10).map { "\($0.fullName).\($0.column)" }.joined(separator: ", ")
     let more = keys.count > 10 ? " and \(keys.count - 10) more" : ""
     note(
-      "another node that writes to the same tables would draw the same keys: \(names)\(more); 'cairn identity' separates them, or keys = \"shared\" in [database.\(database.name)] says that programs do"
+      "another node that writes to the same tables would generate the same keys: \(names)\(more); 'cairn identity' separates them, or keys = \"shared\" in [database.\(database.name)] declares that applications do"
     )
   }
 

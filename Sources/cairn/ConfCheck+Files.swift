@@ -2,8 +2,8 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Checks of files and folders with the rights of the daemon's user, which may differ from those of the user that runs
-/// the check.
+/// Checks of files and folders with the rights of the daemon's user, which may differ from the rights of the user that
+/// runs the check.
 extension ConfCheck {
   /// State, control socket, conf files and passwords.
   func checkPlaces() {
@@ -13,7 +13,7 @@ extension ConfCheck {
       guard let account, let place = FileRights.read.obstacle(at: file, for: account) else { continue }
       fail(
         CairnError(
-          .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) bars the way")",
+          .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) denies access")",
           hint: """
             let a group that \(account.name) is in \(place == file ? "read" : "enter") it: chgrp GROUP \(place) && chmod \
             \(place == file ? "g+r" : "g+x") \(place)
@@ -21,19 +21,19 @@ extension ConfCheck {
     }
     for file in loaded.credentialFiles {
       guard let mode = Folder.owner(file)?.mode, mode & 0o077 != 0 else { continue }
-      note("\(file) holds a password, and others than its owner may read it: run chmod 600 \(file)")
+      note("\(file) contains a password, and other users than its owner may read it: run chmod 600 \(file)")
     }
   }
 
   private func checkState() throws {
     let state = configuration.node.state
     guard Folder.exists(state) else {
-      note("the state folder \(state) is not there yet; the daemon makes it when it starts, if it may")
+      note("the state folder \(state) does not exist yet; the daemon creates it at its start if it has the right")
       return try checkRoom(Folder.parent(of: state))
     }
-    guard Folder.isFolder(state) else { throw unusable("it is no folder", "name a folder in 'state' of [node]") }
+    guard Folder.isFolder(state) else { throw unusable("it is not a folder", "set a folder as state in [node]") }
     if let account, let place = FileRights([.read, .write, .enter]).obstacle(at: state, for: account) {
-      throw unusable("\(place) bars the way for user \(account.name)", "run: chown -R \(account.name) \(place)")
+      throw unusable("user \(account.name) cannot enter \(place)", "run: chown -R \(account.name) \(place)")
     }
     try checkRoom(state)
   }
@@ -50,8 +50,8 @@ extension ConfCheck {
   private func checkGroup() throws {
     guard let group = configuration.control.group, !Account.hasGroup(group) else { return }
     throw CairnError(
-      .confValue, "there is no group '\(group)', which [control] names",
-      hint: "create it with 'groupadd --system \(group)', or name another one", remedy: .badInput)
+      .confValue, "the group '\(group)' of [control] does not exist",
+      hint: "run 'groupadd --system \(group)', or name another group", remedy: .badInput)
   }
 
   /// Checks the rights to an SQLite file and its folder. SQLite creates `-wal` and `-shm` there, which belong to the
@@ -75,7 +75,7 @@ extension ConfCheck {
     let isWay = place != path
     return CairnError(
       .databaseReadOnly,
-      "user \(account.name) cannot write \(path)\(isWay ? ": \(place) bars the way" : "")",
+      "user \(account.name) cannot write \(path)\(isWay ? ": \(place) denies access" : "")",
       hint: """
         let a group that \(account.name) is in \(isWay ? "enter" : "write") it: chgrp GROUP \(place) && chmod \
         \(isWay ? "g+x" : Folder.isFolder(place) ? "g+rwxs" : "g+rw") \(place)

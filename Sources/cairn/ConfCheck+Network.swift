@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import NetKit
 import Operating
 import Peering
@@ -21,14 +22,15 @@ extension ConfCheck {
       if let problem = PeerFolder(state: state).revoked.problem {
         throw CairnError(
           .stateForeign,
-          "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",
-          hint: "give the file back from a backup", remedy: .badInput)
+          "the list of revoked certificates cannot be read, so no certificate is accepted: \(problem.reason)",
+          hint: "restore the file from a backup", remedy: .badInput)
       }
     } else {
       note(
         receive.isLoopback
-          ? "[receive] serves plain HTTP: any user of this machine can be any peer at \(receive.address)"
-          : "[receive] serves plain HTTP to other machines: whoever reaches \(receive.address) can be any peer")
+          ? "[receive] serves plain HTTP: any user of this machine can claim the name of any peer at \(receive.address)"
+          : "[receive] serves plain HTTP to other machines: any machine that reaches \(receive.address) can claim the name of any peer"
+      )
     }
     do {
       let server = try HTTPServer(host: receive.host, port: receive.port, tls: tls, handler: NobodyServed())
@@ -40,7 +42,7 @@ extension ConfCheck {
       say("\(receive.address): the daemon listens there", [("event", .text("listener")), ("ok", .bool(true))])
     }
     if configuration.peers.isEmpty {
-      note("nobody may do anything at [receive]: there is no [peer.NAME]")
+      note("[receive] grants nothing: there is no [peer.NAME]")
     }
   }
 
@@ -64,11 +66,11 @@ extension ConfCheck {
       options: .init(connectSeconds: 10, silenceSeconds: 20, node: configuration.node.name), stop: StopSignal())
     let hello = try client.perform("GET", "/cairn")
     guard hello.status == 200, let facts = Self.object(hello.body), let node = facts.text("node") else {
-      throw refusal(of: hello, pump, "it does not answer as a cairnd does")
+      throw refusal(of: hello, pump, "it does not answer like a cairnd")
     }
     if node == configuration.node.name {
       throw CairnError(
-        .confValue, "\(pump.url) is node \(node), which is this one",
+        .confValue, "\(pump.url) is this node, \(node)",
         hint: "name another node in [pump.\(pump.name)]", remedy: .badInput)
     }
     say(
@@ -77,16 +79,16 @@ extension ConfCheck {
     let names = pump.trails.names
     guard !names.isEmpty else {
       let reply = try client.perform("GET", "/cairn/1/trails")
-      guard reply.status == 200 else { throw refusal(of: reply, pump, "it does not let this node in") }
+      guard reply.status == 200 else { throw refusal(of: reply, pump, "it refuses this node") }
       return
     }
     for name in names {
       let reply = try client.perform("GET", "/cairn/1/trails/\(name)")
       switch (reply.status, pump.way) {
       case (200, _): break
-      case (404, .push): note("node \(node) takes trail \(name), and has nothing of it yet")
+      case (404, .push): note("node \(node) accepts trail \(name), and has none of it yet")
       case (404, .pull): note("node \(node) has no trail \(name) yet")
-      default: throw refusal(of: reply, pump, "it does not let this node \(pump.way.rawValue) trail \(name)")
+      default: throw refusal(of: reply, pump, "it does not allow this node to \(pump.way.rawValue) trail \(name)")
       }
     }
   }
@@ -97,7 +99,7 @@ extension ConfCheck {
     let message = told?.text("message") ?? "HTTP status \(reply.status)"
     return CairnError(
       code, "\(pump.url): \(what): \(message)",
-      hint: told?.text("hint") ?? "see what listens there, and what [peer.\(configuration.node.name)] grants there")
+      hint: told?.text("hint") ?? "check what listens there, and what [peer.\(configuration.node.name)] grants there")
   }
 
   private static func object(_ body: [UInt8]) -> JSONObject? {
@@ -110,12 +112,12 @@ extension ConfCheck {
     for file in files {
       guard Folder.exists(file) else {
         throw CairnError(
-          .confMissing, "there is no file \(file)",
-          hint: "name it in tls as it is called, or have it made: 'cairn peer invite' and 'cairn peer join'")
+          .confMissing, "file \(file) does not exist",
+          hint: "correct its name in tls, or create it with 'cairn peer invite' and 'cairn peer join'")
       }
       guard let account, let place = FileRights.read.obstacle(at: file, for: account) else { continue }
       throw CairnError(
-        .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) bars the way")",
+        .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) denies access")",
         hint: "run: chown \(account.name) \(place)")
     }
   }
@@ -136,7 +138,7 @@ extension ConfCheck {
       if certificate.notAfter < now, index == 0 {
         throw CairnError(
           .peerUntrusted, "the certificate \(file) of '\(name)' has expired on \(ends)",
-          hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
+          hint: "get a new one: 'cairn peer join' with a new invitation, or from the authority that issued it")
       }
       // A certificate that renews itself expires soon only if its renewal failed. The operator renews an authority.
       let days: Int64 = certificate.isAuthority ? 365 : 30

@@ -2,6 +2,7 @@ import Applying
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import PostgresKit
@@ -19,7 +20,7 @@ extension ConfCheck {
     if case .sqlite(let path) = url {
       if awaitsTables(capture), FileIdentity(path: path) == nil, Folder.isFolder(Folder.parent(of: path)) {
         try checkRights(ofDatabase: path, mayBeMissing: true)
-        return note("\(url.place) is not there yet: the applies that write to it make it, and capture begins then")
+        return note("\(url.place) does not exist yet: the applies that write to it create it, and capture starts then")
       }
       try checkRights(ofDatabase: path, mayBeMissing: false)
     }
@@ -32,7 +33,7 @@ extension ConfCheck {
       try CheckCommand.tellOfFile(database, url.place, isJSON)
       if let owner = try Journal(database).owner(), owner.place != folder {
         throw CairnError(
-          .sourceCaptured, "\(url.place) is captured already; the state of that capture is in \(owner.place)",
+          .sourceCaptured, "\(url.place) is already captured; the state of that capture is in \(owner.place)",
           hint: TrailHint.captured(capture.name, folder))
       }
       try checkIsSource(of: folder, url) { info in
@@ -72,11 +73,12 @@ extension ConfCheck {
     if case .sqlite = end.handle { CheckCommand.tellBlobs(tables, isJSON) }
     guard tables.contains(where: { $0.refusal == nil }) else {
       if tables.isEmpty, awaitsTables(capture) {
-        return note("\(url.place) has no table yet: the applies that write to it bring some, and capture begins then")
+        return note(
+          "\(url.place) has no table yet: the applies that write to it create tables, and capture starts then")
       }
       throw CairnError(
-        .noTables, "\(url.place) has no table that could be captured",
-        hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
+        .noTables, "\(url.place) has no table that can be captured",
+        hint: "create a table first, or check 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
     try checkNames(of: capture, end)
@@ -118,9 +120,9 @@ extension ConfCheck {
     let info = try Trail.info(folder: folder)
     guard info.lastTransaction > 0, let (code, what) = try fault(info) else { return }
     throw CairnError(
-      code, "\(url.place) is not where trail \(info.name) ends: \(what)",
+      code, "\(url.place) is not at the end of trail \(info.name): \(what)",
       hint: code == .sourceWentBack
-        ? TrailHint.wentBack(folder) : "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
+        ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
   /// Reports rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
@@ -141,7 +143,7 @@ extension ConfCheck {
     guard let row, let role = row[0] else { return [] }
     var notices: [String] = []
     if row[1] == "t" {
-      notices.append("role \(role) at \(server.place) is a superuser: use a role of its own, see docs/operations.md")
+      notices.append("role \(role) at \(server.place) is a superuser: use another (docs/security.md)")
     } else {
       var more = [("CREATEROLE", row[2])]
       if !isSource { more += [("BYPASSRLS", row[3]), ("REPLICATION", row[4])] }
@@ -157,13 +159,13 @@ extension ConfCheck {
     return notices
   }
 
-  /// Reports slots that belong to no trail here: those of other nodes, or those left when a state folder was removed.
+  /// Reports slots that belong to no trail here: slots of other nodes, or slots left when a state folder was removed.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
     let known = Set(trails.map { PostgresSource.name(of: $0.id) })
     for slot in try PostgresSource.idleSlots(server) where !known.contains(slot.name) {
       note(
-        "nobody reads slot \(slot.name) of \(url.place), which keeps \(Size.text(bytes: slot.bytes)) of log; if it is of no other node, drop it: \(LeftSlot.command(url.shown, slot.name))"
+        "slot \(slot.name) of \(url.place) has no reader and keeps \(Size.text(bytes: slot.bytes)) of log; if no other node uses it, drop it: \(LeftSlot.command(url.shown, slot.name))"
       )
     }
   }
@@ -203,18 +205,18 @@ extension ConfCheck {
       try claim(.apply(identity, trail: apply.trail), by: WorkerName(.apply, apply.name))
     }
     guard trail.origin == configuration.node.name else {
-      note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
+      note("trail \(trail) comes from node \(trail.origin): its tables are unknown here")
       return try checkBothWays(apply, end, trail)
     }
     guard let source = sources[trail.name] else {
-      return note("nothing is known of the tables of trail \(trail), since its capture is not ready")
+      return note("the tables of trail \(trail) are unknown, as its capture is not ready")
     }
     guard try !end.isSame(as: source.end) else {
       throw CairnError(
-        .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(end.url.place)",
+        .sameDatabase, "trail \(trail) comes from the database to which it would be applied, \(end.url.place)",
         hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
     }
-    let rules = apply.rules.map(ReshapeRule.init)
+    let rules = apply.rules
     let areKept = attempt {
       var refused: [CairnError] = []
       let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine) { refused.append($0) }
@@ -239,8 +241,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks for other trails that bring rows to the same tables. For applies of this configuration its tables count,
-  /// whatever they brought before; the target knows the other trails.
+  /// Checks for other trails that apply to the same tables. For applies of this configuration its present tables count;
+  /// the target knows the other trails.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {
@@ -269,14 +271,14 @@ extension ConfCheck {
     let patterns = configuration.captures.first { $0.name == trail.name }.map { TablePatterns($0.tables) }
     do {
       try end.checkHoldsNothingElse(
-        source, patterns ?? TablePatterns(), apply.names, apply.rules.map(ReshapeRule.init))
+        source, patterns ?? TablePatterns(), apply.names, apply.rules)
     } catch let error as CairnError
       where error.code == .targetDiffers
     {
       throw CairnError(
         error.code, error.message,
         hint: """
-          say in [apply.\(apply.name)] what is to become of them: existing = "keep" (they stay), "overwrite" (the target \
+          say in [apply.\(apply.name)] what happens to them: existing = "keep" (they stay), "overwrite" (the target \
           becomes equal) or "merge" (the source's rows win)
           """, remedy: error.remedy, context: error.context)
     }

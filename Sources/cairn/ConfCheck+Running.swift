@@ -20,7 +20,7 @@ extension ConfCheck {
     guard let worker = running.first(where: { $0.name == WorkerName(kind, name) }), worker.state == .failed,
       let problem = worker.problem, let code = ErrorCode(rawValue: problem.code)
     else { return }
-    fail(CairnError(code, "the daemon has stopped it: \(problem.message)", hint: problem.hint))
+    fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
   /// Reports a peer that has been silent for so long that much data is kept for it.

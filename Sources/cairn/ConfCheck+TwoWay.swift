@@ -10,7 +10,7 @@ import Trails
 
 // Checks of tables that both ends write.
 extension ConfCheck {
-  /// Checks an apply whose rows come back by another apply of this configuration.
+  /// Checks an apply whose rows return by another apply of this configuration.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }
@@ -18,11 +18,11 @@ extension ConfCheck {
       guard let behind = captures.first(where: { configuration.trail(of: $0) == back.trail }),
         behind.database == apply.database, let other = sources[behind.name]
       else { continue }
-      let there = TwoWayRoute(source.end, source.tables, apply.rules.map(ReshapeRule.init), apply.names)
-      let again = TwoWayRoute(other.end, other.tables, back.rules.map(ReshapeRule.init), back.names)
+      let there = TwoWayRoute(source.end, source.tables, apply.rules, apply.names)
+      let again = TwoWayRoute(other.end, other.tables, back.rules, back.names)
       let pairs = try there.tables(thatComeBackBy: again)
       guard !pairs.isEmpty else { continue }
-      note("\(pairs.count) \(pairs.count == 1 ? "table goes" : "tables go") both ways, back by [apply.\(back.name)]")
+      note("\(pairs.count.counted("table is", "tables are")) two-way, back by [apply.\(back.name)]")
       tellCopies(capture, behind)
       for (apply, tables, capture) in [(apply, pairs.map(\.there), behind), (back, pairs.map(\.here), capture)] {
         let plan = apply.localWritesPlan
@@ -62,12 +62,12 @@ extension ConfCheck {
     guard !haveBegun else { return }
     for capture in captures where !capture.copiesRows {
       note(
-        "[capture.\(capture.name)] has copy = false: rows that its database holds and the other end does not, or that the other end deletes before both have begun, may stay there alone; run 'cairn compare' when both follow"
+        "[capture.\(capture.name)] has copy = false: rows that only its database has, or that the other end deletes before both captures have started, may stay only there; run 'cairn compare' when both captures follow"
       )
     }
     guard captures.allSatisfy(\.copiesRows) else { return }
     note(
-      "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: if both ends hold a row, the row that is copied later stays, and the conflict log does not have the other one; if the rows of one end came from the other end, write copy = false into its capture"
+      "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: if both ends have a row, the row that is copied later wins, and the conflict log does not have the other one; if the rows of one end came from the other end, write copy = false in its capture"
     )
   }
 
@@ -85,14 +85,16 @@ extension ConfCheck {
       let writes = plan.writes(forTarget: target.plainName)
       say(
         "table \(target.plainName): "
-          + (goesBack ? "both ways" : "one way; what others write to it: local_writes = \"\(writes.rawValue)\""),
+          + (goesBack ? "both ways" : "one-way; for writes of other programs: local_writes = \"\(writes.rawValue)\""),
         [
           ("event", .text("way")), ("apply", .text(apply.name)), ("table", .text(target.plainName)),
           ("both", .bool(goesBack)), ("local_writes", goesBack ? .null : .text(writes.rawValue)),
         ])
       guard !goesBack, writes.areSettled, table.schema.treatment?.isHistory != true else { continue }
       if target.key.isEmpty || target.flags.contains(.wholeRow) {
-        note("table \(target.plainName) has no key: it waits, as local_writes = \"\(writes.rawValue)\" needs one")
+        note(
+          "table \(target.plainName) has no key: it will be suspended, as local_writes = \"\(writes.rawValue)\" needs one"
+        )
       } else {
         unseen += source.tables.filter { $0.name == table.name }
       }
@@ -127,8 +129,8 @@ extension ConfCheck {
     fail(
       CairnError(
         .confValue,
-        "table \(target.name): [apply.\(apply.name)] has rules for conflicts in \(unknown.joined(separator: ", ")), which is no column there",
-        hint: "write its name as it is there: \(columns.joined(separator: ", "))", remedy: .badInput,
+        "table \(target.name): [apply.\(apply.name)] has rules for conflicts in \(unknown.joined(separator: ", ")), which is not a column there",
+        hint: "use a name of its columns: \(columns.joined(separator: ", "))", remedy: .badInput,
         context: ["table": target.name]))
   }
 
@@ -144,8 +146,8 @@ extension ConfCheck {
       return fail(
         CairnError(
           .confValue,
-          "table \(here.name): \(decider) is to decide conflicts, and by [apply.\(back.name)] \(other) is, so both ends would differ",
-          hint: "write the same 'decides' into both applies", remedy: .badInput, context: ["table": here.name]))
+          "table \(here.name): \(decider) decides conflicts here, and \(other) decides them by [apply.\(back.name)], so both ends would differ",
+          hint: "write the same 'decides' in both applies", remedy: .badInput, context: ["table": here.name]))
     }
     guard forth.rule != .insertOnly, again.rule != .insertOnly,
       !forth.agrees(with: again, source: apply.trail, target: back.trail)
@@ -153,9 +155,9 @@ extension ConfCheck {
     fail(
       CairnError(
         .confValue,
-        "table \(here.name): conflicts would be settled in another way than by [apply.\(back.name)], so both ends would differ",
+        "table \(here.name): its rules for conflicts differ from those of [apply.\(back.name)], so both ends would differ",
         hint:
-          "give both applies the same 'conflict', 'conflicts', 'tracking' and 'deletes'; where one has source, the other needs target; or name the one that decides in both, as decides = \"\(apply.trail)\"",
+          "give both applies the same 'conflict', 'conflicts', 'tracking' and 'deletes'; if one has source, the other needs target; or name the node that decides in both, as decides = \"\(apply.trail)\"",
         remedy: .badInput, context: ["table": here.name]))
   }
 }

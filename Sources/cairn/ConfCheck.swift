@@ -1,12 +1,13 @@
 import Capturing
 import Changes
 import Configuring
+import Deploying
 import Operating
 import Steering
 import SystemKit
 
 /// `cairn check --config`: checks every statement of a configuration about databases, files and folders, one path after
-/// the other. A problem with one path is reported, and the other paths are checked all the same.
+/// the other. A problem with one path is reported, and the other paths are still checked.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
@@ -19,7 +20,7 @@ final class ConfCheck {
   var sources: [String: Source] = [:]
   /// The worker for each task on a database.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// The trails that bring rows to a table, as found so far, by target and table.
+  /// The trails that write to a table, as found so far, by target and table.
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// The number of new slots by server.
   var newSlots: [String: Int] = [:]
@@ -50,7 +51,7 @@ final class ConfCheck {
     checkPlaces()
     // Files, folders and servers answer as they will answer the daemon.
     if Account.current == 0, let account, account.user != 0, !account.become() {
-      note("this cannot take on the rights of user \(account.name): what follows is seen with those of root")
+      note("cannot take on the rights of user \(account.name): all checks below use the rights of root")
     }
     for capture in configuration.captures {
       begin("capture \(capture.name)")
@@ -73,8 +74,8 @@ final class ConfCheck {
     let count = failures.count
     say(
       count == 0
-        ? "all is ready: \(configuration.captures.count) captures, \(configuration.applies.count) applies"
-        : "not ready: \(count) \(count == 1 ? "error" : "errors")",
+        ? "all is ready: \(configuration.captures.count.counted("capture")), \(configuration.applies.count.counted("apply", "applies"))"
+        : "not ready: \(count.counted("error"))",
       [("event", .text("checked")), ("errors", .integer(Int64(count)))])
     return failures.first?.code.exitStatus ?? 0
   }

@@ -1,17 +1,18 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 
 /// `cairn config`: the settings in force, and the documents of the option table.
 struct ConfigCommand: Command {
   static let name = "config"
-  static let summary = "show what is in force in the conf of the daemon, and where each value came from"
+  static let summary = "show the settings in force of the daemon's conf, and the source of each value"
   static let operands = "show"
   static let options = [
     Option("--config", "DIR", "folder with cairn.toml and conf.d/*.toml, or one file (default \(ConfFolder.usual))"),
     Option.json,
-    Option("--toml", nil, "print a conf with all options as comments, as conf/cairn.toml has it"),
-    Option("--markdown", nil, "print the page of all options, as docs/configuration.md has it"),
+    Option("--toml", nil, "print a conf with all options as comments, conf/cairn.toml"),
+    Option("--markdown", nil, "print the page of all options, docs/reference/configuration.md"),
     Option("--man", nil, "print the man page cairn.toml(5), in mdoc"),
   ]
   static let details = """
@@ -26,7 +27,7 @@ struct ConfigCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     let words = try arguments.operands(0...1)
     for (option, text) in documents where arguments.has(option) {
-      guard words.isEmpty else { throw arguments.usage("\(option) takes no other word", nil) }
+      guard words.isEmpty else { throw arguments.usage("\(option) takes no other argument", nil) }
       Terminal.write(text(), to: 1)
       return 0
     }

@@ -86,7 +86,7 @@ enum ConflictText {
   private static func moment(_ microseconds: Int64) -> String { UTCTime(microseconds).description }
 
   private static func outcome(_ record: ConflictRecord) -> String {
-    record.winner == .merged ? "both are in it" : "the \(record.winner.rawValue) version stands"
+    record.winner == .merged ? "both are merged" : "the \(record.winner.rawValue) version won"
   }
 
   private static func state(_ record: ConflictRecord) -> String? {

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Configuring
+import Deploying
 import Mapping
 import Operating
 import SystemKit
@@ -8,32 +9,32 @@ import SystemKit
 /// `cairn conflicts`: the conflicts that two-way replication has resolved, and commands to overturn the result.
 struct ConflictsCommand: Command {
   static let name = "conflicts"
-  static let summary = "list and show conflicts that were settled, and put a version that lost in place"
+  static let summary = "list and show resolved conflicts, and write a version that lost"
   static let operands = "list|show|overturn [N]"
   static let options = [
     Option("--database", "URL|DATABASE", "only this one; DATABASE is one of the daemon's conf"),
     Option("--config", "DIR", "the databases that the applies of the daemon's conf write to"),
     Option.state,
     Option("--limit", "N", "list: the latest N of each database (default 20)"),
-    Option("--waiting", nil, "list: the rows that wait for a unique value which another row has"),
-    Option("--to", "local|incoming", "overturn: whose version is to stand (default: that of the one that lost)"),
-    Option("--force", nil, "overturn: also where the row has been written since"),
+    Option("--waiting", nil, "list: the rows that wait for a unique value that another row has"),
+    Option("--to", "local|incoming", "overturn: the version to write (default: the one that lost)"),
+    Option("--force", nil, "overturn: also if the row has been written since"),
     Option.json,
   ]
   static let details = """
-    Each target keeps the conflicts that it has met, for 30 days: what clashed, both rows, the rule, and what came of it.
+    Each target keeps the conflicts that it has met, for 30 days: the kind, both rows, the rule, and its outcome.
     Without --database and --config, the targets are those of the replications whose states are in the state folder.
 
       list       the latest conflicts, those with the greatest numbers first
       show       one of them with its rows, column by column
-      overturn   put the version that lost in place, as a new change that replicates like any other
+      overturn   write the version that lost, as a new change that replicates like any other
 
-    Only tables are written that 'tables' of the apply includes, if the daemon's conf has one for the database.
-    'list --waiting' shows rows that programs committed and that no table has: another row has one of their unique
-    values. A row comes back when its value is free: change that value in the other row.
+    If the daemon's conf has an apply for the database, only tables are written that its 'tables' includes.
+    'list --waiting' shows rows that applications committed and that no table has: another row has one of their unique
+    values. A row is inserted when its value is free: change that value in the other row.
 
-    A conflict under the rule 'ask' is open until it is overturned; --to may name the version that stands, too. See
-    docs/conflicts.md.
+    A conflict under the rule 'ask' is open until it is overturned; --to may name the version that won, too. See
+    docs/explanation/conflicts.md.
 
     example: cairn conflicts list --database sqlite:shop.db
     example: cairn conflicts list --waiting --database sqlite:shop.db
@@ -54,11 +55,11 @@ struct ConflictsCommand: Command {
     }
     let isJSON = arguments.has("--json")
     if words[0] == "list" {
-      if words.count > 1 { throw arguments.usage("'\(words[1])' is one word too many", nil) }
+      if words.count > 1 { throw arguments.usage("'\(words[1])' is one argument too many", nil) }
       return arguments.has("--waiting") ? try listWaiting(arguments, isJSON) : try list(arguments, isJSON)
     }
     guard words.count > 1, let id = Int64(words[1]), id > 0 else {
-      throw arguments.usage("which conflict?", "'cairn conflicts list' shows their numbers;")
+      throw arguments.usage("which conflict?", "run 'cairn conflicts list' for their numbers;")
     }
     let (url, log, record) = try find(id, arguments)
     if words[0] == "show" {
@@ -100,7 +101,7 @@ struct ConflictsCommand: Command {
       for record in records { Terminal.print(isJSON ? ConflictText.json(record, url) : ConflictText.line(record)) }
     }
     if count == 0, !isJSON {
-      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "no conflicts")
+      Terminal.note(urls.isEmpty ? "the conf has no database: name one with --database" : "no conflicts")
     }
     return 0
   }
@@ -116,7 +117,7 @@ struct ConflictsCommand: Command {
       for row in rows { Terminal.print(isJSON ? ConflictText.json(row, url) : ConflictText.line(row)) }
     }
     if count == 0, !isJSON {
-      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "no row waits")
+      Terminal.note(urls.isEmpty ? "the conf has no database: name one with --database" : "no row waits")
     }
     return 0
   }
@@ -134,10 +135,10 @@ struct ConflictsCommand: Command {
       throw arguments.usage("\(places) both have a conflict \(id)", "name one of them with --database;")
     }
     guard let one = found.first else {
-      if urls.isEmpty { throw arguments.usage("no databases are known here", "name one with --database;") }
+      if urls.isEmpty { throw arguments.usage("the conf has no database", "name one with --database;") }
       throw CairnError(
         .conflictMissing, "\(urls.map(\.place).joined(separator: ", ")): there is no conflict \(id)",
-        hint: "'cairn conflicts list' shows those that are kept", remedy: .badInput)
+        hint: "run 'cairn conflicts list' to see the conflicts that are kept", remedy: .badInput)
     }
     return one
   }

@@ -6,9 +6,9 @@ import SystemKit
 /// Waits until the requested copies have reached an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// If nothing has been copied for this long after a copy, all copies are complete.
+  /// The time without any copying after which all copies count as complete, in milliseconds.
   private static let quietMilliseconds: Int64 = 2_000
-  /// If a table has waited for this long while no copy is running, its copy has not ended the suspension.
+  /// The time after which a suspended table counts as not resumed by its copy, while no copy runs, in milliseconds.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
@@ -68,7 +68,7 @@ struct CopyWait {
       }
       guard isHeld else { continue }
       clear()
-      for wait in held { tell("table \(wait.table) waits at \(name): \(wait.reason)", hint: wait.hint) }
+      for wait in held { tell("table \(wait.table) is suspended at \(name): \(wait.reason)", hint: wait.hint) }
       return 1
     }
   }
@@ -83,7 +83,7 @@ struct CopyWait {
     let problem = resting.problem.map { ": [\($0.code)] \($0.message)" } ?? ""
     let what = "\(resting.name) \(resting.state == .failed ? "has failed" : "is stopped")"
     let start = "run 'cairn start \(resting.name)'"
-    let consequence = resting.name == name ? "" : ", so no copy comes"
+    let consequence = resting.name == name ? "" : ", so no copy arrives"
     tell(
       what + consequence + (resting.state == .failed ? problem : ""),
       hint: resting.state == .failed ? resting.problem?.hint ?? start : start)
@@ -98,7 +98,7 @@ struct CopyWait {
     guard Terminal.isErrorInteractive, let copying = worker.copying else { return }
     let bar = Display.bar(copying.rows, of: copying.estimated)
     Terminal.write(
-      "\r\u{1b}[K\(bar) of \(copying.table.oneLine), \(worker.tablesCopied - copiedBefore) tables done, \(Int(worker.rowsPerSecond)) rows/s",
+      "\r\u{1b}[K\(bar) of \(copying.table.oneLine), \((worker.tablesCopied - copiedBefore).counted("table")) done, \(Int(worker.rowsPerSecond)) rows/s",
       to: 2)
   }
 
@@ -113,7 +113,7 @@ struct CopyWait {
           ("event", .text("copied")), ("apply", .text(name.name)), ("tables", .integer(Int64(count))),
         ]).line)
     } else {
-      Terminal.print("copied \(count) \(count == 1 ? "table" : "tables")")
+      Terminal.print("copied \(count.counted("table"))")
     }
     return 0
   }

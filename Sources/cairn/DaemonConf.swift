@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Operating
 import Steering
 import SystemKit

@@ -5,7 +5,7 @@ import Steering
 /// The common parts of all commands that send a request to a daemon.
 enum DaemonPeer {
   static let config = Option("--config", "DIR", "folder of the daemon's conf (default /etc/cairn)")
-  static let socket = Option("--socket", "PATH", "the daemon's control socket, instead of looking into its conf")
+  static let socket = Option("--socket", "PATH", "the daemon's control socket, instead of reading it from the conf")
   static let options = [config, socket, Option.json]
 
   /// Returns the daemon's answer, and prints it if JSON output was requested.
@@ -35,8 +35,8 @@ struct StartCommand: Command {
   static let operands = "WORKER"
   static let options = DaemonPeer.options
   static let details = """
-    WORKER is a name of 'cairn status', such as capture.pos or apply.erp; the name of the section alone will do where
-    only one worker has it. One that waits to be tried again is tried at once.
+    WORKER is a name of 'cairn status', such as capture.pos or apply.erp; the name of the section alone is enough if
+    only one worker has it. A worker that waits for its next try starts at once.
 
     example: cairn start apply.erp
     """
@@ -46,13 +46,13 @@ struct StartCommand: Command {
 /// `cairn stop`: stops a worker at the next transaction boundary, until it is started again.
 struct StopCommand: Command {
   static let name = "stop"
-  static let summary = "stop a worker of the daemon at the next border of transactions"
+  static let summary = "stop a worker of the daemon at the next transaction border"
   static let operands = "WORKER"
   static let options = DaemonPeer.options
   static let details = """
-    It rests until 'cairn start', or until the daemon is started anew: that is not remembered, and a daemon starts all
-    that its conf says, also after a crash or a reboot. What is to rest for longer is taken out of the conf. Nothing is
-    lost: what it would have done waits in the journal or behind the slot of the source, or in the trail.
+    The worker stays stopped until 'cairn start', or until the daemon starts again: a daemon starts all workers of its
+    conf, also after a crash or a reboot. To stop a worker for longer, remove its section from the conf. Nothing is
+    lost: changes wait in the journal or the log of the source, or in the trail.
 
     example: cairn stop apply.erp
     """
@@ -75,11 +75,11 @@ struct RestartCommand: Command {
 /// daemon refuses.
 struct ReloadCommand: Command {
   static let name = "reload"
-  static let summary = "have the daemon load its conf anew"
+  static let summary = "make the daemon reload its conf"
   static let operands = ""
   static let options = DaemonPeer.options
   static let details = """
-    Workers that the change does not concern go on. A conf that is refused changes nothing, and is told with all reasons.
+    Workers that the change does not affect continue. A conf that is refused changes nothing, and all errors are printed.
 
     example: cairn reload
     """
@@ -89,13 +89,13 @@ struct ReloadCommand: Command {
     DaemonPeer.tellNotes(of: answer)
     guard !arguments.has("--json") else { return 0 }
     var isNothing = true
-    for (key, word) in [("added", "new"), ("removed", "gone"), ("changed", "started anew")] {
+    for (key, word) in [("added", "new"), ("removed", "gone"), ("changed", "restarted")] {
       let names = answer.texts(key)
       if names.isEmpty { continue }
       isNothing = false
       Terminal.print("\(word): \(names.joined(separator: ", "))")
     }
-    if isNothing { Terminal.print("loaded; no worker is concerned") }
+    if isNothing { Terminal.print("loaded; no worker is affected") }
     return 0
   }
 }
@@ -111,21 +111,20 @@ private enum WorkerOrder {
   }
 }
 
-/// `cairn copy`: sends rows through the trail again, while changes go on.
+/// `cairn copy`: sends rows through the trail again, while changes continue.
 struct CopyCommand: Command {
   static let name = "copy"
-  static let summary = "copy tables to a target of the daemon once more, while changes go on"
+  static let summary = "copy tables to a target of the daemon again, while changes continue"
   static let operands = "APPLY"
   static let options =
     [
       Option("--tables", "PATTERN,...", "tables to copy, such as 'item,order*' (default: all)"),
-      Option("--wait", nil, "until the rows have come, with a bar on a terminal"),
+      Option("--wait", nil, "wait until the rows have arrived, with a progress bar on a terminal"),
     ] + DaemonPeer.options
   static let details = """
     The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
-    them. Where the trail comes from another node, that one is asked, over all nodes in between. Without --tables it is
-    also the way on where a target, a slot or a journal was lost: the target forgets where it was, and waits for a copy of
-    everything.
+    them. If the trail comes from another node, that node is asked, over all nodes in between. Use it without --tables
+    also if a target, a slot or a journal was lost: the target drops its position, and waits for a copy of everything.
 
     example: cairn copy erp --tables item --wait
     example: cairn copy erp
@@ -144,13 +143,13 @@ struct CopyCommand: Command {
   private static func tell(_ arguments: Arguments, _ answer: JSONObject) {
     guard !arguments.has("--json") else { return }
     if let node = answer.text("asked_of") {
-      Terminal.print("node \(node) is asked to copy again; see 'cairn status'")
+      Terminal.print("asked node \(node) to copy again; see 'cairn status'")
       return
     }
     let asked = answer.texts("tables")
     Terminal.print(
       answer.bool("everything") == true
-        ? "everything is copied again; see 'cairn status'" : "copying again: \(asked.joined(separator: ", "))")
+        ? "copying everything again; see 'cairn status'" : "copying again: \(asked.joined(separator: ", "))")
   }
 }
 

@@ -6,25 +6,25 @@ import SystemKit
 /// `cairn detach`: removes everything that Cairn added to a database.
 struct DetachCommand: Command {
   static let name = "detach"
-  static let summary = "take everything of Cairn's out of a database; user tables and rows stay"
+  static let summary = "remove everything of Cairn from a database; user tables and rows stay"
   static let operands = "URL"
   static let options =
     [
-      Option("--slot", "NAME", "only this slot, which a capture left at the server, and its publication"),
-      Option("--trail", "NODE.NAME", "only what a target knows of this trail, which no apply brings there any more"),
-      Option("--reader", nil, "only that trails are kept for this target; the database is not opened"),
-      Option("--state", "DIR", "the state folder of 'cairn replicate', if it was given one"),
+      Option("--slot", "NAME", "only this slot that a capture left at the server, and its publication"),
+      Option("--trail", "NODE.NAME", "only what a target stores about this trail, which no apply uses any longer"),
+      Option("--reader", nil, "only the record that trails are kept for this target; the database is not opened"),
+      Option("--state", "DIR", "the state folder of 'cairn replicate', if it is not the default"),
     ] + DaemonPeer.options
   static let details = """
     From SQLite: triggers, journal and side tables. From PostgreSQL: slots, publications, replication origins and the
-    schema cairn. Afterwards the schema is what it was. Changes that were not replicated yet stay in the user's tables,
-    but are no longer known as changes.
+    schema cairn. Afterwards the schema is as it was before. Changes that were not replicated yet stay in the user's
+    tables, but are no longer recorded as changes.
 
-    With --slot or --trail all that belongs to other captures and applies stays. A slot that is in use is refused, and so
-    is a trail that an apply of the running daemon, or a session at the server, brings there.
+    With --slot or --trail, everything of other captures and applies stays. A slot that is in use is refused, and so is
+    a trail that an apply of the running daemon, or a session at the server, applies there.
 
-    A trail that several 'cairn replicate' share is kept for each of their targets, until it is detached. If the target is
-    gone, --reader ends that without it.
+    A trail that several 'cairn replicate' share is kept for each of their targets, until it is detached. If the target
+    is gone, use --reader, which does not open it.
 
     example: cairn detach sqlite:shop.db
     example: cairn detach postgresql://cairn@db.example/erp
@@ -37,18 +37,20 @@ struct DetachCommand: Command {
     let url = try DatabaseURL(arguments.operands(1...1)[0])
     if arguments.has("--reader") {
       if arguments.value("--slot") != nil || arguments.value("--trail") != nil {
-        throw arguments.usage("--reader does not go with --slot or --trail", "it is of the trails that a target reads;")
+        throw arguments.usage(
+          "--reader does not go with --slot or --trail", "it is about the trails that a target reads;")
       }
       let trails = try forgetReader(url, arguments)
       let names = trails.map(\.description).joined(separator: ", ")
       tell(
         arguments, url,
-        trails.isEmpty ? "no trail is kept for \(url.place)" : "trail \(names) is kept for \(url.place) no more",
+        trails.isEmpty ? "no trail is kept for \(url.place)" : "trail \(names) is no longer kept for \(url.place)",
         [("trails", .list(trails.map { .text($0.description) }))], found: !trails.isEmpty)
       return 0
     }
     switch (arguments.value("--slot"), arguments.value("--trail")) {
-    case (_?, _?): throw arguments.usage("--slot does not go with --trail", "one is of a source, one of a target;")
+    case (_?, _?):
+      throw arguments.usage("--slot does not go with --trail", "a slot is at a source, a trail at a target;")
     case (let slot?, nil):
       try Detaching.drop(slot: slot, at: url)
       tell(arguments, url, "dropped slot \(slot) at \(url.place)", [("slot", .text(slot))], found: true)
@@ -58,17 +60,17 @@ struct DetachCommand: Command {
       }
       try checkIsUnused(trail, at: url, arguments)
       let found = try Detaching.forget(trail, at: url)
-      let text = found ? "\(url.place) has forgotten trail \(trail)" : "\(url.place) knows nothing of trail \(trail)"
+      let text = found ? "removed trail \(trail) from \(url.place)" : "\(url.place) has nothing of trail \(trail)"
       tell(arguments, url, text, [("trail", .text(trail.description))], found: found)
     case (nil, nil):
       let found = try Detaching.run(url)
       _ = try forgetReader(url, arguments)
-      tell(arguments, url, found ? "detached \(url.place)" : "\(url.place) has nothing of Cairn's", [], found: found)
+      tell(arguments, url, found ? "detached \(url.place)" : "\(url.place) has nothing of Cairn", [], found: found)
     }
     return 0
   }
 
-  /// Removes a target from the lists of readers, so that no trail is kept for it any more.
+  /// Removes a target from the lists of readers, so that no trail is kept for it.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)
@@ -91,8 +93,8 @@ struct DetachCommand: Command {
     }
     guard let user else { return }
     throw CairnError(
-      .databaseBusy, "\(user.name) of the running daemon brings trail \(trail) into \(url.place)",
-      hint: "take [\(user.name)] out of the conf and reload, or run 'cairn stop \(user.name)', then run again",
+      .databaseBusy, "\(user.name) of the running daemon applies trail \(trail) to \(url.place)",
+      hint: "remove [\(user.name)] from the conf and reload, or run 'cairn stop \(user.name)', then run again",
       remedy: .badInput)
   }
 

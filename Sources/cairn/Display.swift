@@ -4,8 +4,8 @@ import Changes
 import Operating
 import SystemKit
 
-/// The output of a running replication: a bar, then one live line, on a terminal; a few lines in a log; one object per
-/// line as JSON.
+/// The output of a running replication. On a terminal it is a bar, then one live line; in a log, a few lines; as JSON,
+/// an object on each line.
 struct Display {
   private let replication: Replication
   private let isJSON: Bool
@@ -77,14 +77,14 @@ struct Display {
           ])
       }
       Terminal.note(
-        "cairn: [\(ErrorCode.driftFound.rawValue)] table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)"
+        "cairn: [\(ErrorCode.driftFound.rawValue)] table \(drift.table) differs from the source: \(drift.kind.rawValue) \(drift.key)"
       )
       Terminal.note("hint: \(hint)")
     }
     if let problem = audit.problem?.message, problem != problemTold {
       problemTold = problem
       closeLine()
-      Terminal.note("cairn: the audit could not go on, and will try again: \(problem)")
+      Terminal.note("cairn: the audit was interrupted, and tries again: \(problem)")
     }
     guard audit.rounds > roundsTold, let last = audit.last else { return }
     roundsTold = audit.rounds
@@ -98,7 +98,7 @@ struct Display {
         ])
     } else {
       let found = last.differences == 0 ? "no drift" : "\(last.differences) differences"
-      Terminal.print("audited \(last.rows) rows in \(last.milliseconds / 1000) s, \(found)")
+      Terminal.print("audited \(last.rows.counted("row")) in \(last.milliseconds / 1000) s, \(found)")
     }
   }
 
@@ -143,7 +143,8 @@ struct Display {
       } else if !once {
         Terminal.print(
           (apply.tablesCopied > 0
-            ? "copied \(apply.tablesCopied) tables, \(apply.rows) rows" : "caught up, \(apply.rows) rows")
+            ? "copied \(apply.tablesCopied.counted("table")), \(apply.rows.counted("row"))"
+            : "caught up, \(apply.rows.counted("row"))")
             + "; following (Ctrl-C ends)")
       }
     }
@@ -179,13 +180,14 @@ struct Display {
 
   private func bar(_ apply: ApplyProgress.Snapshot, _ capture: CaptureProgress.Snapshot, _ rate: Double) -> String {
     guard let copying = apply.copying, copying.estimated > 0 else {
-      return "copying, \(capture.tablesToCopy) tables to go, \(apply.rows) rows, \(Int(rate)) rows/s"
+      return
+        "copying, \(capture.tablesToCopy.counted("table")) to go, \(apply.rows.counted("row")), \(Int(rate)) rows/s"
     }
     return
-      "\(Self.bar(copying.rows, of: copying.estimated)) of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
+      "\(Self.bar(copying.rows, of: copying.estimated)) of \(copying.table), \(capture.tablesToCopy.counted("table")) to go, \(Int(rate)) rows/s"
   }
 
-  /// `[######......] 50 %`
+  /// Returns a progress bar, such as `[######......] 50 %`.
   static func bar(_ done: UInt64, of all: UInt64) -> String {
     let share = all > 0 ? min(1, Double(done) / Double(all)) : 0
     let full = Int(share * 24)
@@ -197,11 +199,11 @@ struct Display {
     let lock =
       apply.isReconnecting
       ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
-    let drift = !driftsTold.isEmpty ? ", drift in \(driftsTold.count) tables" : ""
+    let drift = !driftsTold.isEmpty ? ", drift in \(driftsTold.count.counted("table"))" : ""
     let count = apply.waiting.count
-    let waiting = count == 0 ? "" : count == 1 ? ", 1 table waits" : ", \(count) tables wait"
+    let waiting = count == 0 ? "" : ", \(count.counted("table")) suspended"
     return
-      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows) rows in all\(waysBack)\(waiting)\(lock)\(drift)"
+      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows.counted("row")) in all\(waysBack)\(waiting)\(lock)\(drift)"
   }
 
   /// The number of conflicts since the start: rows that were written at both ends.
@@ -247,8 +249,8 @@ struct Display {
         ])
     } else if error == nil {
       Terminal.print(
-        "\(apply.rows) rows applied\(waysBack)\(conflicts > 0 ? ", \(conflicts) conflicts settled" : "") in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
-          + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
+        "\(apply.rows.counted("row")) applied\(waysBack)\(conflicts > 0 ? ", \(conflicts.counted("conflict")) resolved" : "") in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
+          + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled.counted("value")) did not fit and became NULL" : ""))
       if let statements = apply.statements.summary { Terminal.print(statements) }
     }
   }

@@ -1,16 +1,17 @@
 import Changes
+import Explaining
 import Operating
 
-/// `cairn explain`: the meaning, the cause and the remedy of an error code, as in `docs/errors.md`.
+/// `cairn explain`: the meaning, the cause and the remedy of an error code, as in `docs/reference/errors.md`.
 struct ExplainCommand: Command {
   static let name = "explain"
-  static let summary = "say what an error code means and what to do"
+  static let summary = "explain what an error code means and what to do"
   static let operands = "[CODE]"
   static let options = [
-    Option.json, Option("--markdown", nil, "print the page of all codes, as docs/errors.md has it"),
+    Option.json, Option("--markdown", nil, "print the page of all codes, docs/reference/errors.md"),
   ]
   static let details = """
-    CODE is what stands in brackets in an error message, with or without the brackets. Without CODE all codes are
+    CODE is the word in brackets in an error message, with or without the brackets. Without CODE all codes are
     listed, with the exit status that each of them gives.
 
     example: cairn explain trail-damaged
@@ -20,7 +21,7 @@ struct ExplainCommand: Command {
     let words = try arguments.operands(0...1)
     if arguments.has("--markdown") {
       guard words.isEmpty, !arguments.has("--json") else {
-        throw arguments.usage("--markdown prints all codes, and takes no other word", nil)
+        throw arguments.usage("--markdown prints all codes, and takes no other argument", nil)
       }
       Terminal.write(markdown, to: 1)
       return 0
@@ -45,7 +46,7 @@ struct ExplainCommand: Command {
     let near = name.nearest(in: ErrorCode.allCases.map(\.rawValue))
     throw arguments.usage(
       "there is no error code '\(word)'",
-      (near.map { "did you mean \($0)? " } ?? "") + "'cairn explain' lists them all;")
+      (near.map { "did you mean \($0)? " } ?? "") + "run 'cairn explain' for all codes;")
   }
 
   // MARK: Text
@@ -97,14 +98,14 @@ struct ExplainCommand: Command {
     ]).line
   }
 
-  /// The page `docs/errors.md`.
+  /// The page `docs/reference/errors.md`.
   static var markdown: String {
     var page = """
       # Errors
 
       Every error has a code, which is printed in brackets: `cairn: error [trail-damaged]: ...`, followed by a hint.
       Codes are stable: a code keeps its meaning, and programs may rely on it. Exit statuses are those of `sysexits.h`;
-      several codes share one. `cairn explain CODE` prints the same text as this page, which is made with
+      several codes share one. `cairn explain CODE` prints the same text as this page, which is printed by
       `cairn explain --markdown`.
 
       | code | exit status | |

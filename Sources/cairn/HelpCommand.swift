@@ -3,7 +3,7 @@ import Changes
 /// `cairn help`: the options of a command. It also prints the pages and the completion that `make install` installs.
 struct HelpCommand: Command {
   static let name = "help"
-  static let summary = "say what a command does and takes"
+  static let summary = "explain a command and its options"
   static let operands = "[COMMAND]"
   static let options = [
     Option("--man", "cairn|cairnd|cairn.toml", "print a man page, in mdoc"),
@@ -20,10 +20,10 @@ struct HelpCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     let words = try arguments.operands(0...1)
     if let page = arguments.value("--man") {
-      guard words.isEmpty else { throw arguments.usage("--man takes no other word", nil) }
+      guard words.isEmpty else { throw arguments.usage("--man takes no other argument", nil) }
       Terminal.write(try manual(page, arguments), to: 1)
     } else if let shell = arguments.value("--completion") {
-      guard words.isEmpty else { throw arguments.usage("--completion takes no other word", nil) }
+      guard words.isEmpty else { throw arguments.usage("--completion takes no other argument", nil) }
       guard shell == "bash" else { throw arguments.usage("--completion: '\(shell)' is unknown", "there is bash;") }
       Terminal.write(BashCompletion.script, to: 1)
     } else if let word = words.first {

@@ -5,28 +5,28 @@ import Operating
 /// `cairn identity`: separates generated keys, so that two nodes do not generate the same ones.
 struct IdentityCommand: Command {
   static let name = "identity"
-  static let summary = "show keys that a database draws by itself, and give each node keys of its own"
+  static let summary = "show keys that a database generates, and give each node keys of its own"
   static let operands = "show|separate|catch-up URL|DATABASE"
   static let options = [
-    Option("--nodes", "N", "separate: how many nodes write"),
-    Option("--node", "K", "separate: which of them this one is, from 1"),
-    Option("--below-zero", nil, "separate: draw downwards from zero, where another node is an SQLite file"),
+    Option("--nodes", "N", "separate: number of nodes that write"),
+    Option("--node", "K", "separate: number of this node, from 1"),
+    Option("--below-zero", nil, "separate: generate keys downwards from zero, for use with an SQLite node"),
     Option("--tables", "PATTERN,...", "only these tables (default: all)"),
-    Option("--sql", nil, "separate: print the statements, and do nothing"),
-    Option("--config", "DIR", "folder of the daemon's conf, in which DATABASE stands (default /etc/cairn)"),
+    Option("--sql", nil, "separate: print the statements, and change nothing"),
+    Option("--config", "DIR", "folder of the conf that has DATABASE (default /etc/cairn)"),
     Option.json,
   ]
   static let details = """
     AUTOINCREMENT, INTEGER PRIMARY KEY, serial and identity columns give the next number to the next row. Two nodes that
     write one table would give the same number to different rows.
 
-      show       the tables that draw keys, and what each draws
-      separate   PostgreSQL: every sequence goes on in steps of N, from the next number that leaves the rest K
-      catch-up   PostgreSQL: every sequence goes on behind the keys that have come, as after a switch-over
+      show       the tables that generate keys, and the next key of each
+      separate   PostgreSQL: every sequence continues in steps of N, from the next number with remainder K
+      catch-up   PostgreSQL: every sequence continues after the greatest key in its table, as after a switch-over
 
-    Separate every node before two of them write, each with its own K. SQLite draws one more than the greatest key in the
-    table, so its keys take no stride: where one node is an SQLite file, all others are separated with --below-zero; of
-    two such files programs must bring the keys.
+    Separate every node before two of them write, each with its own K. SQLite takes the greatest key in the table plus
+    one, so it cannot take a stride: if one node is an SQLite file, separate all others with --below-zero; if two nodes
+    are, applications must set the keys.
 
     example: cairn identity show sqlite:shop.db
     example: cairn identity separate postgresql://cairn@db.example/erp --nodes 3 --node 2
@@ -53,7 +53,7 @@ struct IdentityCommand: Command {
     if words[0] == "show" {
       let all = try keys.all(patterns)
       for key in all { Terminal.print(isJSON ? json(key, keys.url) : text(key)) }
-      if all.isEmpty, !isJSON { Terminal.note("\(keys.url.place) draws no keys by itself") }
+      if all.isEmpty, !isJSON { Terminal.note("\(keys.url.place) generates no keys") }
       return 0
     }
     let moved = try keys.catchUp(patterns)
@@ -62,9 +62,9 @@ struct IdentityCommand: Command {
       Terminal.print(
         isJSON
           ? JSONObject([("event", .text("caught_up")), ("table", .text(key.fullName)), ("next", .integer(next))]).line
-          : "\(key.fullName).\(key.column) goes on with \(next)")
+          : "\(key.fullName).\(key.column) continues with \(next)")
     }
-    if moved.isEmpty, !isJSON { Terminal.note("nothing was behind") }
+    if moved.isEmpty, !isJSON { Terminal.note("no sequence was behind its table") }
     return 0
   }
 
@@ -89,7 +89,7 @@ struct IdentityCommand: Command {
           ? JSONObject([("event", .text(isDry ? "statement" : "separated")), ("sql", .text(statement))]).line
           : statement + ";")
     }
-    if statements.isEmpty { Terminal.note("\(keys.url.place) draws no keys by itself") }
+    if statements.isEmpty { Terminal.note("\(keys.url.place) generates no keys") }
     return 0
   }
 
@@ -115,13 +115,13 @@ struct IdentityCommand: Command {
 
   private static func text(_ key: DrawnKey) -> String {
     "\(key.fullName).\(key.column): " + what(key)
-      + (key.isSeparated ? "; separated" : "; another node would draw the same")
+      + (key.isSeparated ? "; separated" : "; another node would generate the same")
   }
 
   private static func what(_ key: DrawnKey) -> String {
     switch key.source {
     case .rowid(let isMonotonic):
-      isMonotonic ? "AUTOINCREMENT, one more than the greatest that ever was" : "one more than the greatest key"
+      isMonotonic ? "AUTOINCREMENT, the greatest key ever used plus one" : "one more than the greatest key"
     case .sequence(let sequence):
       "sequence \(sequence.name) in steps of \(sequence.increment), "
         + (sequence.last.map { "last \($0)" } ?? "from \(sequence.start)")

@@ -1,21 +1,21 @@
 import Configuring
 
 extension Manual {
-  /// `cairn.toml(5)`, from the option table.
+  /// The man page `cairn.toml(5)`, from the option table.
   static var conf: ManualPage {
     var page = ManualPage("cairn.toml", 5, date: date, summary: "conf of the daemon cairnd")
     page.heading("DESCRIPTION")
     page.paragraph(
       """
-      What cairnd is to do stands in cairn.toml and in conf.d/*.toml beside it, in the folder that --config names \
+      The files cairn.toml and conf.d/*.toml configure cairnd. They are in the folder that --config names \
       (/etc/cairn). The files are TOML. They are read in the order of their names, cairn.toml first; sections may be \
-      spread over them, but no option may stand twice. 'cairn check --config DIR' lists everything that is wrong, with \
+      spread over them, but no option may appear twice. 'cairn check --config DIR' lists everything that is wrong, with \
       file, line and column, and proves the databases; 'cairn config show' prints what is in force and where each value \
       came from.
       """)
     page.paragraph(
       """
-      In every text ${NAME} is the value of an environment variable (one that is not set is an error), and $$ a dollar. \
+      In every text ${NAME} is the value of an environment variable (an unset variable is an error), and $$ a dollar. \
       Durations and sizes are texts with a unit, such as "500 ms", "10 s", "14 days", "20 GiB". Names of sections are \
       made of a-z, 0-9, _ and -.
       """)

@@ -15,14 +15,14 @@ extension Manual {
     page.heading("DESCRIPTION")
     page.paragraph(
       """
-      cairnd runs the captures and applies of one node, as its conf files say. Each is a worker of its own: what goes \
-      wrong in one stops only its own path, and is tried again where that can help. The program cairn shows and \
-      steers the workers. Usually the service manager starts it: the unit is cairnd.service.
+      cairnd runs the captures and applies of one node, as its conf files say. Each is a worker: an error \
+      stops only its own worker, which starts again if that can help. The program cairn shows and \
+      controls the workers. Usually the service manager starts cairnd: the unit is cairnd.service.
       """)
     page.list(daemonOptions.map { (option($0), $0.help) })
     page.paragraph(
       """
-      It stays in the foreground. Under systemd it tells when it is ready, reloading and stopping, what its workers \
+      It stays in the foreground. Under systemd it reports when it is ready, reloading and stopping, what its workers \
       do and the greatest lag ('systemctl status cairnd'), and feeds the watchdog only while every worker shows signs \
       of life. Its log goes to the journal, with the fields CAIRN_WORKER, CAIRN_TABLE, CAIRN_POSITION, CAIRN_CODE and \
       CAIRN_HINT; elsewhere to standard error, with a priority such as <3> before each line.
@@ -34,7 +34,7 @@ extension Manual {
         "Ev CREDENTIALS_DIRECTORY",
         "Passwords of databases: the file database.NAME or database_NAME for [database.NAME]."
       ),
-      ("Ev RUNTIME_DIRECTORY", "Where the control socket is made, unless the conf names another place."),
+      ("Ev RUNTIME_DIRECTORY", "The folder of the control socket, unless the conf names another path."),
       ("Ev NOTIFY_SOCKET , WATCHDOG_USEC , JOURNAL_STREAM", "Set by systemd."),
       ("Ev PGPASSFILE , PGSERVICEFILE", "These and others are libpq's."),
     ])
@@ -53,12 +53,12 @@ extension Manual {
     page.list([
       (
         "Dv SIGTERM , SIGINT",
-        "Ends at the next transaction border, within seconds. Killed outright, it loses nothing either."
+        "Ends at the next transaction border, within seconds. After SIGKILL nothing is lost either."
       ),
       (
         "Dv SIGHUP",
         """
-        Reads the conf anew. Workers that it does not concern go on; a conf with errors is refused, each error is \
+        Reads the conf again. Workers that it does not affect continue; a conf with errors is refused, each error is \
         logged, and the old conf stays in force.
         """
       ),
@@ -72,11 +72,11 @@ extension Manual {
       (
         "Pa /etc/cairn/credentials/NAME",
         """
-        The password of [database.NAME], for root's eyes only: the unit hands it over as a credential when the \
+        The password of [database.NAME], readable by root only: the unit passes it as a credential when the \
         service starts, so a new password needs a restart. The folder must be there, and may be empty.
         """
       ),
-      ("Pa /var/lib/cairn", "The state: a folder for each trail, and a lock that keeps a second daemon away."),
+      ("Pa /var/lib/cairn", "The state: a folder for each trail, and a lock that prevents a second daemon."),
       ("Pa /run/cairn/control", "The control socket. Members of the group cairn may use it."),
     ])
   }

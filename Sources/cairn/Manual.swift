@@ -15,8 +15,8 @@ enum Manual {
     page.paragraph(
       """
       Cairn captures what a database commits into an ordered trail of files, and applies it from there to another \
-      database, exactly once. This program replicates two databases by itself, looks into trails, compares, explains, \
-      and steers the daemon cairnd, which runs any number of captures and applies from conf files.
+      database, exactly once. This program replicates two databases by itself, shows trails, compares, explains, \
+      and controls the daemon cairnd, which runs any number of captures and applies from conf files.
       """)
     page.paragraph(
       """
@@ -29,7 +29,7 @@ enum Manual {
     page.list([
       (
         "Ev XDG_STATE_HOME",
-        "Where state is kept without --state: in cairn below it, otherwise in ~/.local/state/cairn."
+        "The folder for state without --state: cairn below it, otherwise ~/.local/state/cairn."
       ),
       ("Ev NO_COLOR", "Set to anything, no colours are used."),
       ("Ev PGPASSFILE , PGSERVICE , PGPASSWORD", "These and others are libpq's."),
@@ -38,7 +38,7 @@ enum Manual {
       in: &page,
       first: [
         (0, "Done, or ended by a signal at a transaction border; compare: both ends are equal; status: all is well."),
-        (1, "compare: the ends differ; status: something lags or is stopped."),
+        (1, "compare: the ends differ; status: a worker lags or is stopped."),
       ])
     page.heading("SEE ALSO")
     page.request("Xr psql 1 ,")
@@ -69,7 +69,7 @@ enum Manual {
   static func exitStatus(in page: inout ManualPage, first: [(status: Int32, meaning: String)]) {
     page.heading("EXIT STATUS")
     page.paragraph(
-      "As in sysexits.h. An error is printed with its code in brackets, and 'cairn explain CODE' says what to do.")
+      "As in sysexits.h. An error is printed with its code in brackets, and 'cairn explain CODE' prints what to do.")
     let statuses = Set(ErrorCode.allCases.map(\.exitStatus)).sorted()
     page.list(
       first.map { ("Li \($0.status)", $0.meaning) }

@@ -6,39 +6,44 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer`: which nodes may connect to this node, and how this node connects to others. Works on files, without
-/// the daemon.
+/// `cairn peer`: the nodes that may connect to this node, and the nodes that this node connects to. Works on files,
+/// without the daemon.
 struct PeerCommand: Command {
   static let name = "peer"
-  static let summary = "let nodes into this one, join others, list and revoke"
+  static let summary = "invite and join nodes, list and revoke peers"
   static let operands = "invite|join|list|revoke|rotate [NAME|LINE]"
   static let options = [
     Option("--config", "DIR", "folder of the daemon's conf (default \(ConfFolder.usual))"),
-    Option("--address", "HOST:PORT", "invite: where the other node reaches this one"),
-    Option("--ttl", "TIME", "invite: how long the line is good (default 1h)"),
+    Option("--address", "HOST:PORT", "invite: the address at which the other node reaches this node"),
+    Option("--ttl", "TIME", "invite: how long the line is valid (default 1h)"),
     Option("--push", "PATTERNS", "invite: trails that the other node may push here (default 'NAME.*')"),
     Option("--pull", "PATTERNS", "invite: trails that it may pull from here (default none)"),
     Option("--write", nil, "invite: write [peer.NAME] into conf.d/peer-NAME.toml instead of printing it"),
-    Option("--replace", "SHA256", "join: the first 16 digits of the new authority of a node that was joined before"),
-    Option("--ca", nil, "rotate: a new authority, beside the old one until every peer has a certificate of it"),
-    Option("--listener", nil, "rotate: a new key and certificate for [receive]"),
-    Option("--drop", nil, "rotate: the old authority counts no more, at once: peers that lack the new one join again"),
+    Option(
+      "--replace", "SHA256", "join: the first 16 digits of the new authority, for a node that this node joined before"),
+    Option(
+      "--ca", nil,
+      "rotate: create a new authority; the old one stays valid until every peer has a certificate of the new one"),
+    Option("--listener", nil, "rotate: create a new key and certificate for [receive]"),
+    Option(
+      "--drop", nil,
+      "rotate: drop the old authority at once; peers without a certificate of the new one must join again"),
     Option.json,
   ]
   static let details = """
-      invite NAME   print the one line with which node NAME joins this one, and the [peer.NAME] that lets it do what it
-                    may. The first time, an authority is made in the folder peers of the state folder, with a
-                    certificate for [receive]. The line has a token that is good once
-      join LINE     get a certificate from the node that printed the line, and print a [pump] to begin with. '-' reads the
-                    line from standard input: on a command line other users of the machine see it
-      list          peers: certificate, how long it is good, what [peer] grants; the nodes that were joined; the authority
+      invite NAME   print the line with which node NAME joins this one, and the [peer.NAME] with its grants. The first
+                    time, create an authority in the folder peers of the state folder, with a certificate for
+                    [receive]. The line has a token that is valid once
+      join LINE     get a certificate from the node that printed the line, and print a [pump.NAME] to start with. '-'
+                    reads the line from standard input: other users of the machine can see command lines
+      list          peers: certificate, its end, grants of [peer.NAME]; the nodes that this node joined; the authority
                     and the certificate of this node
-      revoke NAME   certificates and invitations of NAME count no more; what they have under way ends within a second
-      rotate        a new authority and a new key for [receive]. Peers fetch certificates of the new authority by
-                    themselves, within minutes while they are connected; then the old one counts no more
+      revoke NAME   refuse certificates and invitations of NAME; running requests end within a second
+      rotate        create a new authority and a new key for [receive]. Peers fetch certificates of the new authority by
+                    themselves, within minutes while they are connected; then the old one is refused
 
-    All but invite need name and state of [node] only: they work while something else in the conf is wrong.
-    Run it as root or as the user of the daemon, where the conf is. Certificates are renewed by themselves.
+    All except invite need only name and state of [node]: they work while something else in the conf is wrong.
+    Run them as root or as the user of the daemon, on the machine of the conf. Certificates are renewed by themselves.
 
     example: cairn peer invite store-042 --address hq.example:7420 --push 'store-042.*' --pull hq.erp --write
     example: cairn peer join -
@@ -61,7 +66,7 @@ struct PeerCommand: Command {
       throw arguments.usage("option \(option) is for 'cairn peer \(owner)'", nil)
     }
     if ["list", "rotate"].contains(words[0]) {
-      guard words.count == 1 else { throw arguments.usage("'\(words[1])' is one word too many", nil) }
+      guard words.count == 1 else { throw arguments.usage("'\(words[1])' is one argument too many", nil) }
     } else if words.count == 1 {
       throw arguments.usage(words[0] == "join" ? "the line is missing" : "the name of the peer is missing", nil)
     }
@@ -85,7 +90,7 @@ struct PeerCommand: Command {
   private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
     guard Folder.isFolder(node.state) else {
       throw CairnError(
-        .stateUnwritable, "the state folder \(node.state) is not there",
+        .stateUnwritable, "the state folder \(node.state) does not exist",
         hint: "create it for the user of the daemon ('systemd-tmpfiles --create cairn.conf'), or start the daemon once",
         remedy: .badInput)
     }
@@ -101,7 +106,7 @@ struct PeerCommand: Command {
     let text = given.hasPrefix(shown) ? String(given.dropFirst(shown.count)) : given
     guard let line = JoinLine(text) else {
       throw arguments.usage(
-        "this is no line to join by", "it is HOST:PORT/TOKEN/KEY, as 'cairn peer invite' prints it;")
+        "this is not a line of an invitation", "it is HOST:PORT/TOKEN/KEY, as 'cairn peer invite' prints it;")
     }
     let replacing = arguments.value("--replace")
     if let replacing, replacing.utf8.count < 16 {
@@ -124,10 +129,10 @@ struct PeerCommand: Command {
     } else {
       Terminal.notes(
         """
-        joined \(outcome.hub) at \(line.address) as \(node); the certificate is good until \
+        joined \(outcome.hub) at \(line.address) as \(node); the certificate is valid until \
         \(UTCTime(outcome.certificate.notAfter).description.prefix(10)), and is renewed before
         its authority has the SHA-256 \(outcome.authority.fingerprint)
-        to push there, put this into the conf ('from' instead of 'to': to pull), then 'cairn reload':
+        to push there, put this into the conf ('from' instead of 'to': to pull), then run 'cairn reload':
 
         """)
       Terminal.page(stanza)
@@ -142,9 +147,9 @@ struct PeerCommand: Command {
     guard !certificates.isEmpty || invitations > 0 else {
       let names = Set(IssuedCertificates(peers).all().filter { !$0.isRevoked }.map(\.certificate.commonName))
       throw CairnError(
-        .usage, "the authority of this node has signed nothing for '\(name)' that counts still",
+        .usage, "the authority of this node has no valid certificate for '\(name)'",
         hint: (name.nearest(in: names.sorted()).map { "did you mean '\($0)'? " } ?? "")
-          + "take [peer.\(name)] out of the conf to keep out a certificate of another authority", remedy: .badInput)
+          + "remove [peer.\(name)] from the conf to refuse a certificate of another authority", remedy: .badInput)
     }
     if arguments.has("--json") {
       Terminal.print(
@@ -153,8 +158,9 @@ struct PeerCommand: Command {
           ("fingerprints", .list(certificates.map { .text($0) })), ("invitations", .integer(Int64(invitations))),
         ]).line)
     } else {
-      Terminal.print("revoked \(certificates.count) certificates and \(invitations) invitations of \(name)")
-      Terminal.note("take [peer.\(name)] out of the conf, too: a trail is kept for a peer that is granted it")
+      Terminal.print(
+        "revoked \(certificates.count.counted("certificate")) and \(invitations.counted("invitation")) of \(name)")
+      Terminal.note("also remove [peer.\(name)] from the conf: trails are kept for a peer with a grant")
     }
     return 0
   }
@@ -176,17 +182,17 @@ struct PeerCommand: Command {
     }
     if let key = rotation.listenerKey {
       Terminal.print("the listener has a new key, SHA-256 \(key)")
-      Terminal.note("lines of 'cairn peer invite' that are not used yet count no more: print new ones")
+      Terminal.note("unused lines of 'cairn peer invite' are no longer valid: print new ones")
     }
     if let authority = rotation.authority { Terminal.print("new authority, SHA-256 \(authority)") }
     if arguments.has("--drop") {
-      Terminal.print("only the newest authority counts now")
+      Terminal.print("only the newest authority is valid now")
       if !waiting.isEmpty { Terminal.note("these peers must join again: \(waiting.joined(separator: ", "))") }
     } else if rotation.authority != nil {
       Terminal.note(
         waiting.isEmpty
           ? "the daemon drops the old one within ten minutes: no peer needs it"
-          : "the old one counts until these peers have a certificate of the new one: \(waiting.joined(separator: ", "))"
+          : "the old one stays valid until these peers have a certificate of the new one: \(waiting.joined(separator: ", "))"
       )
     }
     return 0

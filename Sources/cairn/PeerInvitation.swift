@@ -21,7 +21,7 @@ struct PeerInvitation {
   /// Returns the future configuration. Further peers may still be missing there, because they are invited later.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
-      throw arguments.usage("'\(name)' is no name of a node", "letters, digits, '-' and '_' are allowed;")
+      throw arguments.usage("'\(name)' is not the name of a node", "letters, digits, '-' and '_' are allowed;")
     }
     let folder = arguments.value("--config")
     let now = try? DaemonConf.load(folder, awaitsPeers: true)
@@ -31,7 +31,7 @@ struct PeerInvitation {
     if let now, now.peers.contains(where: { $0.name == name }) {
       guard !arguments.has("--write") else {
         throw CairnError(
-          .confTwice, "there is a [peer.\(name)] already", hint: "leave --write out, and change what is there",
+          .confTwice, "the conf already has [peer.\(name)]", hint: "leave --write out, and edit that section",
           remedy: .badInput)
       }
       return now
@@ -65,10 +65,10 @@ struct PeerInvitation {
       case let receive? where receive.tls != nil:
         (
           "[receive] tls names certificates of another authority, for which Cairn cannot sign",
-          "have it sign a certificate with the common name '\(name)', and write [peer.\(name)]; or take tls out of [receive]"
+          "let that authority sign a certificate with the common name '\(name)', and write [peer.\(name)]; or remove tls from [receive]"
         )
       case let receive? where receive.isInsecure:
-        ("[receive] is insecure: over plain HTTP nobody proves who he is", "take insecure out of [receive]")
+        ("[receive] is insecure: over plain HTTP a peer cannot prove its name", "take insecure out of [receive]")
       default: nil
       }
     if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
@@ -81,7 +81,7 @@ struct PeerInvitation {
     if text.isEmpty, let receive = conf.receive, !["0.0.0.0", "::"].contains(receive.host) { text = receive.address }
     if text.isEmpty { text = Self.hostName }
     guard let url = PeerURL("https://" + text) else {
-      throw arguments.usage("'\(text)' is no address", "write --address HOST:PORT, such as hq.example:\(port);")
+      throw arguments.usage("'\(text)' is not an address", "write --address HOST:PORT, such as hq.example:\(port);")
     }
     let isPortGiven = text.hasSuffix(":\(url.port)")
     let host = url.host.contains(":") ? "[\(url.host)]" : url.host
@@ -111,7 +111,7 @@ struct PeerInvitation {
       "\(way) = [" + patterns.map { "\"\($0)\"" }.joined(separator: ", ") + "]"
     }
     guard !grants.isEmpty else {
-      throw arguments.usage("--push and --pull are empty", "a peer that may do nothing needs no invitation;")
+      throw arguments.usage("--push and --pull are empty", "an invitation must grant something;")
     }
     return "[peer.\(name)]\nmay = { \(grants.joined(separator: ", ")) }\n"
   }
@@ -130,7 +130,7 @@ struct PeerInvitation {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {
       throw arguments.usage(
-        "--write needs a conf that is a folder", "put what is printed without --write into the file;")
+        "--write needs a folder as conf", "leave --write out, and copy the output into the file;")
     }
     let path = Self.path(name, arguments)
     do throws(FileError) {
@@ -145,7 +145,7 @@ struct PeerInvitation {
     } catch {
       throw CairnError(
         .ioFailed, "cannot write \(path): \(error)",
-        hint: "run it as root, or leave --write out and put the stanza there by hand", remedy: .badInput)
+        hint: "run the command as root, or leave --write out and copy the output into the file", remedy: .badInput)
     }
   }
 
@@ -165,6 +165,6 @@ struct PeerInvitation {
     // Standard output has only the line that can be piped to the other machine.
     if !isWritten { Terminal.notes(stanza) }
     Terminal.note(
-      "then 'cairn reload' here" + (conf.receive == nil ? "; nobody can join before there is a [receive]" : ""))
+      "then 'cairn reload' here" + (conf.receive == nil ? "; peers can join only after you add [receive]" : ""))
   }
 }

@@ -5,7 +5,7 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer list`: the nodes that may connect to this node, and those that it has joined.
+/// `cairn peer list`: the nodes that may connect to this node, and the nodes that it has joined.
 struct PeerListing {
   private struct Row {
     var name: String
@@ -27,7 +27,7 @@ struct PeerListing {
     if asJSON {
       for row in rows { Terminal.print(json(row)) }
     } else if rows.isEmpty {
-      Terminal.print("no peers: 'cairn peer invite NAME' lets a node in, 'cairn peer join LINE' joins one")
+      Terminal.print("no peers: run 'cairn peer invite NAME' to invite a node, or 'cairn peer join LINE' to join one")
     } else {
       let head = ["PEER", "STATE", "UNTIL", "FINGERPRINT", "MAY PUSH", "MAY PULL"]
       for line in Self.columns([head] + rows.filter { $0.own == nil }.map(text)) { Terminal.print(line) }

@@ -8,7 +8,7 @@ struct QuarantineCommand: Command {
   private typealias Found = (url: DatabaseURL, log: QuarantineLog, one: QuarantinedTransaction)
 
   static let name = "quarantine"
-  static let summary = "list and show transactions that were put aside, try them again or discard them"
+  static let summary = "list and show transactions in quarantine, apply them again or discard them"
   static let operands = "list|show|retry|discard [N]"
   static let options = [
     Option("--database", "URL|DATABASE", "only this one; DATABASE is one of the daemon's conf"),
@@ -17,17 +17,17 @@ struct QuarantineCommand: Command {
     Option.json,
   ]
   static let details = """
-    With on_error = "quarantine" an apply puts a transaction aside whose rows the target does not take, with all later
-    ones that write to its rows or depend on them, and goes on. Each target keeps what it has put aside. Without
-    --database and --config, the targets are those of the replications whose states are in the state folder.
+    With on_error = "quarantine" an apply puts a transaction that the target refuses into quarantine, with all later
+    ones that write to its rows or depend on them, and continues. Each target keeps its quarantine. Without --database
+    and --config, the targets are those of the replications whose states are in the state folder.
 
-      list      what is put aside, in the order of its trail
-      show      one of them: where it stands, why it is there, which others wait for it
-      retry     apply it at its place, and then those that wait for it, in their order
-      discard   forget it, and try those that wait for it
+      list      transactions in quarantine, in the order of their trail
+      show      one of them: its position, the reason, the transactions that wait for it
+      retry     apply it, and then those that wait for it, in their order
+      discard   delete it, and try those that wait for it
 
-    A retry or discard is done by the apply: within a second by one that runs, otherwise when one is started. See
-    docs/conflicts.md.
+    The apply carries out a retry or discard: within a second if it runs, otherwise at its next start. See
+    docs/explanation/conflicts.md.
 
     example: cairn quarantine list --config /etc/cairn
     example: cairn quarantine show 3 --database sqlite:shop.db
@@ -43,11 +43,11 @@ struct QuarantineCommand: Command {
     }
     let isJSON = arguments.has("--json")
     if words[0] == "list" {
-      if words.count > 1 { throw arguments.usage("'\(words[1])' is one word too many", nil) }
+      if words.count > 1 { throw arguments.usage("'\(words[1])' is one argument too many", nil) }
       return try list(arguments, isJSON)
     }
     guard words.count > 1, let id = Int64(words[1]), id > 0 else {
-      throw arguments.usage("which transaction?", "'cairn quarantine list' shows their numbers;")
+      throw arguments.usage("which transaction?", "run 'cairn quarantine list' for their numbers;")
     }
     let found = try find(id, arguments)
     guard let wish = QuarantinedTransaction.Wish(rawValue: words[0]) else {
@@ -64,8 +64,9 @@ struct QuarantineCommand: Command {
     let (url, log, one) = found
     if wish == .retry, let holder = one.heldBy, try log.find(holder) != nil {
       throw CairnError(
-        .quarantineHeld, "quarantine \(one.id) of \(url.place) waits for \(holder), and cannot be applied before that",
-        hint: "retry or discard \(holder): this one is tried again then", remedy: .badInput)
+        .quarantineHeld, "quarantine \(one.id) of \(url.place) depends on \(holder), and cannot be applied before it",
+        hint: "run 'cairn quarantine retry \(holder)' or 'discard \(holder)': this transaction is then tried again",
+        remedy: .badInput)
     }
     guard try log.ask(one.id, for: wish) else { throw missing(one.id, url.place) }
     var asked = one
@@ -74,7 +75,7 @@ struct QuarantineCommand: Command {
     Terminal.print(
       isJSON
         ? QuarantineText.json(asked, url)
-        : "quarantine \(one.id) of \(url.place), transaction \(one.number) of \(one.trail), \(what) by the apply: within a second where it runs, else at its start"
+        : "quarantine \(one.id) of \(url.place), transaction \(one.number) of \(one.trail), \(what) by the apply: within a second if it runs, else at its next start"
     )
   }
 
@@ -88,7 +89,7 @@ struct QuarantineCommand: Command {
       for one in kept { Terminal.print(isJSON ? QuarantineText.json(one, url) : QuarantineText.line(one)) }
     }
     if count == 0, !isJSON {
-      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "nothing is in quarantine")
+      Terminal.note(urls.isEmpty ? "the conf has no database: name one with --database" : "nothing is in quarantine")
     }
     return 0
   }
@@ -106,7 +107,7 @@ struct QuarantineCommand: Command {
       throw arguments.usage("\(places) both have a quarantine \(id)", "name one of them with --database;")
     }
     guard let one = found.first else {
-      if urls.isEmpty { throw arguments.usage("no databases are known here", "name one with --database;") }
+      if urls.isEmpty { throw arguments.usage("the conf has no database", "name one with --database;") }
       throw missing(id, urls.map(\.place).joined(separator: ", "))
     }
     return one
@@ -115,6 +116,6 @@ struct QuarantineCommand: Command {
   private static func missing(_ id: Int64, _ place: String) -> CairnError {
     CairnError(
       .quarantineMissing, "\(place): there is no quarantine \(id)",
-      hint: "'cairn quarantine list' shows those that are kept", remedy: .badInput)
+      hint: "run 'cairn quarantine list' to see what is in quarantine", remedy: .badInput)
   }
 }

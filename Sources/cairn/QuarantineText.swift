@@ -8,7 +8,7 @@ enum QuarantineText {
   static func line(_ one: QuarantinedTransaction) -> String {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",
-      "\(one.footprint.changeCount) rows in \(one.tables.joined(separator: ", "))",
+      "\(one.footprint.changeCount.counted("row")) in \(one.tables.joined(separator: ", "))",
       one.heldBy.map { "waits for #\($0)" } ?? "[\(one.code)] \(one.message.firstLine)",
     ]
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")

@@ -10,62 +10,63 @@ import SystemKit
 
 struct ReplicateCommand: Command {
   static let name = "replicate"
-  static let summary = "copy a database to another and follow its changes, live"
+  static let summary = "copy a database to another and follow its changes"
   static let operands = "--from URL --to URL"
   static let options = [
     Option("--from", "URL", "the source: sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db"),
     Option("--to", "URL", "the target; a missing SQLite file is created"),
-    Option("--two-way", nil, "writes to the target go back to the source; of two to one row the later one wins"),
-    Option("--cascade", nil, "what other replications write to the source has to go on (see below)"),
+    Option("--two-way", nil, "replicate writes to the target back to the source; the later write to a row wins"),
+    Option("--cascade", nil, "also send rows that other replications write to the source (see below)"),
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
-    Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
-    Option("--local-writes", "stop|allow|refuse|undo", "what becomes of what others write to the target (see below)"),
-    Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
+    Option("--existing", "keep|overwrite|merge", "rows that the target already has: keep, overwrite or merge them"),
+    Option("--local-writes", "stop|allow|refuse|undo", "writes of other programs to the target (see below)"),
+    Option("--ddl", "follow|stop|ignore", "effect of schema changes of the source at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
     Option(
-      "--replay", "rows|auto|statements", "statements of the trail, executed instead of their rows (default rows)"),
+      "--replay", "rows|auto|statements",
+      "execute statements of the trail instead of applying their rows (default rows)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
-    Option("--audit", "RATE", "while following, compare both ends within so many bytes a second, such as 1MiB"),
-    Option("--journal-rows", "N", "rows an SQLite source keeps for us before it drops them (default 5000000)"),
+    Option("--audit", "RATE", "compare both ends all the time, reading at most so many bytes a second, such as 1MiB"),
+    Option("--journal-rows", "N", "rows that the journal of an SQLite source may hold (default 5000000)"),
     Option.json,
   ]
   static let details = """
     Creates the tables that are missing at the target, copies the rows that are there, then follows changes until
-    Ctrl-C. Run again, it goes on where it stopped. An SQLite source gets triggers and tables named cairn_…, a
-    PostgreSQL source a publication and a replication slot of that name; 'cairn detach' takes them away. Programs that
-    use the source go on as before.
+    Ctrl-C. Run again, it continues where it stopped. An SQLite source gets triggers and tables named cairn_…, a
+    PostgreSQL source a publication and a replication slot of that name; 'cairn detach' removes them. Applications
+    continue to use the source as before.
 
-    Several replications from one SQLite file share its capture: one captures the file, the others read its trail, in the
-    state folder of the first, and go on with the capture when that one ends. Each has its own target, --tables and
-    policies. The trail is kept for each target until 'cairn detach' of that target.
+    Several replications from one SQLite file share its capture: one captures the file, the others read its trail, in
+    the state folder of the first, and one of them continues the capture when the first ends. Each has its own target,
+    --tables and policies. The trail is kept for each target until 'cairn detach' of that target.
 
     --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
-    overwrite: the target becomes equal to the source; given again later, everything is copied once more.
+    overwrite: the target becomes equal to the source; given again later, everything is copied again.
 
-    --local-writes allow: what programs write to the target stays; where the source writes to the same row, its row
-    stands, and the other one is kept ('cairn conflicts list'). undo: the same, until --existing overwrite makes the
-    target what the source has. refuse: programs that write to the target's tables get an error, by triggers that stay
-    until it is run without that, or 'cairn detach'. stop, which is usual: a row that is not what the source says ends
-    the replication.
+    --local-writes allow: writes of other programs to the target stay; if the source writes the same row, its row wins,
+    and the other one is kept ('cairn conflicts list'). undo: the same, until --existing overwrite makes the target
+    equal to the source. refuse: programs that write to the target's tables get an error, by triggers that stay until a
+    run without the option, or 'cairn detach'. stop, the default: a row that differs from the source ends the
+    replication.
 
     --ddl follow: tables of the target are created, altered and renamed as at the source; dropped only if Cairn created
-    them. stop: nothing is altered; the table waits, with the statement that is wanted, until a person has run it.
-    ignore: tables of the target stay as they are; columns and tables that it lacks are left out. Without --ddl, tables
-    that Cairn created follow, and others wait. While a table waits all others go on; with --once, or when it is ended,
-    the exit status is 65 then ('cairn explain schema-stopped').
+    them. stop: nothing is altered; the table is suspended, and the hint has the statement, until an operator has run
+    it. ignore: tables of the target stay as they are; columns and tables that it lacks are left out. Without --ddl,
+    tables that Cairn created follow, and others are suspended. While a table is suspended all others continue; the exit
+    status is then 65 ('cairn explain schema-stopped').
 
-    --replay auto: a statement that a program executed through Cairn's API, and that wrote many rows, is executed once
-    more at the target, where it is proven to do the same; what it did is compared before it is committed. statements:
-    all of them for which that is proven. Two-way, rows are always applied.
+    --replay auto: a statement that an application executed through Cairn's API, and that wrote many rows, is executed
+    again at the target if it is proven to do the same; its rows are compared before the commit. statements: all
+    statements for which that is proven. Two-way, rows are always applied.
 
     --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
-    both ends is settled alike at both: the later write wins, and the other one is kept ('cairn conflicts list'). Tables
-    must have a key. Rows that are at the target already are not sent back.
+    both ends is resolved alike at both: the later write wins, and the other one is kept ('cairn conflicts list').
+    Tables must have a key. Rows that are at the target already are not sent back.
 
-    --cascade: in a chain A to B to C, rows that came from A go on to C. That is so anyway if no way leads back from the
-    target to the source; with --cascade, cairn refuses to start where one does.
+    --cascade: in a chain A to B to C, rows from A are also sent to C. That is the default if no way leads back from the
+    target to the source; with --cascade, cairn refuses to start if one does.
 
     example: cairn replicate --from sqlite:shop.db --to sqlite:///backup/shop.db
     example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db --tables 'item,order*' --once
@@ -91,11 +92,11 @@ struct ReplicateCommand: Command {
     if options.isTwoWay, let existing = options.existing, existing != .overwrite {
       throw arguments.usage(
         "--existing is '\(existing.rawValue)', and --two-way is given",
-        "rows of the target do not go back, so both ends would differ: allowed is overwrite;")
+        "rows of the target are not copied back, so both ends would differ: only overwrite is allowed;")
     }
     options.cascades = arguments.has("--cascade")
     if options.isTwoWay, options.cascades {
-      throw arguments.usage("--cascade and --two-way are given", "rows that go both ways do not go on;")
+      throw arguments.usage("--cascade and --two-way are given", "two-way rows are not sent to other databases;")
     }
     if let text = arguments.value("--local-writes") {
       guard let writes = LocalWrites(rawValue: text) else {
@@ -103,7 +104,7 @@ struct ReplicateCommand: Command {
       }
       if options.isTwoWay, writes != .stop {
         throw arguments.usage(
-          "--local-writes is '\(text)', and --two-way is given", "what is written to the target goes back then;")
+          "--local-writes is '\(text)', and --two-way is given", "writes to the target are sent back;")
       }
       options.localWrites = writes
     }

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Glibc
 import NetKit
 import Operating
@@ -9,7 +10,7 @@ import Steering
 import SystemKit
 
 /// `cairn check --config DIR --security`: the facts about a node that a security review asks for, one on each line. A
-/// fact below what the documents advise is marked, with the command or setting that mends it.
+/// fact below the advice of the documents is marked, with the command or setting that changes it.
 ///
 /// ```
 /// database erp: role cairn, rights: none beyond its grants
@@ -48,8 +49,8 @@ final class SecurityReview {
     let weak = findings.filter(\.isWeak).count
     say(
       weak == 0
-        ? "nothing is below what docs/operations.md advises"
-        : "\(weak) of \(findings.count) facts are below what docs/operations.md advises",
+        ? "all facts meet the advice of docs/guides/review-security.md"
+        : "\(weak) of \(findings.count.counted("fact")) \(weak == 1 ? "is" : "are") below the advice of docs/guides/review-security.md",
       [("event", .text("reviewed")), ("facts", .integer(Int64(findings.count))), ("weak", .integer(Int64(weak)))])
     return weak == 0 ? 0 : 1
   }
@@ -64,7 +65,7 @@ final class SecurityReview {
         ("event", .text("security")), ("subject", .text(subject)), ("fact", .text(fact)),
         ("weak", .bool(finding.isWeak)), ("hint", finding.isWeak ? .text(finding.hint) : .null),
       ])
-    // A finding is printed on one line, whatever its text contains.
+    // A finding is printed on one line, also if its text contains line breaks.
     if finding.isWeak, !isJSON { Terminal.print("        hint: \(finding.hint)") }
   }
 
@@ -90,8 +91,10 @@ final class SecurityReview {
     }
   }
 
-  /// - Parameter bits: those of the mode that must not be set.
-  /// - Parameter owners: users that may own the file; empty: any.
+  /// Records the owner and the mode of a file as a fact.
+  ///
+  /// - Parameter bits: The bits of the mode that must not be set.
+  /// - Parameter owners: The users that may own the file; empty: any.
   private func review(_ path: String, _ subject: String, barring bits: UInt32, _ command: String, owners: [UInt32]) {
     guard let (user, mode) = Folder.owner(path) else { return }
     let name = Account(user: user)?.name ?? String(user)
@@ -114,13 +117,13 @@ final class SecurityReview {
       }
     } catch {
       let error = Cairn.envelope(error)
-      add(subject, "could not be looked at: \(error.message)", weak: error.hint)
+      add(subject, "could not be checked: \(error.message)", weak: error.hint)
     }
   }
 
   private func review(sqlite path: String, _ subject: String) {
     var info = stat()
-    guard lstat(path, &info) == 0 else { return add(subject, "there is no file \(path) yet") }
+    guard lstat(path, &info) == 0 else { return add(subject, "file \(path) does not exist yet") }
     if info.st_mode & S_IFMT == S_IFLNK {
       add(subject, "\(path) is a symbolic link", weak: "write the path of the file itself in the url")
     }
@@ -155,7 +158,7 @@ final class SecurityReview {
     if excess.isEmpty {
       add(subject, fact)
     } else if excess.contains("SUPERUSER") {
-      add(subject, fact, weak: "name a role of its own in the url; docs/operations.md lists the grants that it needs")
+      add(subject, fact, weak: "name another role in the url; docs/security.md lists its grants")
     } else {
       let list = excess.map { "NO\($0)" }.joined(separator: " ")
       add(subject, fact, weak: "as a superuser: ALTER ROLE \(row[0].quotedName) \(list)")
@@ -196,7 +199,7 @@ final class SecurityReview {
     for row in rows.map({ $0.map { $0 ?? "" } }) {
       add(
         subject,
-        "role \(row[1]) owns schema \(row[0]) and may make others: it can put another table under a name while apply writes",
+        "role \(row[1]) owns schema \(row[0]) and may create others: it can exchange a table while apply writes",
         weak: "as a superuser: ALTER SCHEMA \(row[0].quotedName) OWNER TO CURRENT_USER")
     }
   }
@@ -212,7 +215,7 @@ final class SecurityReview {
     add(
       subject,
       isPublic == "t"
-        ? "every role may send logical messages, of up to 1 GB each; docs/postgres-capture.md says how to bar them"
+        ? "every role may send logical messages of up to 1 GB; docs/explanation/postgres-capture.md says how to bar them"
         : "only roles with a grant may send logical messages")
   }
 
@@ -234,7 +237,8 @@ final class SecurityReview {
     guard let receive = configuration.receive else { return add("receive", "nothing listens for other nodes") }
     do {
       let tls = try NetworkTLS.server(receive, state: configuration.node.state)
-      let way = tls == nil ? "plain HTTP: who reaches it can be any peer" : "TLS 1.3 with client certificates"
+      let way =
+        tls == nil ? "plain HTTP: any machine that reaches it can claim any name" : "TLS 1.3 with client certificates"
       add(
         "receive", "listens on \(receive.address), \(way)",
         weak: tls == nil ? "run 'cairn peer invite NAME', which makes certificates" : nil)
@@ -252,7 +256,9 @@ final class SecurityReview {
     let left = (certificate.notAfter - Clock.system.microseconds()) / 86_400_000_000
     let ends = UTCTime(certificate.notAfter).description.prefix(10)
     let fact = "certificate \(file) of '\(certificate.commonName)' ends on \(ends)"
-    add(subject, fact, weak: left < 14 ? "renew it: 'cairn peer join' with a new invitation, or from who gave it" : nil)
+    add(
+      subject, fact,
+      weak: left < 14 ? "renew it: 'cairn peer join' with a new invitation, or at the authority that issued it" : nil)
   }
 
   private func review(_ peer: Configuration.Peer) {

@@ -13,7 +13,9 @@ struct ServiceUnit {
 
   private let lines: [String]
 
-  /// Nil if there is no such unit. `root` comes before each folder.
+  /// Reads the unit; nil if there is no such unit.
+  ///
+  /// - Parameter root: A path that is put before each folder.
   init?(root: String = "") {
     let folders = Self.folders.map { root + $0 }
     guard let unit = folders.last(where: { Folder.exists("\($0)/cairnd.service") }) else { return nil }
@@ -25,7 +27,7 @@ struct ServiceUnit {
     lines = files.compactMap { try? File.text($0) }.flatMap { $0.split(at: "\n") }
   }
 
-  /// Returns the value of a setting that stands last; nil if it is set nowhere, or to nothing.
+  /// Returns the last value of a setting in the unit; nil if it is set nowhere, or to nothing.
   func value(of setting: String) -> String? {
     let values = lines.compactMap { line -> String? in
       guard let (name, value) = line.cut(at: "="), Self.trimmed(name) == setting else { return nil }

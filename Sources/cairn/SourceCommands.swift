@@ -7,12 +7,12 @@ import Steering
 /// `cairn unhook`: removes capture from a table for a schema change that its triggers would prevent.
 struct UnhookCommand: Command {
   static let name = "unhook"
-  static let summary = "take capture off for a schema change such as DROP COLUMN"
+  static let summary = "stop capture of a table for a schema change such as DROP COLUMN"
   static let operands = "URL|DATABASE [TABLE]"
   static let options = DaemonPeer.options
   static let details = """
-    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, off all tables. Changes made until
-    'cairn rehook' are found by copying the table again then; a replication may go on meanwhile.
+    DATABASE may be a database of the daemon's conf; then the daemon does it. Without TABLE, capture of all tables
+    stops. 'cairn rehook' copies the table again to find the changes made meanwhile; replication may continue.
 
     example: cairn unhook sqlite:shop.db item
              sqlite3 shop.db 'ALTER TABLE item DROP COLUMN note'
@@ -27,11 +27,12 @@ struct UnhookCommand: Command {
 /// `cairn rehook`: installs capture again, with a refresh of the missed rows.
 struct RehookCommand: Command {
   static let name = "rehook"
-  static let summary = "put capture back after 'unhook', and copy again what was missed"
+  static let summary = "start capture again after 'unhook', and copy the missed changes"
   static let operands = "URL|DATABASE [TABLE]"
   static let options = DaemonPeer.options
   static let details = """
-    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, on all tables that were unhooked. The copy is made by the replication, when it runs.
+    DATABASE may be a database of the daemon's conf; then the daemon does it. Without TABLE, capture of all unhooked
+    tables starts. The replication copies them when it runs.
 
     example: cairn rehook sqlite:shop.db item
     """

@@ -7,25 +7,25 @@ import SystemKit
 /// `cairn status`: the state of every worker of a daemon, and whether any has a problem.
 struct StatusCommand: Command {
   static let name = "status"
-  static let summary = "see the workers of the daemon: state, position, lag, rate, last error"
+  static let summary = "show the workers of the daemon: state, position, lag, rate, last error"
   static let operands = ""
   static let options =
     [
       Option("--watch", nil, "again every second, until Ctrl-C"),
-      Option("--lag", "SECONDS", "how far behind a worker may be and be well (default 60)"),
+      Option("--lag", "SECONDS", "seconds of lag that count as healthy (default 60)"),
     ] + DaemonPeer.options
   static let details = """
-    The lag is told by stage: from the commit at the source to the trail, and from there on to the commit at the target.
-    SQLite does not say when something was committed; there it counts from the moment at which it was read.
+    The lag is shown by stage: from the commit at the source to the trail, and from there to the commit at the target.
+    SQLite does not record commit times; there it counts from the moment at which capture read the change.
 
-    For each trail that goes to another node or comes from there: up to where the other side has it durably and has
-    applied it, and how far in time and bytes that is behind.
+    For each trail that goes to another node or comes from there: the position up to which the other side has it durably
+    and has applied it, and its lag in time and bytes.
 
     Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a transaction is in
-    quarantine, a table is unhooked, the conf that was loaded last is refused, or a slot is left of a capture that left
-    the conf, 69 when no daemon answers, 78 when none answers and the conf is broken or may not be read. A daemon is found
-    by the conf that it was started with, also after that was changed or broken. An error that has passed is shown for a
-    day, and does not count, nor does a row that waits for a unique value.
+    quarantine, a table is unhooked, the conf loaded last is refused, or a removed capture left a slot, 69 when no
+    daemon answers, 78 when none answers and the conf is broken or unreadable. The command finds a daemon by the conf
+    that it was started with, also after that conf was changed or broken. An error that has passed is shown for a day,
+    and does not change the exit status, nor does a row that waits for a unique value.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn
@@ -106,7 +106,7 @@ struct StatusTable {
     ]
   }
 
-  /// One line for each database with rows that wait for a unique value; its applies all report the same ones.
+  /// The lines about rows that wait for a unique value, one for each database; its applies all report the same rows.
   private var rowsWaiting: [String] {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in
@@ -120,8 +120,8 @@ struct StatusTable {
 
   private func copying(_ worker: NodeStatus.Worker) -> [String] {
     guard let copying = worker.copying else { return [] }
-    let done = copying.tablesDone == 1 ? "1 table done" : "\(copying.tablesDone) tables done"
-    let rows = "\(copying.rows) of \(copying.estimated) rows, \(done), \(Int(worker.rowsPerSecond)) rows/s"
+    let done = copying.tablesDone.counted("table") + " done"
+    let rows = "\(copying.rows) of \(copying.estimated.counted("row")), \(done), \(Int(worker.rowsPerSecond)) rows/s"
     return ["\(worker.name) copies \(copying.table): \(Display.bar(copying.rows, of: copying.estimated)), \(rows)"]
   }
 
@@ -136,7 +136,7 @@ struct StatusTable {
   private func troubles(_ worker: NodeStatus.Worker) -> [String] {
     var lines: [String] = []
     if let problem = worker.problem {
-      let times = problem.times > 1 ? ", \(problem.times) times" : ""
+      let times = problem.times > 1 ? ", \(problem.times.counted("time"))" : ""
       let ago = problem.agoMilliseconds.map { ", \(Lag.text(milliseconds: Double($0))) ago" } ?? ""
       let next = worker.retryInMilliseconds.map { "; tried again in \(Lag.text(milliseconds: Double($0)))" } ?? ""
       let rest = problem.isPassed ? ", passed" : worker.state == .running ? ", runs again" : next
@@ -144,15 +144,15 @@ struct StatusTable {
       if !problem.isPassed, worker.state != .running { lines.append("  hint: \(problem.hint)") }
     }
     if !worker.waits.isEmpty {
-      lines += ["", "\(worker.name): tables wait: \(worker.waits.map(\.table).joined(separator: ", "))"]
+      lines += ["", "\(worker.name): suspended tables: \(worker.waits.map(\.table).joined(separator: ", "))"]
     }
     if !worker.leftOut.isEmpty {
       let shown = worker.leftOut.prefix(20).joined(separator: ", ")
       let more = worker.leftOut.count > 20 ? " and \(worker.leftOut.count - 20) more" : ""
-      lines += ["", "\(worker.name): tables left out, as 'tables' does not include them: \(shown)\(more)"]
+      lines += ["", "\(worker.name): tables that 'tables' leaves out: \(shown)\(more)"]
     }
     for wait in worker.waits {
-      let text = "[\(wait.code)] table \(wait.table) waits: \(wait.message)"
+      let text = "[\(wait.code)] table \(wait.table) is suspended: \(wait.message)"
       lines += (text.split(separator: "\n") + ("hint: " + wait.hint).split(separator: "\n")).map { "  " + $0 }
     }
     return lines
@@ -162,12 +162,12 @@ struct StatusTable {
     var lines: [String] = []
     if let refused = answer.object("conf_refused") {
       lines.append(
-        "the conf that was loaded last is refused, the one before is in force: \(refused.text("message") ?? "")")
+        "the conf loaded last is refused, and the former one is in force: \(refused.text("message") ?? "")")
       lines.append("  hint: \(refused.text("hint") ?? "")")
     }
     for trail in answer.objects("trails") {
       lines.append(
-        "trail \(trail.text("name") ?? ""): \(Size.text(bytes: trail.integer("bytes") ?? 0)) in \(trail.integer("segments") ?? 0) segments, since \(trail.text("oldest")?.prefix(19) ?? "")Z"
+        "trail \(trail.text("name") ?? ""): \(Size.text(bytes: trail.integer("bytes") ?? 0)) in \((trail.integer("segments") ?? 0).counted("segment")), since \(trail.text("oldest")?.prefix(19) ?? "")Z"
       )
     }
     for source in answer.objects("sources") { lines += [self.source(source)] + unhooked(source) }
@@ -188,9 +188,10 @@ struct StatusTable {
     if let rows = source.integer("journal_rows") {
       return "source of capture.\(name): journal \(rows) of \(source.integer("journal_cap_rows") ?? 0) rows"
         + (source.bool("journal_full") == true
-          ? ", has dropped some past its cap: all tables are copied again when the capture goes on" : full(source))
+          ? ", has dropped rows beyond its limit: all tables are copied again when the capture continues"
+          : full(source))
     }
-    guard let slot = source.text("slot_status") else { return "source of capture.\(name): not looked at yet" }
+    guard let slot = source.text("slot_status") else { return "source of capture.\(name): not checked yet" }
     let kept = source.integer("slot_bytes").map { ", keeps \(Size.text(bytes: $0))" } ?? ""
     let safe = source.integer("slot_safe_bytes").map { ", lost after \(Size.text(bytes: $0)) more" } ?? ""
     return "source of capture.\(name): slot \(slot)\(kept)\(safe)"
@@ -201,8 +202,8 @@ struct StatusTable {
     let names = source.list("unhooked").compactMap { if case .text(let text) = $0 { text } else { nil } }
     guard !names.isEmpty, let capture = source.text("capture") else { return [] }
     return [
-      "source of capture.\(capture): capture is off, nothing comes over of \(names.joined(separator: ", "))",
-      "  hint: run 'cairn rehook \(source.text("database") ?? "DATABASE")' when the schema is changed",
+      "source of capture.\(capture): capture is off, and writes are not captured in \(names.joined(separator: ", "))",
+      "  hint: run 'cairn rehook \(source.text("database") ?? "DATABASE")' after the schema change",
     ]
   }
 

@@ -10,20 +10,20 @@ struct TrailCommand: Command {
   static let operands = "list|show|verify [TRAIL]"
   static let options = [
     Option.state,
-    Option("--from", "POS", "show: transactions that begin at this position or behind it"),
+    Option("--from", "POS", "show: transactions that begin at this position or after it"),
     Option("--to", "POS", "show: transactions that end at this position or before it"),
     Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
-    Option("--statements", nil, "show: the statements that programs executed, to be read"),
+    Option("--statements", nil, "show: the statements that applications executed, for reading"),
     Option.json,
   ]
   static let details = """
-    TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. Where there is only one trail
-    it need not be named.
+    TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. If there is only one trail,
+    it may be left out.
 
-      list     the trails that are there, with their size and range
+      list     all trails, with their size and range
       show     every record: transactions with their changes; with --sql, statements that replay them; with --statements,
-               what programs executed through the embedded API, and with --sql also the changes behind which no statement
-               is known. 'as rows' says why a statement cannot be executed once more (replay in [apply.NAME])
+               what applications executed through the embedded API, and with --sql also the changes without a known
+               statement. 'as rows' gives the reason why a statement cannot be executed again (replay in [apply.NAME])
       verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db
@@ -44,7 +44,7 @@ struct TrailCommand: Command {
     }
     switch words[0] {
     case "list":
-      if let trail { throw arguments.usage("'\(trail)' is one word too many", nil) }
+      if let trail { throw arguments.usage("'\(trail)' is one argument too many", nil) }
       return try TrailListing.run(state: arguments.value("--state"), asJSON: arguments.has("--json"))
     case "show":
       return try show(folder(trail, arguments), arguments)
@@ -77,7 +77,7 @@ struct TrailCommand: Command {
     }
     guard let trail else { throw arguments.usage("which trail? There are: \(names)", nil) }
     let folders = meant.map(\.folder).joined(separator: ", ")
-    throw arguments.usage("there are several trails \(trail)", "give the folder of one: \(folders);")
+    throw arguments.usage("there are several trails \(trail)", "name one of the folders: \(folders);")
   }
 
   // MARK: Show
@@ -104,7 +104,8 @@ struct TrailCommand: Command {
   private static func position(_ option: String, _ arguments: Arguments) throws -> Position? {
     guard let text = arguments.value(option) else { return nil }
     if let position = Position(text) { return position }
-    throw arguments.usage("\(option): '\(text)' is no position", "write it as it is printed, as in 00000003:0001a2c0;")
+    throw arguments.usage(
+      "\(option): '\(text)' is not a position", "write a position as it is printed, such as 00000003:0001a2c0;")
   }
 
   // MARK: Verify
@@ -132,13 +133,13 @@ struct TrailCommand: Command {
         ]).line)
     } else {
       Terminal.print(
-        "trail \(info.name) is whole: \(summary.segments) segments, \(byteCount(summary.bytes)), "
-          + "\(summary.transactions) transactions, \(summary.changes) changes")
+        "trail \(info.name) is whole: \(summary.segments.counted("segment")), \(byteCount(summary.bytes)), "
+          + "\(summary.transactions.counted("transaction")), \(summary.changes.counted("change"))")
     }
     return 0
   }
 
-  /// `12.3 MiB`.
+  /// Returns a size such as `12.3 MiB`.
   static func byteCount(_ bytes: UInt64) -> String {
     if bytes < 1024 { return "\(bytes) B" }
     var tenths = bytes &* 10 / 1024

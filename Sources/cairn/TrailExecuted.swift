@@ -58,7 +58,7 @@ struct TrailExecuted {
     return 0
   }
 
-  /// Returns the reasons why an apply would take the rows instead, whatever its `replay` setting.
+  /// Returns the reasons why an apply would take the rows instead, under any `replay` setting.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
     if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]
@@ -81,7 +81,7 @@ struct TrailExecuted {
     if !statement.parameters.isEmpty {
       facts.append("with " + statement.parameters.map { $0.shown(max: 200) }.joined(separator: ", "))
     }
-    facts.append("\(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows")")
+    facts.append("\(statement.rowsAffected.counted("row"))")
     if let now = statement.now { facts.append("at \(UTCTime(now))") }
     if statement.flags.contains(.isPartial) { facts.append("touches tables that are not captured") }
     return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]

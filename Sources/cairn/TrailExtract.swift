@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// The whole transactions of a trail between two positions, up to its durable end as it is when reading begins.
+/// The whole transactions of a trail between two positions, up to the durable end at the start of reading.
 struct TrailExtract {
   let folder: String
   /// Includes transactions that begin at or after this position.

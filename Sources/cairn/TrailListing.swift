@@ -31,7 +31,7 @@ enum TrailListing {
   private static func text(_ readers: [TrailReaders.Reader]) -> String {
     readers.map { reader in
       let kept = reader.segment == 0 ? "from its beginning" : "from segment \(reader.segment.hex(8))"
-      return "\n  reader        \(reader.target), needs it \(kept), last at work \(UTCTime(reader.seenAt))"
+      return "\n  reader        \(reader.target), needs it \(kept), last active \(UTCTime(reader.seenAt))"
     }.joined()
   }
 

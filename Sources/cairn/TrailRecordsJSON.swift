@@ -36,6 +36,12 @@ struct TrailRecordsJSON {
     case .refreshRow(let id, let image):
       let schema = schema(id)
       return [("record", .text("refresh-row")), table(schema), ("row", row(try image.values(), schema))]
+    case .waitingRow(let waiting):
+      let schema = schema(waiting.schemaID)
+      return [
+        ("record", .text("waiting-row")), table(schema), ("row", row(try waiting.image.values(), schema)),
+        ("clock", number(waiting.clock)), ("origin", .text(waiting.origin)), ("number", number(waiting.number)),
+      ]
     case .ddl(let ddl):
       let action =
         switch ddl.action {

@@ -22,23 +22,28 @@ struct TrailRecordsText {
     switch record {
     case .begin(let header): return begin(header)
     case .commit(let number, let changes):
-      return "commit \(number): \(changes) \(changes == 1 ? "change" : "changes")"
+      return "commit \(number): \(changes.counted("change"))"
     case .schema(let id, let schema): return "  schema \(id) of \(schema.name): \(columns(schema))"
     case .change(let change): return "  " + (try self.change(change, schema(change.schemaID)))
     case .refresh(let refresh): return "  " + self.refresh(refresh, schema(refresh.schemaID))
     case .refreshRow(let id, let image):
       let schema = schema(id)
       return "    row \(name(schema, id)): \(values(try image.values(), schema))"
+    case .waitingRow(let row):
+      let schema = schema(row.schemaID)
+      let origin = row.origin.isEmpty ? "" : ", of \(row.origin) \(row.number)"
+      return "    waiting row \(name(schema, row.schemaID)): \(values(try row.image.values(), schema))\(origin)"
     case .ddl(let ddl): return "  " + self.ddl(ddl, schema)
     case .progress(let source, let time):
-      return "  progress at \(UTCTime(time)), source position of \(source.count) bytes"
+      return "  progress at \(UTCTime(time)), source position of \(source.count.counted("byte"))"
     case .marker(_, let text): return "  marker: \(shown(text))"
     case .sequence(let sequence):
       return "  sequence \(shown(sequence.namespace)).\(shown(sequence.name)): \(sequence.last)"
     case .statement(let statement): return "  " + (try self.statement(statement.executed()))
     case .statementEnd(let end):
-      return "  statement ends: \(end.digest.written) rows written, \(end.digest.gone) gone, digest \(end.digest.hex)"
-    case .reserved(let kind, let bytes): return "  record of kind \(kind), \(bytes.count) bytes"
+      return
+        "  statement ends: \(end.digest.written.counted("row")) written, \(end.digest.gone) deleted, digest \(end.digest.hex)"
+    case .reserved(let kind, let bytes): return "  record of kind \(kind), \(bytes.count.counted("byte"))"
     }
   }
 
@@ -46,7 +51,7 @@ struct TrailRecordsText {
     var line = "transaction \(header.number) at \(UTCTime(header.commitTime))"
     if header.flags.contains(.group) { line += ", a group of whole transactions" }
     if header.flags.contains(.late) { line += ", time of capture" }
-    for dependency in header.dependencies { line += ", behind \(dependency.origin) \(dependency.number)" }
+    for dependency in header.dependencies { line += ", after \(dependency.origin) \(dependency.number)" }
     return line
   }
 
@@ -121,16 +126,16 @@ struct TrailRecordsText {
         case .whole: "whole"
         case .rows: "single rows"
         }
-      return "refresh \(name) begins: \(why), \(how), some \(rows) rows"
+      return "refresh \(name) begins: \(why), \(how), about \(rows.counted("row"))"
     case .chunk(.nullKeys): return "refresh \(name): the rows with NULL in the key"
     case .chunk(.row(let key)): return "refresh \(name): the row \(values(key, schema))"
     case .chunk(.some): return "refresh \(name): some rows"
     case .chunk(.unkeyed): return "refresh \(name): rows without key"
     case .chunk(.keys(let after, let through)):
-      let lower = after.map { "behind \(values($0, schema))" } ?? "from the start"
+      let lower = after.map { "after \(values($0, schema))" } ?? "from the start"
       let upper = through.map { "through \(values($0, schema))" } ?? "to the end"
       return "refresh \(name): the rows \(lower) \(upper)"
-    case .end(let rows): return "refresh \(name) ends: \(rows) rows"
+    case .end(let rows): return "refresh \(name) ends: \(rows.counted("row"))"
     }
   }
 
@@ -156,7 +161,7 @@ struct TrailRecordsText {
     if !statement.parameters.isEmpty {
       line += " with \(statement.parameters.map { shown($0) }.joined(separator: ", "))"
     }
-    line += ": \(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows") affected"
+    line += ": \(statement.rowsAffected.counted("row")) affected"
     if let now = statement.now { line += ", at \(UTCTime(now))" }
     if statement.flags.contains(.nowUnknown) { line += ", its time is not known" }
     if statement.flags.contains(.isPartial) { line += ", touches tables that are not captured" }

@@ -21,7 +21,7 @@ struct TrailStatements {
     for problem in sql.problems { Terminal.note("cannot be represented: \(problem)") }
     throw CairnError(
       .unsupported,
-      "\(sql.problemCount) changes cannot be represented in the SQL of \(dialect.rawValue) and were left out",
-      hint: "look for '-- cannot be represented' in the output; --sql sqlite holds every value of an SQLite database")
+      "\(sql.problemCount.counted("change")) cannot be represented in the SQL of \(dialect.rawValue), and \(sql.problemCount == 1 ? "was" : "were") left out",
+      hint: "search the output for '-- cannot be represented'; --sql sqlite prints every value of an SQLite database")
   }
 }

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Deploying
 import Glibc
 import Operating
 import SQLiteKit

@@ -11,8 +11,8 @@ import Testing
 @Suite struct ChangedRuleTests {
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total INTEGER, note TEXT UNIQUE)"
 
-  private static func rule(_ body: (inout ReshapeRule) -> Void) -> ReshapeRule {
-    var rule = ReshapeRule(from: "orders")
+  private static func rule(_ body: (inout TableRule) -> Void) -> TableRule {
+    var rule = TableRule(from: "orders")
     body(&rule)
     return rule
   }
@@ -23,7 +23,7 @@ import Testing
   }
 
   /// Goes on under a rule that came in place of others.
-  private static func change(_ options: inout ApplyOptions, to rule: ReshapeRule?, from old: ReshapeRule?...) {
+  private static func change(_ options: inout ApplyOptions, to rule: TableRule?, from old: TableRule?...) {
     options.rules = rule.map { [$0] } ?? []
     options.changedRules = [ChangedRule("orders", before: old, isCopied: true)]
   }
@@ -31,7 +31,7 @@ import Testing
   /// From no rule to a filter with other columns, to another table, and back to no rule; each is met by changes that fit
   /// the rule alone, more than once, before its copy comes.
   private static func follow(
-    _ made: Handmade, _ change: (ReshapeRule?, ReshapeRule?) -> Void, _ run: () throws -> ApplyProgress.Snapshot,
+    _ made: Handmade, _ change: (TableRule?, TableRule?) -> Void, _ run: () throws -> ApplyProgress.Snapshot,
     _ rows: (String) throws -> String
   ) throws {
     change(cents, nil)
@@ -143,7 +143,7 @@ import Testing
   }
 
   private static func wait(
-    _ made: Handmade, _ change: (DDLPolicy?, ReshapeRule?) -> Void, _ run: (ApplyProgress) throws -> Void
+    _ made: Handmade, _ change: (DDLPolicy?, TableRule?) -> Void, _ run: (ApplyProgress) throws -> Void
   ) throws {
     change(.stop, nil)
     try made.transaction {
@@ -195,7 +195,7 @@ import Testing
 
   /// A ruled table gets a name that no rule has, and waits; then one has it, and leads to the table that is there.
   private static func rename(
-    _ made: Handmade, _ change: ([ReshapeRule], [ChangedRule]) -> Void, held: () throws -> [HeldTable],
+    _ made: Handmade, _ change: ([TableRule], [ChangedRule]) -> Void, held: () throws -> [HeldTable],
     replace: () throws -> Void, _ run: (ApplyProgress) throws -> Void
   ) throws {
     change([rule { $0.filter = "total > 0" }], [])
@@ -209,7 +209,7 @@ import Testing
     }
     #expect(failure { try run(.init()) }?.message.contains("no rule names") == true)
     #expect(try held() == [HeldTable(name: "sales", place: "orders", isReplaceable: true, isRenamed: true)])
-    var rule = ReshapeRule(from: "sales")
+    var rule = TableRule(from: "sales")
     (rule.to, rule.filter) = ("orders", "total > 0")
     change([rule], [ChangedRule("sales", before: [nil], isCopied: true)])
     try replace()
@@ -268,7 +268,7 @@ import Testing
 
     let shared = Self.rule { $0.columns = [.init("store", "'042'"), .init("*", "*")] }
     Self.change(&made.options, to: shared, from: nil)
-    #expect(failure { try made.replay() }?.message.contains("another constant") == true)
+    #expect(failure { try made.replay() }?.message.contains("changes the constant") == true)
     #expect(try made.rows("SELECT * FROM orders") == [[1, 5, "a"]])
 
     Self.change(&made.options, to: nil, from: nil, shared)

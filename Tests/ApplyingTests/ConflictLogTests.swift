@@ -225,4 +225,41 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     try target.psql("DROP TABLE sales.item")
     #expect(try #require(failure { _ = try log.overturn(1, to: nil, force: true, now: 5) }).code == .conflictStale)
   }
+
+  @Test(
+    "no code of another role runs when a decision is overturned",
+    arguments: [
+      """
+      GRANT REFERENCES ON sales.item TO low; SET ROLE low;
+      CREATE TABLE low.child(item bigint REFERENCES sales.item ON DELETE CASCADE); INSERT INTO low.child VALUES (1);
+      CREATE TRIGGER spy AFTER DELETE ON low.child FOR EACH ROW EXECUTE FUNCTION low.spy()
+      """,
+      """
+      GRANT TRIGGER ON sales.item TO low; SET ROLE low;
+      CREATE TRIGGER spy AFTER DELETE ON sales.item FOR EACH ROW EXECUTE FUNCTION low.spy()
+      """,
+    ])
+  func othersCode(setup: String) throws {
+    let target = try PostgresTarget()
+    let log = try log(target)
+    try log.install()
+    try target.psql(
+      """
+      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+      CREATE SCHEMA low AUTHORIZATION low; GRANT USAGE ON SCHEMA sales TO low; SET ROLE low;
+      CREATE TABLE low.seen(who text); GRANT INSERT ON low.seen TO PUBLIC;
+      CREATE FUNCTION low.spy() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO low.seen VALUES (current_user); RETURN NULL; END $$;
+      RESET ROLE; \(setup)
+      """)
+    let there = row("tea")
+    try log.append(record(namespace: "sales", local: there, incoming: nil, settled: there, winner: .local))
+    let error = try #require(failure { _ = try log.overturn(1, to: nil, force: false, now: 5) })
+    #expect(error.code == .ownersCode, "\(error.message)")
+    #expect(try target.psql("SELECT count(*) FROM low.seen") == "0")
+    #expect(try target.psql("SELECT id, name FROM sales.item") == "1|tea")
+    try target.psql("DROP OWNED BY low CASCADE")
+    try log.overturn(1, to: nil, force: false, now: 5)
+    #expect(try target.psql("SELECT count(*) FROM sales.item") == "0")
+  }
 }

@@ -25,9 +25,9 @@ import Testing
     #expect(WaitingTable.error([]) == nil)
     let one = try #require(WaitingTable.error([waiting("a")]))
     #expect(one.code == .schemaStopped)
-    #expect(one.message == "table a waits: why a")
+    #expect(one.message == "table a is suspended: why a")
     #expect(one.hint == "do a")
     let two = try #require(WaitingTable.error([waiting("a"), waiting("b")]))
-    #expect(two.message == "2 tables wait: a, b; the first: why a")
+    #expect(two.message == "2 tables are suspended: a, b; the first: why a")
   }
 }

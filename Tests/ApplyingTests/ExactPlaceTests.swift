@@ -95,7 +95,7 @@ import Testing
       try made.insert("u", [2])
     }
     let error = try #require(failure { try made.replay() })
-    #expect(error.message.contains("table s waits"), "\(error.message)")
+    #expect(error.message.contains("table s is suspended"), "\(error.message)")
     #expect(try made.rows("SELECT * FROM s") == [[1, 1], [2, 2], [3, 3]])
     #expect(try made.rows("SELECT * FROM u") == [[1], [2]])
     try made.run("DROP VIEW mine")

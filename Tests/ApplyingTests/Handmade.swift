@@ -103,6 +103,12 @@ final class Handmade {
     try writer.append(kind: RecordKind.refreshRow, record.bytes)
   }
 
+  func waiting(_ table: String, _ row: [Value?]) throws {
+    var record = ByteWriter()
+    record.appendWaitingRow(schema: try id(table), row, clock: 1, origin: "", number: 0)
+    try writer.append(kind: RecordKind.waitingRow, record.bytes)
+  }
+
   /// A first copy in one chunk.
   func copy(_ table: String, _ rows: [[Value]], _ method: Refresh.Method = .byKey, reason: Refresh.Reason = .firstCopy)
     throws

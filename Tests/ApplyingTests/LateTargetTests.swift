@@ -148,8 +148,8 @@ import Trails
     #expect(try database.query("SELECT * FROM item ORDER BY id") == expected)
   }
 
-  private static func history() -> [ReshapeRule] {
-    var rule = ReshapeRule(from: "item")
+  private static func history() -> [TableRule] {
+    var rule = TableRule(from: "item")
     (rule.mode, rule.to) = (.history, "log")
     return [rule]
   }

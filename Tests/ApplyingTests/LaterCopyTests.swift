@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import Reshaping
 import TestServers
 import Testing
@@ -9,15 +10,15 @@ import Testing
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total INTEGER, note TEXT UNIQUE)"
   private static let renamed = "CREATE TABLE orders(id INTEGER PRIMARY KEY, cents INTEGER, note TEXT UNIQUE)"
 
-  private static func rule(_ filter: String) -> ReshapeRule {
-    var rule = ReshapeRule(from: "orders")
+  private static func rule(_ filter: String) -> TableRule {
+    var rule = TableRule(from: "orders")
     rule.filter = filter
     return rule
   }
 
   /// First the rule is mended, then the source takes a change back.
   private static func follow(
-    _ made: Handmade, _ change: ([ReshapeRule], [ChangedRule]) -> Void, _ run: (ApplyProgress) throws -> Void
+    _ made: Handmade, _ change: ([TableRule], [ChangedRule]) -> Void, _ run: (ApplyProgress) throws -> Void
   ) throws {
     let (old, new) = (rule("total > 0"), rule("cents > 0"))
     change([old], [])

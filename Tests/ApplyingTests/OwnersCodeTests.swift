@@ -695,7 +695,7 @@ import Testing
     try target.replay()
     #expect(try target.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'pwned%'") == "0")
     #expect(try target.psql("SELECT count(*) FROM cairn.pending") == "0")
-    #expect(target.progress.snapshot.notices.contains { $0.contains("child_y") && $0.contains("is not run") })
+    #expect(target.progress.snapshot.notices.contains { $0.contains("child_y") && $0.contains("does not execute") })
     #expect(try target.psql("SELECT to_regclass('child_n') IS NOT NULL") == "t")
     let key = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f'"
     let wanted = #"FOREIGN KEY ("par""ent") REFERENCES parent(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED"#

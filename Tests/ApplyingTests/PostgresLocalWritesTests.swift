@@ -184,7 +184,7 @@ struct PostgresLocalWritesTests {
     let log = try log(target)
     #expect(log.map(\.kind) == [.updateMissing, .updateMissing, .deleteMissing, .multipleUniqueConflicts])
     #expect(log.map(\.winner) == [.local, .incoming, .incoming, .incoming])
-    #expect(target.progress.snapshot.notices.contains { $0.contains("stays away") })
+    #expect(target.progress.snapshot.notices.contains { $0.contains("stays deleted") })
   }
 
   @Test func `a table without a key waits`() throws {
@@ -200,7 +200,7 @@ struct PostgresLocalWritesTests {
     do {
       try target.psql(sql)
       return false
-    } catch { return "\(error)".contains("takes its rows from elsewhere") }
+    } catch { return "\(error)".contains("is a replica") }
   }
 
   private static let triggers = "SELECT count(*) FROM pg_trigger WHERE tgname ~ '^cairn_refuse'"

@@ -247,7 +247,7 @@ import Testing
     try made.transaction { try made.update("t", to: part("2", "-", "8")) }
     for _ in 0..<2 {
       let error = try #require(failure { try made.replay() })
-      #expect(error.message.contains("table public.t waits: columns a and A"), "\(error.message)")
+      #expect(error.message.contains("table public.t is suspended: columns a and A"), "\(error.message)")
       #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
       #expect(try made.rows("SELECT * FROM o") == [[1]])
     }
@@ -299,7 +299,7 @@ import Testing
     }
     for _ in 0..<2 {
       let error = try #require(failure { try made.replay() })
-      #expect(error.message.contains("table public.T waits: tables public.t and public.T"), "\(error.message)")
+      #expect(error.message.contains("table public.T is suspended: tables public.t and public.T"), "\(error.message)")
       #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
       #expect(try made.rows("SELECT * FROM o") == [[1]])
     }
@@ -338,7 +338,7 @@ import Testing
       try made.insert("T", row("1"))
       try made.insert("t", row("2", "y"))
     }
-    #expect(failure { try made.replay() }?.message.contains("table public.T waits") == true)
+    #expect(failure { try made.replay() }?.message.contains("table public.T is suspended") == true)
     #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
     try made.transaction {
       try made.reshape("T", table("p", [("id", "integer")], key: ["id"]), as: .rename, to: "p")

@@ -70,7 +70,7 @@ struct PostgresTypeTests {
     try target.trail.transaction { try target.trail.insert("other", [2]) }
     let error = try #require(failure { try target.replay() })
     #expect(error.code == .schemaStopped)
-    #expect(error.message.contains("2 tables wait: public.t, public.u"), "\(error.message)")
+    #expect(error.message.contains("2 tables are suspended: public.t, public.u"), "\(error.message)")
     #expect(try target.psql("SELECT count(*) FROM other") == "2")
     #expect(try target.psql("SELECT h FROM t") == "(a,1)")
     let statements = try target.psql("SELECT hint FROM cairn.waiting LIMIT 1").split(separator: "\n").dropFirst()
@@ -96,7 +96,7 @@ struct PostgresTypeTests {
     let target = try begin("CREATE TYPE c AS (street text, no int); CREATE TABLE u(id integer PRIMARY KEY, h c[])")
     try change(target)
     let error = try #require(failure { try target.replay() })
-    #expect(error.message.contains("2 tables wait: public.t, public.u"), "\(error.message)")
+    #expect(error.message.contains("2 tables are suspended: public.t, public.u"), "\(error.message)")
     try target.psql("ALTER TYPE c DROP ATTRIBUTE street; ALTER TYPE c ADD ATTRIBUTE town text")
     try target.replay()
     #expect(try rows(target) == Self.changed)

@@ -37,7 +37,7 @@ struct PostgresWaitingTests {
     try trail.transaction { try trail.update("t", [1, "x", .null], [nil, "new", 5]) }
     let error = try #require(failure { try target.replay() })
     #expect(error.code == .schemaStopped)
-    #expect(error.message.contains("table t waits: add column b INTEGER is not made"), "\(error.message)")
+    #expect(error.message.contains("table t is suspended: add column b INTEGER is not made"), "\(error.message)")
     #expect(error.message.contains("Cairn did not create the table"), "\(error.message)")
     #expect(error.hint.contains("ALTER TABLE public.t ADD COLUMN b bigint"), "\(error.hint)")
     #expect(try target.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM other") == "1 2")
@@ -80,7 +80,8 @@ struct PostgresWaitingTests {
       #expect(try target.psql(tables) == "fresh t")
       #expect(target.progress.snapshot.notices.contains { $0.contains("Cairn did not create it") })
     case .stop:
-      #expect(error?.message.contains("3 tables wait: fresh, other, t") == true, "\(String(describing: error))")
+      #expect(
+        error?.message.contains("3 tables are suspended: fresh, other, t") == true, "\(String(describing: error))")
       #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x")
       #expect(try target.psql(tables) == "other t")
       try target.psql("DROP TABLE other; CREATE TABLE fresh(id bigint PRIMARY KEY); ALTER TABLE t ADD b bigint")
@@ -136,7 +137,7 @@ struct PostgresWaitingTests {
       try trail.insert("t", [3])
     }
     let error = failure { try target.replay() }
-    #expect(error?.message.contains("2 tables wait: other, t") == true, "\(String(describing: error))")
+    #expect(error?.message.contains("2 tables are suspended: other, t") == true, "\(String(describing: error))")
     #expect(try target.psql("SELECT source, place FROM cairn.waiting ORDER BY 1") == "other|t\nt|other")
     target.options.ddl = .follow
     try target.replay()
@@ -156,7 +157,7 @@ struct PostgresWaitingTests {
       try trail.insert("old", [2, "y"])
     }
     let error = failure { try target.replay() }
-    #expect(error?.message.contains("2 tables wait: old, t") == true, "\(String(describing: error))")
+    #expect(error?.message.contains("2 tables are suspended: old, t") == true, "\(String(describing: error))")
     target.options.ddl = .follow
     try target.replay()
     #expect(try target.psql("SELECT * FROM old ORDER BY id") == "1|x\n2|y")
@@ -229,7 +230,7 @@ struct PostgresWaitingTests {
     }
     for _ in 0..<2 {
       let error = try #require(failure { try target.replay() })
-      #expect(error.message.contains("2 tables wait: fresh, t"), "\(error.message)")
+      #expect(error.message.contains("2 tables are suspended: fresh, t"), "\(error.message)")
       #expect(try target.psql("SELECT count(*) FROM other") == "2")
     }
     try trail.transaction {
@@ -332,7 +333,7 @@ struct PostgresWaitingTests {
     try program.executeScript("BEGIN; SELECT * FROM public.t")
     let error = try #require(failure { try target.replay() })
     #expect(error.code == .schemaStopped)
-    #expect(error.message.contains("add column b INTEGER is not made"), "\(error.message)")
+    #expect(error.message.contains("add column b INTEGER is not applied"), "\(error.message)")
     #expect(error.message.contains("process \(program.backendPID) of postgres (report)"), "\(error.message)")
     #expect(try target.psql("SELECT count(*) FROM other") == "2")
     // What reads the table is not kept waiting again and again.

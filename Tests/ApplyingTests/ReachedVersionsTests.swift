@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Mapping
 import SystemKit
 import Testing
 import Trails
@@ -18,7 +19,8 @@ import Versions
   private func desk() throws -> TwoWayDesk<NoTable> {
     let folder = try TempFolder()
     let shared = TwoWay(
-      own: (own, folder.path + "/own"), applied: [(peer, folder.path + "/peer")], captured: TablePatterns(),
+      own: (own, folder.path + "/own"), applied: [(peer, folder.path + "/peer", AdmittedTables(TargetScope()))],
+      captured: TablePatterns(),
       local: .journal { _, _, _ in true }, rules: { _, _, _ in ConflictRules() })
     return TwoWayDesk(shared, peer, RowNames(to: .sqlite, ApplyOptions().names), .system)
   }

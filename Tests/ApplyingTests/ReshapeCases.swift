@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import Reshaping
 
 /// A row of the source, as the cases see it.
@@ -35,17 +36,17 @@ enum Cell: Equatable, Sendable {
 /// A rule, and in Swift's words what it says.
 struct ReshapeCase: Sendable {
   let name: String
-  var rule: ReshapeRule
+  var rule: TableRule
   let takes: @Sendable (SourceItem) -> Bool
   let makes: @Sendable (SourceItem) -> [Cell]
 
   init(
-    _ name: String, where filter: String? = nil, _ columns: [ReshapeRule.Column]? = nil,
-    delete: ReshapeRule.Delete = .apply, takes: @escaping @Sendable (SourceItem) -> Bool = { _ in true },
+    _ name: String, where filter: String? = nil, _ columns: [TableRule.Column]? = nil,
+    delete: TableRule.Delete = .apply, takes: @escaping @Sendable (SourceItem) -> Bool = { _ in true },
     makes: (@Sendable (SourceItem) -> [Cell])? = nil
   ) {
     self.name = name
-    var rule = ReshapeRule(from: "")
+    var rule = TableRule(from: "")
     (rule.filter, rule.columns, rule.delete) = (filter, columns, delete)
     self.rule = rule
     self.takes = takes
@@ -60,7 +61,7 @@ struct ReshapeCase: Sendable {
     [Cell(item.id), Cell(item.grp), total(item), Cell(item.note), .flag(item.flag)]
   }
 
-  private static let id = ReshapeRule.Column("id", "id")
+  private static let id = TableRule.Column("id", "id")
 
   private static func computed(_ text: String, type: String? = nil, _ value: @escaping @Sendable (SourceItem) -> Cell)
     -> ReshapeCase

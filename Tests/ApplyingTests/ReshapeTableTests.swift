@@ -10,8 +10,8 @@ import Testing
 @Suite struct ReshapeTableTests {
   private static let orders = "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT)"
 
-  private static func rule(_ make: (inout ReshapeRule) -> Void) -> ReshapeRule {
-    var rule = ReshapeRule(from: "orders")
+  private static func rule(_ make: (inout TableRule) -> Void) -> TableRule {
+    var rule = TableRule(from: "orders")
     make(&rule)
     return rule
   }
@@ -251,7 +251,7 @@ import Testing
   ) throws {
     for (made, store) in [(one, "'01'"), (two, "'02'")] {
       made.options.rules = [Self.rule { $0.columns = [.init("store", store), .init("*", "*")] }]
-      if harm == .renamesTable { made.options.rules.append(ReshapeRule(from: "mine")) }
+      if harm == .renamesTable { made.options.rules.append(TableRule(from: "mine")) }
       try made.shape(Self.orders)
       try made.transaction {
         try made.create("orders")
@@ -285,7 +285,7 @@ import Testing
     // The shape stays, whether the trail's table waits or can do with it.
     if [.retypesColumn, .renamesColumn].contains(harm) {
       #expect(found?.code == .schemaStopped)
-      #expect(found?.message.contains("far.two brings rows into the table too") == true, "\(found?.message ?? "")")
+      #expect(found?.message.contains("far.two brings rows into the table as well") == true, "\(found?.message ?? "")")
     }
     // A table that waits for another name is remembered under that.
     if harm == .renamesTable { return }
@@ -343,7 +343,7 @@ import Testing
       try two.copy("orders", [[2, 20, "b"]])
     }
     try two.transaction { try two.insert("orders", [3, 30, "c"]) }
-    for columns in [nil, [ReshapeRule.Column("store", "'02'"), .init("*", "*")]] {
+    for columns in [nil, [TableRule.Column("store", "'02'"), .init("*", "*")]] {
       two.options.rules = [Self.rule { $0.columns = columns }]
       let refused = failure { try replay(two) }
       #expect(refused?.code == .schemaStopped)
@@ -465,7 +465,7 @@ import Testing
       try made.insert("purchases", [3, 0, "c"])
     }
     let error = failure { try made.replay() }
-    #expect(error?.message.contains("table orders is called purchases now") == true, "\(error?.message ?? "")")
+    #expect(error?.message.contains("table orders is now called purchases") == true, "\(error?.message ?? "")")
     #expect(error?.hint.contains("from = \"purchases\"") == true)
     var renamed = made.options.rules[0]
     renamed.from = "purchases"
@@ -493,7 +493,7 @@ import Testing
   @Test(arguments: [("numeric", "NaN"), ("numeric", "-Infinity"), ("double precision", "NaN")])
   func `what is no number is not counted with`(type: String, value: String) throws {
     let made = try Handmade(TempFolder())
-    func rule(_ text: String) -> [ReshapeRule] {
+    func rule(_ text: String) -> [TableRule] {
       [Self.rule { $0.columns = [.init("id", "id"), .init("total", "total"), .init("twice", text, type: "NUMERIC")] }]
     }
     made.options.rules = rule("total * 2")
@@ -551,7 +551,7 @@ import Testing
     try checkCopyBehindRefusal(made, keeps: true, { try made.open(progress).drain() }) {
       try made.rows("SELECT * FROM orders ORDER BY id").map { $0.map { $0.shown.filter { $0 != "'" } } }
     }
-    #expect(progress.snapshot.notices.contains { $0.contains("came and went") })
+    #expect(progress.snapshot.notices.contains { $0.contains("inserted and deleted") })
   }
 
   private func checkCopyBehindRefusal(

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Foundation
+import Mapping
 import Reshaping
 import SQLiteKit
 import TestServers
@@ -73,7 +74,7 @@ final class ReshapeRun {
   private let telling: ReshapeTests.Telling
   private var models: [ReshapeModel]
   private var random: Seeded
-  var rules: [ReshapeRule] { models.map(\.rule.rule) }
+  var rules: [TableRule] { models.map(\.rule.rule) }
 
   init(_ trail: Handmade, _ telling: ReshapeTests.Telling, _ seed: UInt64) throws {
     (self.trail, self.telling) = (trail, telling)
@@ -246,7 +247,7 @@ final class ReshapeRun {
 
   private static let names = ["id", "grp", "total", "note", "flag"]
 
-  private func others(_ rule: ReshapeRule) -> [String] {
+  private func others(_ rule: TableRule) -> [String] {
     let taken = rule.columns?.map(\.expression) ?? []
     return Self.names.filter { !taken.contains($0) }
   }

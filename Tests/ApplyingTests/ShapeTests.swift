@@ -198,7 +198,7 @@ extension ShapeTests {
       try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", "t", [[1, value], [2, .blob([1])]])
       try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a \(type))") }
       let error = try #require(failure { try made.replay() })
-      #expect(error.message.contains("values of column a would be altered"), "\(error.message)")
+      #expect(error.message.contains("values of column a would change"), "\(error.message)")
       #expect(try made.rows("SELECT a FROM t") == [[value], [.blob([1])]])
       try made.run("DELETE FROM t WHERE id = 1")
       try made.replay()

@@ -129,6 +129,8 @@ import Testing
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         let records: [Record] = [
           .change(ChangeView(.insert, schemaID: id)), .refreshRow(schemaID: id, ImageView(bytes: none)),
+          .waitingRow(
+            WaitingRow(schemaID: id, image: ImageView(bytes: none), clock: 0, origin: "", number: 0)),
           .refresh(Refresh(schemaID: id, event: .end(rows: 0))),
           .ddl(DDL(action: .drop, before: id, after: 0)), .ddl(DDL(action: .rename, before: other, after: id)),
         ]
@@ -154,7 +156,7 @@ import Testing
   // MARK: Every kind of record, into both engines
 
   enum Kind: CaseIterable {
-    case insert, update, delete, truncate, copy, chunk, create, drop, rename, reshape
+    case insert, update, delete, truncate, copy, chunk, waiting, create, drop, rename, reshape
   }
 
   static let row: [Value] = [.exact("1"), .exact("x")]
@@ -183,6 +185,7 @@ import Testing
       case .delete: try made.delete(name, row)
       case .truncate: try made.truncate(name)
       case .copy: try made.copy(name, [row])
+      case .waiting: try made.waiting(name, row)
       case .chunk: try made.refresh(name, .chunk(.keys(after: nil, through: nil)))
       case .create: try made.create(name)
       case .drop: try made.drop(name)

@@ -57,6 +57,18 @@ struct ExampleTests {
     try run(folder, "/usr/bin/sqlite3", ["shop.db", sql]).output.split(separator: "\n").map(String.init)
   }
 
+  @Test func `the code in the library's pages is that of the example`() throws {
+    func read(_ path: String) throws -> String { try String(contentsOfFile: "\(Self.root)/\(path)", encoding: .utf8) }
+    func lines(_ text: some StringProtocol) -> String {
+      text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.joined(separator: "\n")
+    }
+    let program = try lines(read("docs/examples/till/Sources/till/Till.swift"))
+    let page = try read("Sources/CairnCapture/CairnCapture.docc/ATillThatSellsOffline.md")
+    let blocks = page.components(separatedBy: "```swift\n").dropFirst().map { $0.components(separatedBy: "```")[0] }
+    #expect(blocks.count >= 6)
+    for block in blocks { #expect(program.contains(lines(block)), "\(block)") }
+  }
+
   @Test func `the till sells without a line, and synchronises when there is one`() throws {
     let server = try PostgresServer()
     let url = try server.createDatabase("hq")

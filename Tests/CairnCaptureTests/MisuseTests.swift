@@ -55,7 +55,7 @@ import Testing
   @Test func `a file from which Cairn was detached says so, and is captured when it is opened again`() throws {
     try Journal(Database(path: folder("shop.db"))).detach()
     #expect { try shop.execute("INSERT INTO item VALUES (2, 'rum')") } throws: {
-      ($0 as? DatabaseError)?.kind == .capture && "\($0)".contains("open it again")
+      ($0 as? DatabaseError)?.kind == .capture && "\($0)".contains("open the database again")
     }
     #expect(kind { try shop.execute("CREATE TABLE more(a)") } == .capture)
     #expect(try names == ["tea"])

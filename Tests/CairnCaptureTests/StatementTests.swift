@@ -45,6 +45,21 @@ import Trails
       ])
   }
 
+  @Test func `a commit has its own time, although what came before it in the look has none`() throws {
+    let till = try Till(table)
+    try till.take()
+    try Database(path: till.folder("shop.db")).execute("INSERT INTO item VALUES (1, 'tea', 5)")
+    try till.shop.execute("UPDATE item SET stock = 4")
+    let committed = Clock.system.microseconds()
+    Clock.sleep(milliseconds: 300)
+    try till.take()
+    let reader = try TrailReader.open(folder: till.folder("trail"), at: nil)
+    var last: [TransactionHeader] = []
+    while let record = try reader.next() { if case .begin(let header) = record { last = last.suffix(1) + [header] } }
+    #expect(last.map { $0.flags.contains(.late) } == [true, false])
+    #expect(last.allSatisfy { $0.clock <= committed && $0.commitTime <= committed })
+  }
+
   @Test func `what is rolled back leaves nothing`() throws {
     struct Refused: Error {}
     let till = try Till(table)

@@ -113,7 +113,7 @@ import Trails
       ]
     }
 
-  @Test(.timeLimit(.minutes(1)), arguments: loads, [true, false])
+  @Test(.timeLimit(.minutes(5)), arguments: loads, [true, false])
   func `what a program puts on the tables of capture is not computed`(load: String, isRunning: Bool) throws {
     let replica = try started(TempFolder())
     if !isRunning { replica.close() }
@@ -165,7 +165,7 @@ import Trails
     #expect(try replica.differences() == [])
   }
 
-  @Test(.timeLimit(.minutes(1))) func `an index that comes between capture's look and its write is not computed`()
+  @Test(.timeLimit(.minutes(5))) func `an index that comes between capture's look and its write is not computed`()
     throws
   {
     let replica = try started(TempFolder())

@@ -65,7 +65,7 @@ import Testing
     try replica.takeAndReplay()
     // What was taken and waits for its purge does not count.
     #expect(try journal.fill().map { $0.rows == 0 && !$0.hasDropped } == true)
-    #expect(replica.notices.filter { $0.contains("cap of 2000 rows") }.count == 1, "\(replica.notices)")
+    #expect(replica.notices.filter { $0.contains("is full (2000 rows)") }.count == 1, "\(replica.notices)")
     #expect(try replica.differences() == [])
     try execute(replica.source, "UPDATE t SET a = 5 WHERE id % 3 = 0; REPLACE INTO u VALUES ('y',2); DELETE FROM f")
     try replica.takeAndReplay()

@@ -88,6 +88,65 @@ import Testing
     #expect(before.count == 1 && after.count == (names.0 == names.2 ? 2 : 1), "\(after)")
     #expect(try origin.ddl().allSatisfy { $0.action != .drop })
   }
+
+  @Test func `two-way, a table whose name differs from an older one only in case is left out`() throws {
+    let origin = try origin("CREATE TABLE app.item(id integer PRIMARY KEY); INSERT INTO app.item VALUES (1)")
+    origin.goesBothWays = true
+    try origin.take()
+    let names: [NameKey] = ["app.item"]
+    // One made beside it, and one that gets the name.
+    try origin.run("CREATE TABLE app.goods(id integer PRIMARY KEY); INSERT INTO app.goods VALUES (5)")
+    try origin.take()
+    try origin.run(
+      "SET ROLE low; CREATE TABLE app.\"ITEM\"(id integer PRIMARY KEY); INSERT INTO app.\"ITEM\" VALUES (1)")
+    for number in 2...3 {
+      try origin.take()
+      try origin.run("INSERT INTO app.item VALUES (\(number))")
+    }
+    try origin.take()
+    #expect(try origin.tables().map(NameKey.init) == ["app.goods", "app.item"])
+    try origin.run("ALTER TABLE app.goods RENAME TO \"Item\"")
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    try origin.run("INSERT INTO app.\"Item\" VALUES (6); INSERT INTO app.item VALUES (4)")
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    let lines = try origin.lines()
+    #expect(
+      lines.contains("insert item id=4") && !lines.contains { $0.contains("ITEM") || $0.contains("id=6") }, "\(lines)")
+    #expect(try origin.ddl().allSatisfy { $0.action != .drop })
+    // Once it has another name, it is captured again.
+    try origin.run("ALTER TABLE app.\"Item\" RENAME TO stuff")
+    try origin.take()
+    #expect(try origin.tables().map(NameKey.init) == names + ["app.stuff"])
+    // One way, nothing is left out.
+    origin.goesBothWays = false
+    try origin.take()
+    #expect(try origin.tables().count == 3)
+  }
+
+  @Test func `where a trail goes both ways, a start refuses names that differ only in the case of their letters`()
+    throws
+  {
+    for (schema, said) in [
+      ("CREATE TABLE app.item(id integer PRIMARY KEY); CREATE TABLE app.\"Item\"(id integer PRIMARY KEY)", "RENAME TO"),
+      ("CREATE TABLE app.item(id integer PRIMARY KEY, v text, \"V\" text)", "RENAME COLUMN"),
+    ] {
+      let origin = try origin(schema)
+      origin.goesBothWays = true
+      do {
+        try origin.take()
+        Issue.record("captured: \(schema)")
+      } catch let error as CairnError {
+        #expect(error.code == .tableRefused && error.hint.contains(said), "\(error.message) \(error.hint)")
+        #expect(error.message.contains("only in the case of ASCII letters"))
+      }
+    }
+    let origin = try origin("CREATE TABLE app.item(id integer PRIMARY KEY, v text)")
+    origin.goesBothWays = true
+    try origin.take()
+    try origin.run("ALTER TABLE app.item ADD COLUMN \"V\" text; INSERT INTO app.item VALUES (1, 'a', 'b')")
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    #expect(try !origin.lines().contains { $0.contains("id=1") })
+  }
 }
 
 extension PostgresOrigin {

@@ -16,6 +16,9 @@ final class PostgresOrigin {
   let uri: String
   let name = TrailName(origin: "local", name: "origin")
   var copiesRows = true
+  var goesBothWays = false
+  /// The role of capture; nil: the superuser.
+  var role: String?
   private static let counter = Counter()
   /// Not the shared one: a slot is made only when no transaction is open in any database of the server.
   private static let ours = Result {
@@ -65,9 +68,11 @@ final class PostgresOrigin {
       options.place = folder("state")
       options.copiesAgain = copiesAgain
       options.copiesRows = copiesRows
+      options.goesBothWays = goesBothWays
       try body(
         try PostgresCapture(
-          uri: uri, trail: writer, options: options, progress: CaptureProgress(notice: { said($0.text) })))
+          uri: role.map { server.url(database, user: $0) } ?? uri, trail: writer, options: options,
+          progress: CaptureProgress(notice: { said($0.text) })))
     } catch {
       try? writer.close()
       throw error
@@ -133,6 +138,8 @@ final class PostgresOrigin {
       let parts = ["\(change.operation) \(table.name)", before, after].filter { !$0.isEmpty }
       return parts.joined(separator: change.operation == .update && !before.isEmpty ? " | " : " ")
     case .refreshRow(let id, let image): return try "row \(schema(id).name) " + row(image, schema(id))
+    case .waitingRow(let waiting):
+      return try "waiting \(schema(waiting.schemaID).name) " + row(waiting.image, schema(waiting.schemaID))
     case .refresh(let refresh):
       switch refresh.event {
       case .start(let reason, _, _): return try "start \(schema(refresh.schemaID).name) \(reason)"

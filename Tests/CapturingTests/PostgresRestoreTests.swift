@@ -65,7 +65,7 @@ extension PostgresCapturing {
       var refusal: CairnError?
       do { try origin.take() } catch let error as CairnError { refusal = error }
       #expect(refusal?.code == .sourceWentBack)
-      #expect(refusal?.hint.contains("the end that is to be kept") == true)
+      #expect(refusal?.hint.contains("the end whose rows to keep") == true)
     }
 
     @Test func `what commits after the moment to which a server was restored is captured`() throws {

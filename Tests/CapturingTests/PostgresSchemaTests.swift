@@ -78,6 +78,18 @@ extension PostgresCapturing {
       #expect(lines.filter { $0.hasPrefix("row t") }.count == 2)
     }
 
+    /// `'pg\_%'` is another pattern in a session that reads backslashes in plain texts as escapes.
+    @Test func `settings of a session hide no schema change`() throws {
+      let lines = try told(
+        "CREATE SCHEMA pgapp; CREATE TABLE pgapp.t(id int PRIMARY KEY, v int); INSERT INTO pgapp.t VALUES (1, 10), (2, 20)",
+        """
+        SET standard_conforming_strings = off; SET escape_string_warning = off;
+        ALTER TABLE pgapp.t ALTER v TYPE int USING v + 1
+        """)
+      #expect(lines.contains("start pgapp.t schemaChange") || lines.contains("start t schemaChange"), "\(lines)")
+      #expect(lines.contains { $0.hasSuffix("id=2 v=21") })
+    }
+
     @Test func `each row has the shape of its place, however late it is read`() throws {
       let lines = try told(
         Self.table, "INSERT INTO t VALUES (3, 3); ALTER TABLE t RENAME a TO x; ALTER TABLE t RENAME v TO a",

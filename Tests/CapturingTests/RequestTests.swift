@@ -56,7 +56,7 @@ import Testing
     try execute(replica.source, "ALTER TABLE a RENAME TO aa; DROP TABLE b")
     try replica.takeAndReplay()
     #expect(try replica.differences() == [])
-    #expect(replica.notices == ["rows of table b were asked for, which is not captured any more: they are not sent"])
+    #expect(replica.notices == ["rows of table b were requested, but it is no longer captured: they are not sent"])
   }
 
   @Test func `a table without key, and one asked for by NULL, is copied whole`() throws {

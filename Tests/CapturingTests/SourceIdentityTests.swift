@@ -35,7 +35,7 @@ import Testing
     do { try replica.take() } catch let error as CairnError { refusal = error }
     #expect(refusal?.code == .sourceWentBack)
     // Where both ends are written, the rows of the other end may be the newer ones.
-    #expect(refusal?.hint.contains("from the end that is to be kept") == true)
+    #expect(refusal?.hint.contains("from the end whose rows to keep") == true)
   }
 
   @Test func `a source that was restored and then wrote other rows under the same numbers is refused`() throws {

@@ -95,7 +95,7 @@ import Testing
     let program = try Database(ofProgram: replica.source)
     let error = try following(replica, seconds: 1) {
       try program.executeScript("BEGIN EXCLUSIVE; INSERT INTO t VALUES (1)")
-      #expect(try wait { replica.notices.contains { $0.contains("is locked by another program") } })
+      #expect(try wait { replica.notices.contains { $0.contains("another program holds a lock on") } })
       try program.execute("COMMIT")
     }
     #expect(error == nil)

@@ -1,4 +1,5 @@
 import Changes
+import Explaining
 import Foundation
 import Testing
 
@@ -7,7 +8,7 @@ import Testing
   private func page() throws -> String {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
-    return try String(contentsOf: root.appendingPathComponent("docs/errors.md"), encoding: .utf8)
+    return try String(contentsOf: root.appendingPathComponent("docs/reference/errors.md"), encoding: .utf8)
   }
 
   @Test(arguments: ErrorCode.allCases)
@@ -15,7 +16,7 @@ import Testing
     let page = try page()
     #expect(page.contains("| [`\(code.rawValue)`](#\(code.rawValue)) | \(code.exitStatus) |"))
     #expect(page.contains("\n## \(code.rawValue)\n"))
-    #expect(page.contains(code.explanation.why), "make docs/errors.md again: cairn explain --markdown")
+    #expect(page.contains(code.explanation.why), "make docs/reference/errors.md again: cairn explain --markdown")
     for step in code.explanation.what { #expect(page.contains(". \(step)\n")) }
   }
 

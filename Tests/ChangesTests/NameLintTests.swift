@@ -11,7 +11,7 @@ import Testing
     "Changes/URLPassword.swift", "Conflicts/Rule.swift", "PostgresKit/PostgresConnection.swift",
     "cairn/ExplainCommand.swift",
   ]
-  static let allowedFolders = ["Configuring/", "NetKit/", "Peering/", "cairn-bench/"]
+  static let allowedFolders = ["Configuring/", "NetKit/", "Peering/"]
 
   @Test func `no name is folded beyond ASCII`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

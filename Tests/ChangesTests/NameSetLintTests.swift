@@ -6,9 +6,9 @@ import Testing
 @Suite struct NameSetLintTests {
   /// Folders whose code holds names of tables and columns.
   static let folders = [
-    "Applying/", "Capturing/", "Changes/", "Comparing/", "Configuring/TableRule", "Conflicts/", "Mapping/",
+    "Applying/", "Capturing/", "Changes/", "Comparing/", "Conflicts/", "Mapping/",
     "Reshaping/", "Statements/",
-    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Operating/", "Pumping/PumpMessages",
+    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Deploying/", "Operating/", "Pumping/PumpMessages",
     "Serving/CopyOrder", "Serving/RefreshDesk", "Serving/RequestBook", "Serving/TakenOut", "Serving/TwoWayGate",
   ]
   /// What else texts stand for there, by the files.
@@ -18,7 +18,7 @@ import Testing
       "Applying/SQLite/SQLiteCandidates.swift", "Applying/TwoWay/ReturnsFromWaiting.swift",
       "Applying/TwoWay/TwoWay.swift", "Applying/TwoWay/TwoWayDesk.swift", "Capturing/Postgres/PostgresCapture.swift",
       "Changes/Knowledge.swift", "Conflicts/CondensedVersions.swift", "Conflicts/RowVersion.swift",
-      "Conflicts/RowVersions.swift", "Operating/LeftSlot.swift", "Operating/Replication.swift",
+      "Conflicts/RowVersions.swift", "Deploying/LeftSlot.swift", "Operating/Replication.swift",
       "Operating/WayBack.swift", "Operating/WorkerRuns.swift", "Serving/RefreshDesk.swift",
       "Versions/VersionPlace.swift", "Versions/VersionReader.swift", "Versions/VersionWindow.swift",
       "Versions/WindowIndex+References.swift", "Versions/WindowIndex.swift",
@@ -101,11 +101,11 @@ import Testing
   static let plain: [String: [String]] = [
     "names of trails, nodes and hosts, of ASCII letters, digits, '-', '_' and '.'": [
       "Knowledge", "AppliedNote", "TrailName", "Dependency", "Version", "Stamp", "StoredVersion",
-      "Place", "Verdict", "Asker", "TrailReport",
+      "Place", "Verdict", "Asker", "TrailReport", "DatabaseWork",
     ],
     "types and times of SQL": ["Expression"],
     "texts for people": [
-      "Explanation", "Fault", "Misfit", "Unparsed", "Unreplayable", "FileRefusal", "Standing",
+      "Fault", "Misfit", "Unparsed", "Unreplayable", "FileRefusal", "Standing",
       "StatementCounts", "SynchronizationOutcome", "Copying", "Kind",
     ],
   ]
@@ -171,7 +171,7 @@ import Testing
     "addresses of servers, and messages of libpq": [
       "Changes/URLPassword.swift", "PostgresKit/PostgresConnection+Place.swift",
       "PostgresKit/PostgresConnection+Trust.swift", "PostgresKit/PostgresConnection.swift",
-      "Operating/DatabaseURL.swift", "Operating/DatabaseURL+Conf.swift",
+      "Operating/DatabaseURL.swift", "Deploying/DatabaseURL+Conf.swift",
     ],
     "names of files": ["Operating/StateFolder.swift"],
     "constant text": [

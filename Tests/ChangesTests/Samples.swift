@@ -127,7 +127,7 @@ struct Samples: CustomStringConvertible {
 
   mutating func record() -> Sample {
     var writer = ByteWriter(capacity: 1)
-    switch int(0...11) {
+    switch int(0...12) {
     case 0:
       let header = header()
       writer.append(header)
@@ -198,6 +198,11 @@ struct Samples: CustomStringConvertible {
       let end = StatementEnd(changes: number(), digest: digest)
       writer.append(end)
       return sample(RecordKind.statementEnd, writer, "statement end \(end)")
+    case 11:
+      let (id, row) = (number(), values(int(0...8)))
+      let (clock, origin, last) = (number(), bool() ? "" : "till-7.pos", number())
+      writer.appendWaitingRow(schema: id, row, clock: clock, origin: origin, number: last)
+      return sample(RecordKind.waitingRow, writer, "waiting \(id) \(row) \(clock) \(origin) \(last)")
     default:
       let text = text()
       writer.append(UInt8(1))
@@ -245,6 +250,8 @@ func describe(_ record: Record) throws -> String {
       + "\(try change.after.map { "\(try $0.values())" } ?? "-")"
   case .refresh(let refresh): "refresh \(refresh)"
   case .refreshRow(let id, let image): "row \(id) \(try image.values())"
+  case .waitingRow(let row):
+    "waiting \(row.schemaID) \(try row.image.values()) \(row.clock) \(row.origin) \(row.number)"
   case .ddl(let ddl): "ddl \(ddl)"
   case .progress(let position, let time): "progress \(position) \(time)"
   case .sequence(let sequence): "sequence \(sequence)"

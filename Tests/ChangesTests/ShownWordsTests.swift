@@ -27,4 +27,17 @@ import Testing
     #expect("a\"b\\c".confText == "\"a\\\"b\\\\c\"")
     #expect("a\nb\u{7f}".confText == "\"a\\u000ab\\u007f\"")
   }
+
+  @Test func `a number has its noun in singular or plural`() {
+    #expect(1.counted("row") == "1 row")
+    #expect(0.counted("row") == "0 rows")
+    #expect(UInt64(2).counted("apply", "applies") == "2 applies")
+    #expect(1.counted("table waits", "tables wait") == "1 table waits")
+    #expect(Int64(-1).counted("row") == "-1 rows")
+  }
+
+  @Test func `tables are left out in the conf and on the command line`() {
+    #expect(["note"].leftOut == "tables = [\"*\", \"!note\"] (--tables '*,!note')")
+    #expect(["a", "it's"].leftOut == "tables = [\"*\", \"!a\", \"!it's\"] (--tables '*,!a,!it'\\''s')")
+  }
 }

@@ -50,7 +50,7 @@ import Testing
       try connection.hold("public.item")
       Issue.record("a view is no table")
     } catch let error as CairnError {
-      #expect(error.code == .tableRefused && error.message.contains("is a view"), "\(error)")
+      #expect(error.code == .tableRefused && error.message.contains("is now a view"), "\(error)")
     }
     connection.rollback()
     #expect(try server.psql("SELECT * FROM low.seen", name) == "")
@@ -110,6 +110,28 @@ import Testing
       #expect(try connection.first("SELECT id FROM public.parts") == "11")
       connection.rollback()
     }
+  }
+
+  /// The owner of the partition or of its server chooses which server is asked, and how.
+  @Test(arguments: ["ALTER FOREIGN TABLE far OWNER TO low", "ALTER SERVER same OWNER TO low"])
+  func `a partition that is a foreign table of another role is not read`(change: String) throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      CREATE EXTENSION postgres_fdw;
+      CREATE SERVER same FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '\(server.folder)', port '\(server.port)', dbname '\(name)');
+      CREATE TABLE parts(id integer) PARTITION BY RANGE (id); GRANT SELECT ON parts TO PUBLIC;
+      CREATE FOREIGN TABLE far PARTITION OF parts FOR VALUES FROM (9) TO (20) SERVER same; \(change)
+      """, name)
+    for user in ["postgres", "reader"] {
+      let connection = try PostgresConnection(server.url(name, user: user))
+      let problem = try problem(connection, "public.parts")
+      #expect(
+        problem?.code == .tableRefused && problem?.message.contains("role low") == true, "\(problem?.message ?? "")")
+    }
+    // By its own name, too, as a partition may become one at any time.
+    #expect(try problem(PostgresConnection(server.url(name)), "public.far")?.code == .tableRefused)
   }
 
   @Test func `only servers that have the setting are asked for it`() {

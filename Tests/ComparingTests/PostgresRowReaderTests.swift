@@ -105,11 +105,84 @@ struct PostgresRowReaderTests {
     }
     #expect(Clock.monotonicMilliseconds - begun < 30_000)
     #expect(rows == [NameKey("z"): 9], "\(rows)")
-    #expect(notices.contains { $0.contains("table s is not compared") && $0.contains("locked") }, "\(notices)")
+    #expect(notices.contains { $0.contains("table s is not compared") && $0.contains("holds a lock") }, "\(notices)")
     #expect(summary.inFlight == 1 && summary.differences == 0)
     // It is compared once the lock is gone.
     try server.psql("SELECT pg_terminate_backend(pid) \(asleep)")
     _ = program.join()
     #expect(try comparison.run { _ in }.rows == 10)
+  }
+
+  /// Nothing of a table without a key can be read by the pages of a foreign partition.
+  @Test(arguments: [true, false])
+  func `a foreign partition without a key does not keep others from being compared`(isTrusted: Bool) throws {
+    let server = try PostgresServer.shared
+    let name = "foreign_\(UInt32.random(in: 0..<UInt32.max))"
+    let names = [name, name + "_target"]
+    let uris = try names.map { try server.createDatabase($0) }
+    defer { for name in names { try? server.dropDatabase(name) } }
+    let plain = "CREATE TABLE a(id int); ALTER TABLE a REPLICA IDENTITY FULL; INSERT INTO a VALUES (1), (2), (11);"
+    let parts = """
+      CREATE TABLE a(id int) PARTITION BY RANGE (id); CREATE TABLE near PARTITION OF a FOR VALUES FROM (0) TO (9);
+      INSERT INTO a VALUES (1), (2);
+      CREATE FOREIGN TABLE far PARTITION OF a FOR VALUES FROM (9) TO (20) SERVER same
+        OPTIONS (schema_name 'there', table_name 'far');
+      """
+    for name in names {
+      try server.psql(
+        """
+        DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+        CREATE TABLE z(id int PRIMARY KEY, v text); INSERT INTO z SELECT i, 'x' FROM generate_series(1, 9) AS i;
+        CREATE EXTENSION postgres_fdw; CREATE SCHEMA there; CREATE TABLE there.far(id int); INSERT INTO there.far VALUES (11);
+        CREATE SERVER same FOREIGN DATA WRAPPER postgres_fdw
+          OPTIONS (host '\(server.folder)', port '\(server.port)', dbname '\(name)');
+        CREATE USER MAPPING FOR postgres SERVER same OPTIONS (user 'postgres');
+        \(name == names[0] ? plain : parts)
+        \(isTrusted ? "" : "ALTER SERVER same OWNER TO low")
+        """, name)
+    }
+    let databases = try uris.map { try CompareDatabase(.postgres(PostgresConnection($0))) }
+    var (notices, rows): ([String], [NameKey: Int]) = ([], [:])
+    var options = Comparison.Options()
+    options.tables = TablePatterns(["a", "z"])
+    let comparison = Comparison(
+      CompareEnds(source: .postgres(uri: uris[0]), target: .postgres(uri: uris[1])), source: databases[0],
+      target: databases[1], options: options, watch: CompareWatch())
+    let summary = try comparison.run { event in
+      if case .notice(let text) = event { notices.append(text) }
+      if case .table(let result) = event, result.inFlight == 0 { rows[NameKey(result.name)] = result.rows }
+    }
+    #expect(rows == (isTrusted ? ["a": 3, "z": 9] : ["z": 9]), "\(rows) \(notices)")
+    #expect(summary.inFlight == (isTrusted ? 0 : 1) && summary.differences == 0)
+    #expect(
+      notices.contains { $0.contains("table a is not compared") && $0.contains("role low") } != isTrusted, "\(notices)")
+  }
+
+  /// The server runs functions in the condition of an index when it plans a read, with the rights of the session.
+  @Test func `compare reads in transactions that write nothing`() throws {
+    let server = try PostgresServer.shared
+    let name = "readonly_\(UInt32.random(in: 0..<UInt32.max))"
+    let uri = try server.createDatabase(name)
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      CREATE TABLE t(id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'x' FROM generate_series(1, 9) AS i;
+      CREATE FUNCTION f(x int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+        IF current_setting('transaction_read_only') = 'off' AND current_setting('t.ready', true) = 'on'
+          THEN RAISE EXCEPTION 'may write'; END IF;
+        RETURN x; END $$;
+      CREATE INDEX i ON t(v) WHERE f(1) > 0
+      """, name)
+    let (connection, program) = (try PostgresConnection(uri), try PostgresConnection(uri))
+    for session in [connection, program] { try session.execute("SET t.ready = 'on'") }
+    #expect(throws: PostgresError.self) { try program.query("SELECT * FROM t WHERE v = 'x' AND f(1) > 0") }
+    let database = try CompareDatabase(.postgres(PostgresConnection(uri)))
+    let table = try #require(try ComparePlan(database, database, TablePatterns(["t"]), .fold).tables.first)
+    let reader = try PostgresRowReader(connection, .source, seed: 1)
+    #expect(try reader.scan(table, .range(after: nil, through: nil, limit: 5), naming: true) { _ in }.rows == 5)
+    #expect(try reader.scan(table, .all, naming: true) { _ in }.rows == 9)
+    var found = 0
+    try reader.rows(table, keys: [[.exact(Array("7".utf8))]]) { _, _ in found += 1 }
+    #expect(found == 1)
   }
 }

@@ -25,13 +25,13 @@ struct AppliedTests {
     let conf = try load(Self.chain)
     let capture = try #require(conf.captures.first { $0.name == "erp" })
     #expect(conf.handsOn(capture))
-    #expect(conf.lineOnApplied(capture) == "rows that [apply.erp] writes to database erp go on in trail hq.erp")
+    #expect(conf.lineOnApplied(capture) == "rows that [apply.erp] writes to database erp go into trail hq.erp")
     #expect(conf.applies.allSatisfy { conf.lineOnLacking($0) == nil })
     let text = Self.chain.replacing("[capture.erp]\n", with: "[capture.erp]\napplied = \"skip\"\n")
     let skipping = try load(text)
     let other = try #require(skipping.captures.first { $0.name == "erp" })
     #expect(!skipping.handsOn(other))
-    #expect(skipping.lineOnApplied(other)?.hasSuffix("do not go on in trail hq.erp (applied = \"skip\")") == true)
+    #expect(skipping.lineOnApplied(other)?.hasSuffix("do not go into trail hq.erp (applied = \"skip\")") == true)
     let copy = try #require(skipping.applies.first { $0.name == "copy" })
     #expect(skipping.lineOnLacking(copy)?.contains("lacks what [apply.erp] writes to database erp") == true)
   }
@@ -74,6 +74,6 @@ struct AppliedTests {
     let back = try load(Self.chain + more + "[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"other\"\n")
     let skipping = try #require(back.captures.first { $0.name == "erp" })
     #expect(!back.handsOn(skipping))
-    #expect(back.lineOnApplied(skipping)?.contains("[apply.erp] writes to database erp do not go on") == true)
+    #expect(back.lineOnApplied(skipping)?.contains("[apply.erp] writes to database erp do not go into trail") == true)
   }
 }

@@ -6,13 +6,14 @@ extension BrokenConf {
       mend: ("newst", "newest")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nconflict = \"priority\"", at: "12:12", .confValue,
-      "which does not say enough", "write \"priority:hq,store-1\"", mend: ("\"priority\"", "\"priority:hq,store-1\"")),
+      "which is incomplete", "write it as in \"priority:hq,store-1\"", mend: ("\"priority\"", "\"priority:hq,store-1\"")
+    ),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nconflict = \"priority:hq,Store 1\"", at: "12:12", .confValue,
-      "'Store 1' is no name of a node", "a-z, 0-9", mend: ("Store 1", "store-1")),
+      "'Store 1' is not the name of a node", "a-z, 0-9", mend: ("Store 1", "store-1")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nconflict = \"newest:hq\"", at: "12:12", .confValue,
-      "nothing stands behind newest", "write \"newest\"", mend: ("newest:hq", "newest")),
+      "newest takes no value", "write \"newest\"", mend: ("newest:hq", "newest")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nconflict = \"delta\"", at: "12:12", .confValue,
       "a rule for single columns, not for rows", "write conflicts = { COLUMN = \"delta\" }",
@@ -22,7 +23,7 @@ extension BrokenConf {
       "it takes a table of columns and rules", "write conflicts = { COLUMN = \"delta\" }",
       mend: ("\"delta\"", "{ stock = \"delta\" }")),
     BrokenConf(
-      "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = {}\n", at: "14:13", .confValue, "names no column",
+      "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = {}\n", at: "14:13", .confValue, "is empty",
       "leave it out", mend: ("conflicts = {}\n", "")),
     BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = 1 }\n", at: "14:23", .confValue,
@@ -36,7 +37,7 @@ extension BrokenConf {
       mend: (", Stock = \"min\"", "")),
     BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = \"combine:\" }\n", at: "14:23", .confValue,
-      "which does not say enough", "write \"combine: / \"", mend: ("combine:", "combine:,")),
+      "which is incomplete", "write it as in \"combine: / \"", mend: ("combine:", "combine:,")),
     BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\ntracking = \"cell\"\n", at: "14:12", .confValue, "which is not known",
       "allowed: row, column", mend: ("cell", "row")),
@@ -48,15 +49,15 @@ extension BrokenConf {
       "it takes the name of a node", "write the name of a node", mend: ("Head Office", "hq")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nconflict = \"function:public.settle\"", at: "12:12", .confValue,
-      "says nothing of which node it is called at", "add decides = \"NODE\"",
+      "does not name the node that calls the function", "add decides = \"NODE\"",
       mend: ("\"function:public.settle\"", "\"function:public.settle\"\ndecides = \"hq\"")),
     BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = \"function:public.settle\" }\n", at: "14:13",
-      .confValue, "says nothing of which node it is called at", "add decides = \"NODE\"",
+      .confValue, "does not name the node that calls the function", "add decides = \"NODE\"",
       mend: ("function:public.settle\" }", "function:public.settle\" }\ndecides = \"hq\"")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nmax_clock_skew = \"2 days\"", at: "12:18", .confValue,
-      "it can be from 1 ms to 1 d", "write max_clock_skew = \"1 d\"", mend: ("2 days", "1 d")),
+      "it may be from 1 ms to 1 d", "write max_clock_skew = \"1 d\"", mend: ("2 days", "1 d")),
     BrokenConf(
       "sqlite:///srv/shop.db\"", "sqlite:///srv/shop.db\"\nkeys = \"own\"", at: "5:8", .confValue, "which is not known",
       "write keys = \"shared\"", mend: ("\"own\"", "\"shared\"")),

@@ -4,22 +4,22 @@ extension BrokenConf {
 
   static let network = [
     BrokenConf(
-      "", pump, at: "12:1", .confMissing, "neither where its trails go nor where they come from",
+      "", pump, at: "12:1", .confMissing, "has neither 'to' nor 'from'",
       "add to = \"https://hq.example:7420\"", mend: (pump, pump + "to = \"https://hq.example:7420\"\n")),
     BrokenConf(
-      "", pump + "to = \"https://b\"\nfrom = \"https://c\"\n", at: "15:8", .confTwice, "both where its trails go",
-      "take 'to' or 'from' out", mend: ("from = \"https://c\"\n", "")),
+      "", pump + "to = \"https://b\"\nfrom = \"https://c\"\n", at: "15:8", .confTwice, "has both 'to' and 'from'",
+      "remove one of them", mend: ("from = \"https://c\"\n", "")),
     BrokenConf(
-      "", pump + "to = \"backup.example:7420\"\n", at: "14:6", .confValue, "which is no URL of a node",
+      "", pump + "to = \"backup.example:7420\"\n", at: "14:6", .confValue, "which is not the URL of a node",
       "write to = \"https://backup.example:7420\"", mend: ("\"backup", "\"https://backup")),
     BrokenConf(
       "", pump + "to = \"https://hq.example:7420/cairn\"\n", at: "14:6", .confValue, "a node has no path",
       "write to = \"https://hq.example:7420\"", mend: (":7420/cairn", ":7420")),
     BrokenConf(
       "", pump + "to = \"https://me:geheim@hq.example\"\n", at: "14:6", .confValue, "no login in its URL",
-      "certificates say who it is", mend: ("me:geheim@", "")),
+      "certificates prove its name", mend: ("me:geheim@", "")),
     BrokenConf(
-      "", pump + "to = \"http://10.0.0.7:7420\"\n", at: "14:6", .confValue, "another machine over plain HTTP",
+      "", pump + "to = \"http://10.0.0.7:7420\"\n", at: "14:6", .confValue, "plain HTTP to another machine",
       "write https://, or insecure = true", mend: ("http:", "https:")),
     BrokenConf(
       "",
@@ -32,24 +32,26 @@ extension BrokenConf {
       "", pump + "to = \"https://b\"\ntls = { certificate = \"a\", key = \"b\", peer = \"c\" }\n", at: "15:39",
       .confUnknown, "'peer' is not a part of 'tls'", "did you mean 'peers'?", mend: ("peer =", "peers =")),
     BrokenConf(
-      "", pump + "to = \"https://b\"\npeer = \"head quarter\"\n", at: "15:8", .confValue, "no name of a certificate",
+      "", pump + "to = \"https://b\"\npeer = \"head quarter\"\n", at: "15:8", .confValue, "not a name of a certificate",
       "write peer = \"hq\"", mend: ("head quarter", "hq")),
     BrokenConf(
       "", "[pump.a]\ntrail = [\"hq.shop\", \"Shop\"]\nto = \"https://b\"\n", at: "13:21", .confValue,
-      "\"Shop\" in trail is no trail", "write \"shop.*\"", mend: ("Shop", "shop.*")),
+      "\"Shop\" in trail is neither a trail", "write \"shop.*\"", mend: ("Shop", "shop.*")),
     BrokenConf(
       "", "[pump.a]\ntrail = [\"!hq.shop\"]\nto = \"https://b\"\n", at: "13:9", .confValue,
-      "only says which trails are left out", "write trail = [\"*\", \"!hq.shop\"]",
+      "only excludes trails", "write trail = [\"*\", \"!hq.shop\"]",
       mend: ("[\"!hq.shop\"]", "[\"*\", \"!hq.shop\"]")),
     BrokenConf(
       "", "[pump.a]\ntrail = \"hq.shp\"\nto = \"https://b\"\n", at: "13:9", .confReference,
-      "nobody makes the trail hq.shp", "write trail = \"hq.shop\"", mend: ("hq.shp", "hq.shop")),
+      "no capture writes trail hq.shp", "write trail = \"hq.shop\"", mend: ("hq.shp", "hq.shop")),
     BrokenConf(
-      "", pump + "from = \"https://b\"\n", at: "13:9", .confReference, "is made here, so it is not fetched",
-      "write to in the place of from", mend: ("from =", "to =")),
+      "", pump + "from = \"https://b\"\n", at: "13:9", .confReference,
+      "is written on this node, so it cannot be pulled",
+      "write 'to' instead of 'from'", mend: ("from =", "to =")),
     BrokenConf(
       "", pump + "to = \"https://b\"\n[pump.b]\ntrail = \"hq.shop\"\nto = \"https://B:7420/\"\n", at: "16:9",
-      .confTwice, "goes this way already, by [pump.a]", "take one of the two out", mend: ("https://B", "https://C")),
+      .confTwice, "is already transferred this way by [pump.a]", "take one of the two out",
+      mend: ("https://B", "https://C")),
     BrokenConf(
       "trail = \"hq.shop\"", "trail = \"till.shop\"\ntables = [\"*\"]", at: "10:9", .confReference,
       "comes from node till, and nothing brings it", "add [pump.NAME] with trail = \"till.shop\" and from = URL",
@@ -67,7 +69,7 @@ extension BrokenConf {
       mend: ("= 0", "= 1")),
     BrokenConf(
       "", receive + "insecure = true\ntls = { certificate = \"a\", key = \"b\", peers = \"c\" }\n", at: "14:12",
-      .confValue, "insecure = true would not use them", "take insecure out", mend: ("insecure = true\n", "")),
+      .confValue, "insecure = true would not use them", "remove insecure", mend: ("insecure = true\n", "")),
     BrokenConf(
       "", receive + "[metrics]\nlisten = \"[::]:7420\"\n", at: "13:10", .confTwice, "[metrics] listens on [::]:7420",
       "7421 for [metrics]", mend: ("[metrics]\nlisten = \"[::]:7420\"", "[metrics]\nlisten = \"[::]:7421\"")),

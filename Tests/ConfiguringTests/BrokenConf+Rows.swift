@@ -3,28 +3,28 @@ extension BrokenConf {
 
   private static let syntax = [
     BrokenConf(
-      "", "[limits]\ndisk = 20 GiB\n", at: "13:11", .confSyntax, "no TOML", "disk = \"20 GiB\"",
+      "", "[limits]\ndisk = 20 GiB\n", at: "13:11", .confSyntax, "not TOML", "disk = \"20 GiB\"",
       mend: ("20 GiB", "\"20 GiB\"")),
     BrokenConf(
-      "name = \"hq\"", "name = hq", at: "2:8", .confSyntax, "no TOML", "name = \"hq\"", mend: ("= hq", "= \"hq\"")),
+      "name = \"hq\"", "name = hq", at: "2:8", .confSyntax, "not TOML", "name = \"hq\"", mend: ("= hq", "= \"hq\"")),
     BrokenConf(
-      "name = \"hq\"", "name = \"hq", at: "2:11", .confSyntax, "no TOML", "close the quotes: name = \"hq\"",
+      "name = \"hq\"", "name = \"hq", at: "2:11", .confSyntax, "not TOML", "close the quotes: name = \"hq\"",
       mend: ("\"hq\n", "\"hq\"\n")),
     BrokenConf(
       "name = \"hq\"", "name: \"hq\"", at: "2:5", .confSyntax, "expected '='", "write name = \"hq\"",
       mend: ("name:", "name =")),
     BrokenConf(
-      "name = \"hq\"", "name =", at: "2:7", .confSyntax, "expected value", "write a value behind name =",
+      "name = \"hq\"", "name =", at: "2:7", .confSyntax, "expected value", "write a value after name =",
       mend: ("name =", "name = \"hq\"")),
     BrokenConf("[node]", "[node", at: "1:6", .confSyntax, "expected ']'", "write [node]", mend: ("[node", "[node]")),
     BrokenConf(
       "", "[capture.b]\ndatabase = \"erp\"\ntables = [\"a\" \"b\"]\n", at: "14:15", .confSyntax, "comma",
       "put commas between", mend: ("\"a\" \"b\"", "\"a\", \"b\"")),
     BrokenConf(
-      "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = { id = \"id\"\n", at: "14:22", .confSyntax, "no TOML",
+      "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = { id = \"id\"\n", at: "14:22", .confSyntax, "not TOML",
       "close the brace on the same line", mend: ("\"id\"\n", "\"id\" }\n")),
     BrokenConf(
-      "", "[capture.b]\ndatabase = \"erp\"\nstatements = True\n", at: "14:14", .confSyntax, "no TOML",
+      "", "[capture.b]\ndatabase = \"erp\"\nstatements = True\n", at: "14:14", .confSyntax, "not TOML",
       "write statements = true", mend: ("True", "true")),
     BrokenConf(
       "shop.db\"", "shop\\db\"", at: "4:27", .confSyntax, "escape", "use '...'",
@@ -41,7 +41,7 @@ extension BrokenConf {
       "name = \"hq\"", "näme = \"hq\"", at: "2:2", .confSyntax, "outside of ASCII", "make names of a-z",
       mend: ("näme", "name")),
     BrokenConf(
-      "name = \"hq\"", "name = \"hq\" \"b\"", at: "2:13", .confSyntax, "no TOML", "write one value behind name =",
+      "name = \"hq\"", "name = \"hq\" \"b\"", at: "2:13", .confSyntax, "not TOML", "write one value after name =",
       mend: (" \"b\"", "")),
   ]
 
@@ -53,10 +53,10 @@ extension BrokenConf {
       "", "[limit]\ndisk = \"1 GiB\"\n", at: "12:2", .confUnknown, "there is no section [limit]",
       "did you mean [limits]?", mend: ("[limit]", "[limits]")),
     BrokenConf(
-      "[node]", "retain = \"14 days\"\n[node]", at: "1:1", .confUnknown, "'retain' stands above all sections",
+      "[node]", "retain = \"14 days\"\n[node]", at: "1:1", .confUnknown, "'retain' is above all sections",
       "write [limits] above it", mend: ("retain", "[limits]\nretain")),
     BrokenConf(
-      "", "[capture]\nstatements = true\n", at: "13:1", .confUnknown, "'statements' stands in [capture]",
+      "", "[capture]\nstatements = true\n", at: "13:1", .confUnknown, "'statements' is in [capture]",
       "write [capture.pos]", mend: ("[capture]\n", "[capture.pos]\ndatabase = \"erp\"\n")),
     BrokenConf(
       "", "[apply.erp.table]\nfrom = \"a\"\n", at: "12:12", .confValue, "not a list of rules",
@@ -114,7 +114,7 @@ extension BrokenConf {
       "it takes an integer from 1000", "write journal_rows = 5000", mend: ("\"5_000\"", "5000")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\njournal_rows = 5", at: "9:16", .confValue,
-      "journal_rows is 5; it can be from 1000 to", "write journal_rows = 1000", mend: ("= 5", "= 1000")),
+      "journal_rows is 5; it may be from 1000 to", "write journal_rows = 1000", mend: ("= 5", "= 1000")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\njournal_rows = 10.5", at: "9:16", .confValue, "is the number 10.5",
       "write journal_rows = 1000", mend: ("10.5", "1000")),
@@ -135,22 +135,22 @@ extension BrokenConf {
       "write heartbeat = \"10 s\"; units are ms, s, min, h, d, weeks", mend: ("\"10\"", "\"10 s\"")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\nheartbeat = \"10 hors\"", at: "9:13", .confValue,
-      "there is no unit 'hors'", "write heartbeat = \"10 h\"", mend: ("10 hors", "10 h")),
+      "unknown unit 'hors'", "write heartbeat = \"10 h\"", mend: ("10 hors", "10 h")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\nheartbeat = \"1 ms\"", at: "9:13", .confValue,
-      "it can be from 100 ms to 1 d", "write heartbeat = \"100 ms\"", mend: ("1 ms", "100 ms")),
+      "it may be from 100 ms to 1 d", "write heartbeat = \"100 ms\"", mend: ("1 ms", "100 ms")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\nheartbeat = \"soon\"", at: "9:13", .confValue,
-      "which is no duration",
+      "which is not a duration",
       "write heartbeat = \"10 s\"", mend: ("soon", "10 s")),
     BrokenConf(
       "", "[limits]\nretain = 2026-01-01\n", at: "13:10", .confValue, "retain is a date or time",
       "write retain = \"14 days\"", mend: ("2026-01-01", "\"14 days\"")),
     BrokenConf(
-      "", "[limits]\ndisk = \"20 GiBi\"\n", at: "13:8", .confValue, "there is no unit 'GiBi'",
+      "", "[limits]\ndisk = \"20 GiBi\"\n", at: "13:8", .confValue, "unknown unit 'GiBi'",
       "write disk = \"20 GiB\"; units are B, KiB", mend: ("GiBi", "GiB")),
     BrokenConf(
-      "", "[limits]\ndisk = \"20 MiB\"\n", at: "13:8", .confValue, "64 MiB at least", "write disk = \"64 MiB\"",
+      "", "[limits]\ndisk = \"20 MiB\"\n", at: "13:8", .confValue, "the least is 64 MiB", "write disk = \"64 MiB\"",
       mend: ("20 MiB", "64 MiB")),
     BrokenConf(
       "", "[limits]\ndisk = 20000000000\n", at: "13:8", .confValue, "it takes a size", "write disk = \"20000000000 B\"",
@@ -160,7 +160,7 @@ extension BrokenConf {
       "it takes a table of columns", "write columns = { id = \"id\", name = \"name\" }",
       mend: ("[\"id\", \"name\"]", "{ id = \"id\", name = \"name\" }")),
     BrokenConf(
-      "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = {}\n", at: "14:11", .confValue, "names no column",
+      "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = {}\n", at: "14:11", .confValue, "is empty",
       "leave it out", mend: ("columns = {}\n", "")),
     BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = { id = 3 }\n", at: "14:18", .confValue,

@@ -189,16 +189,16 @@ import Testing
     var orders = TableRule(from: "orders")
     (orders.to, orders.filter) = ("sales.orders", "doc ->> '$.a' > 0 AND note <> '${x}'")
     orders.columns = [
-      .init(name: "id", expression: "id"), .init(name: "amount", expression: "round(total, 2)", type: "numeric(10,2)"),
-      .init(name: "store", expression: "'042'", isShare: false), .init(name: "*", expression: "*"),
-      .init(name: "A", expression: "b"),
+      .init("id", "id"), .init("amount", "round(total, 2)", type: "numeric(10,2)"),
+      .init("store", "'042'", isShare: false), .init("*", "*"), .init("A", "b"),
     ]
     orders.delete = .mark(column: "deleted_at")
-    orders.conflicts = .init(
+    let conflicts = ConflictPlan.Part(
       rule: .stop,
       columns: ["note": .mergeText, "tags": .combine(separator: " / "), "high": .sql("max(local, incoming)")],
       tracking: .row, deletes: .deleteWins)
-    orders.localWrites = .undo
+    apply.tableConflicts = [.init(from: "orders", to: "sales.orders", conflicts)]
+    apply.tableLocalWrites = [.init(from: "orders", to: "sales.orders", .undo)]
     var log = TableRule(from: "log")
     log.mode = .history
     apply.rules = [orders, log]

@@ -17,10 +17,10 @@ import Testing
     try String(contentsOf: Self.project.appending(path: path), encoding: .utf8)
   }
 
-  @Test func `docs/configuration.md is what the table says`() throws {
+  @Test func `docs/reference/configuration.md is what the table says`() throws {
     #expect(
-      try file("docs/configuration.md") == ConfDocument.markdown,
-      "run 'cairn config --markdown > docs/configuration.md'")
+      try file("docs/reference/configuration.md") == ConfDocument.markdown,
+      "run 'cairn config --markdown > docs/reference/configuration.md'")
   }
 
   @Test func `conf/cairn.toml is what the table says, loads, and names every option`() throws {

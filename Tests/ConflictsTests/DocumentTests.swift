@@ -3,13 +3,13 @@ import Foundation
 import Testing
 
 @Suite struct DocumentTests {
-  @Test func `docs/conflicts.md tells of every rule and of every kind what the code does`() throws {
+  @Test func `docs/explanation/conflicts.md tells of every rule and of every kind what the code does`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
-    let page = try String(contentsOf: root.appending(path: "docs/conflicts.md"), encoding: .utf8)
+    let page = try String(contentsOf: root.appending(path: "docs/explanation/conflicts.md"), encoding: .utf8)
     let rows = page.split(separator: "\n").filter { $0.hasPrefix("| `") }
     func row(_ name: String) throws -> String {
-      try String(#require(rows.first { $0.hasPrefix("| `\(name)") }, "\(name) is not in docs/conflicts.md"))
+      try String(#require(rows.first { $0.hasPrefix("| `\(name)") }, "\(name) is not in docs/explanation/conflicts.md"))
     }
     for rule in ConflictRules.Rule.samples {
       let name = String(rule.text.prefix { $0 != ":" })

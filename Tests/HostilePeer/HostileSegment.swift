@@ -160,6 +160,12 @@ package struct HostileRecords {
     }
   }
 
+  package mutating func waiting(_ id: UInt64, _ values: [Value?], clock: UInt64, origin: String, number: UInt64) {
+    add(RecordKind.waitingRow) {
+      $0.appendWaitingRow(schema: id, values, clock: clock, origin: origin, number: number)
+    }
+  }
+
   /// `flags` beside those of the images; `replaced` is the version of the row that the change says to replace.
   package mutating func change(
     _ operation: Changes.Operation, _ id: UInt64, before: [Value?]?, after: [Value?]?, flags: UInt8 = 0,

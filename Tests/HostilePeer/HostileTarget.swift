@@ -120,7 +120,8 @@ struct SQLiteVictim {
     var options = options
     if let ownTrail {
       options.twoWay = TwoWay(
-        own: (Self.own, ownTrail), applied: [(name, trail)], captured: TablePatterns(["t", "u"]), copiesRows: false,
+        own: (Self.own, ownTrail), applied: [(name, trail, AdmittedTables(options.scope))],
+        captured: TablePatterns(["t", "u"]), copiesRows: false,
         link: CaptureLink(watch: nil)
       ) { _, _, _ in ConflictRules() }
     }

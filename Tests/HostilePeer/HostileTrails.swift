@@ -181,6 +181,15 @@ package enum HostileTrails {
         records.row(id, row(&random, 3))
         changes += 1
       }
+      for _ in 0..<Int.random(in: 0..<3, using: &random) {
+        let isHostile = Int.random(in: 0..<6, using: &random) == 0
+        records.waiting(
+          Int.random(in: 0..<10, using: &random) == 0 ? number(&random) : id, row(&random, 3),
+          clock: isHostile ? number(&random) : UInt64.random(in: 0..<1 << 62, using: &random),
+          origin: isHostile
+            ? text(&random) : ["", "evil.x", "good.shop", "far.away"].randomElement(using: &random) ?? "",
+          number: isHostile ? number(&random) : UInt64.random(in: 0...9, using: &random))
+      }
       if Bool.random(using: &random) { records.refresh(id, .end(rows: number(&random))) }
     case 6:
       schemas += 1

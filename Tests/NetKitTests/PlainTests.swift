@@ -82,7 +82,7 @@ import Testing
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: handler)
     let client = try client(server, .init(silenceSeconds: 1))
     let error = #expect(throws: CairnError.self) { _ = try client.perform("GET", "/wait?ms=6000") }
-    #expect(error?.message.contains("silent for 1 s") == true, "\(error?.message ?? "")")
+    #expect(error?.message.contains("nothing for 1 s") == true, "\(error?.message ?? "")")
     handler.ending.set()
   }
 

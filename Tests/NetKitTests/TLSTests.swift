@@ -3,6 +3,7 @@ import Foundation
 import NetKit
 import Synchronization
 import SystemKit
+import TestServers
 import Testing
 
 @Suite struct TLSTests {
@@ -77,6 +78,56 @@ import Testing
     #expect(try String(decoding: client.perform("GET", "/who").body, as: UTF8.self) == "till -")
     flag.value.store(true, ordering: .relaxed)
     #expect(try String(decoding: client.perform("GET", "/who").body, as: UTF8.self).contains("was revoked"))
+  }
+
+  @Test func `a wait for an answer ends within a second after the certificate is revoked`() throws {
+    final class Flag: Sendable { let value = Atomic<Bool>(false) }
+    let (flag, authority, handler) = (Flag(), self.authority, self.handler)
+    let tls = authority.server(revoked: { $0.commonName == "till" && flag.value.load(ordering: .relaxed) })
+    let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: tls, handler: handler)
+    let clientTLS = authority.client()
+    let waiter = try WorkerThread<Int?> {
+      let client = try? HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: clientTLS, stop: StopSignal())
+      return try? client?.perform("GET", "/wait?ms=60000").status
+    }
+    while handler.waiting.load(ordering: .sequentiallyConsistent) == 0 { Clock.sleep(milliseconds: 5) }
+    let start = Clock.monotonicMilliseconds
+    flag.value.store(true, ordering: .relaxed)
+    while waiter.outcome == nil, Clock.monotonicMilliseconds - start < 10_000 { Clock.sleep(milliseconds: 10) }
+    let took = Clock.monotonicMilliseconds - start
+    handler.ending.set()
+    #expect(waiter.join() == .some(nil), "an answer came")
+    #expect(took < 2000, "\(took) ms")
+  }
+
+  // MARK: Strangers
+
+  @Test func `a stranger who says nothing, or never ends the handshake, is not waited for`() throws {
+    let server = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: authority.server(), limits: HTTPLimits(idleSeconds: 60, handshakeSeconds: 1),
+      handler: handler)
+    // A record of a handshake that announces more than comes.
+    for beginning in [[], [0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03]] as [[UInt8]] {
+      let peer = try #require(RawPeer(server.port))
+      let start = Clock.monotonicMilliseconds
+      peer.send(beginning)
+      while peer.send(beginning.isEmpty ? [] : [0]), Clock.monotonicMilliseconds - start < 4000 {
+        Clock.sleep(milliseconds: 100)
+        if beginning.isEmpty { break }
+      }
+      _ = peer.all()
+      #expect(Clock.monotonicMilliseconds - start < 6000)
+    }
+    #expect(try ask(server, authority.client()).0 == 200)
+  }
+
+  @Test func `strangers who hold all connections give way to a peer`() throws {
+    let server = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: authority.server(), limits: HTTPLimits(connections: 3, perAddress: 100),
+      handler: handler)
+    let silent = (0..<3).compactMap { _ in RawPeer(server.port) }
+    #expect(silent.count == 3)
+    #expect(try ask(server, authority.client()).0 == 200)
   }
 
   @Test func `a server is believed by its authority and name`() throws {

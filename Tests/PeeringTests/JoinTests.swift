@@ -223,7 +223,7 @@ import Testing
     #expect(early.0 == 403 && early.1.contains("last third"), "\(early)")
     time.value.store(now + PeerFolder.year * 7 / 10, ordering: .relaxed)
     let other = try renew(PrivateKey())
-    #expect(other.0 == 403 && other.1.contains("the same key"), "\(other)")
+    #expect(other.0 == 403 && other.1.contains("keep the key"), "\(other)")
     var answers: [Int: Int] = [:]
     for _ in 0..<400 { answers[try renew(own).0, default: 0] += 1 }
     #expect(answers[429] ?? 0 >= 390 && (answers[200] ?? 0) <= 4, "\(answers)")
@@ -305,6 +305,52 @@ import Testing
     let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: hub.clientTLS("hq"), stop: stop)
     let body = Array("{\"token\": \"\(String(repeating: "a", count: 32))\", \"request\": \"no PEM\"}".utf8)
     #expect(try body.withUnsafeBytes { try client.perform("POST", "/cairn/1/join", body: $0) }.status == 401)
+  }
+
+  @Test func `a peer has no more connections than its share, from whatever address`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let small = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, limits: HTTPLimits(perPeer: 2),
+      handler: Desk(desk: JoinDesk(hub, node: "hq")))
+    let clients = try (0..<3).map { _ in
+      try HTTPClient(base: "https://127.0.0.1:\(small.port)", tls: till.clientTLS("hq"), stop: stop)
+    }
+    let answers = try clients.map { try $0.perform("GET", "/who").status }
+    #expect(answers == [200, 200, 429])
+    // A connection that is refused takes no place, however often it is tried.
+    for _ in 0..<20 {
+      let statuses = [clients[2], clients[0]].map { try? $0.perform("GET", "/who").status }
+      #expect(statuses == [429, 200])
+    }
+  }
+
+  @Test func `the body of a stranger that trickles in is not waited for`() throws {
+    let slow = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, limits: HTTPLimits(idleSeconds: 60, handshakeSeconds: 1),
+      handler: Desk(desk: JoinDesk(hub, node: "hq")))
+    let program = """
+      import socket, ssl, time
+      context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+      context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+      peer = context.wrap_socket(socket.create_connection(("127.0.0.1", \(slow.port))))
+      peer.sendall(b"POST /cairn/1/join HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 16000\\r\\n\\r\\n")
+      begun = time.monotonic()
+      try:
+        while time.monotonic() - begun < 20:
+          peer.sendall(b"a")
+          time.sleep(0.2)
+        print("open")
+      except OSError:
+        print("ended")
+      """
+    let process = Process()
+    let output = Pipe()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
+    (process.arguments, process.standardOutput) = (["-c", program], output)
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    #expect(text == "ended\n")
   }
 
   @Test func `an authority is replaced while peers go on`() throws {

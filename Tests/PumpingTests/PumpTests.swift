@@ -184,7 +184,7 @@ import Trails
     try old.write(to: mark)
     till.unopened.withLock { $0 = [name] }
     let pump = dialler.pump(direction, listener, trail)
-    try eventually("it is waited for") { pump.progress.first?.error?.code == .trailElsewhere }
+    try eventually("the pump waits") { pump.progress.first?.error?.code == .trailElsewhere }
     #expect(pump.progress.first?.state == .retrying)
     try till.write(trail, transactions: 3)
     till.unopened.withLock { $0 = [] }
@@ -217,7 +217,7 @@ import Trails
     let push = hub.pump(.push, shop, trail)
     let pull = more.pump(.pull, hub, trail)
     for pump in [push, pull] {
-      try eventually("it is waited for") { pump.progress.first?.error?.code == .trailElsewhere }
+      try eventually("the pump waits") { pump.progress.first?.error?.code == .trailElsewhere }
     }
     try till.write(trail, transactions: 5)
     till.pump(.push, hub, trail)

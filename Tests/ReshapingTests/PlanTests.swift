@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import Reshaping
 import SQLiteKit
 import Testing
@@ -14,12 +15,12 @@ import Testing
     return try #require(try database.userTables().first).schema
   }
 
-  private func plan(_ rule: ReshapeRule, _ sql: String = orders, to engine: Engine = .sqlite) throws -> ReshapePlan {
+  private func plan(_ rule: TableRule, _ sql: String = orders, to engine: Engine = .sqlite) throws -> ReshapePlan {
     try ReshapePlan(rule, try schema(sql), to: engine)
   }
 
   @Test func `columns are renamed, chosen and computed, each with a type that suits it`() throws {
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.to = "sales.orders"
     rule.columns = [
       .init("id", "id"), .init("customer", "customer_id"), .init("amount", "round(total, 2)"),
@@ -37,7 +38,7 @@ import Testing
   }
 
   @Test func `a star stands for the columns that no other entry names`() throws {
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.columns = [.init("store", "'042'"), .init("customer", "customer_id"), .init("*", "*")]
     let schema = try plan(rule).schema
     #expect(schema.columns.map(\.name) == ["store", "customer", "id", "total", "note"])
@@ -51,7 +52,7 @@ import Testing
     ("CASE WHEN id THEN 1 END", ""), ("note COLLATE NOCASE", ""),
   ])
   func `the type of an expression is read from its text`(_ text: String, _ type: String) throws {
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.columns = [.init("id", "id"), .init("x", text, isShare: false)]
     #expect(try plan(rule).schema.columns[1].declaredType == type)
   }
@@ -75,9 +76,9 @@ import Testing
     ("id IN (SELECT 1)", "subqueries prohibited"), ("random() > 0", "non-deterministic"),
     ("sum(total) > 1", "misuse of aggregate"), ("total > ?", "prohibited"), ("\"nosuch\" = 1", "no such column"),
     ("total > current_timestamp", "non-deterministic"), ("nosuch(total)", "no such function: nosuch"),
-    ("1) , y AS (1", "what is not one expression"), ("1; DROP TABLE r", "what is not one expression"),
-    ("total > 'x", "what is not one expression"), ("1 /* ", "what is not one expression"), ("", "what is not one"),
-    ("total, id", "what is not one expression"),
+    ("1) , y AS (1", "not one expression"), ("1; DROP TABLE r", "not one expression"),
+    ("total > 'x", "not one expression"), ("1 /* ", "not one expression"), ("", "not one expression"),
+    ("total, id", "not one expression"),
   ])
   func `a filter that is none is refused with its reason`(_ text: String, _ reason: String) throws {
     // Another table may have such a column.
@@ -85,7 +86,7 @@ import Testing
     #expect(
       reason.hasPrefix("no such column") ? fault == nil : fault?.contains(reason.replacing("what is", with: "")) == true
     )
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.filter = text
     let error = #expect(throws: CairnError.self) { try plan(rule) }
     #expect(error?.code == .ruleRefused)
@@ -93,7 +94,7 @@ import Testing
   }
 
   @Test func `a rule keeps the key, and names each column once`() throws {
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.columns = [.init("total", "total")]
     #expect(throws: CairnError.self) { try plan(rule) }
     rule.columns = [.init("id", "id"), .init("ID", "total")]
@@ -108,7 +109,7 @@ import Testing
   }
 
   @Test func `a history has a row of its own for each change`() throws {
-    var rule = ReshapeRule(from: "orders")
+    var rule = TableRule(from: "orders")
     rule.mode = .history
     let schema = try plan(rule).schema
     #expect(schema.key.map { schema.columns[$0].name } == ["cairn_position"])
@@ -123,7 +124,7 @@ import Testing
         .init(name: "n", declaredType: "integer"), .init(name: "note", declaredType: "text"),
         .init(name: "price", declaredType: "numeric(12,2)"),
       ])
-    var rule = ReshapeRule(from: "t")
+    var rule = TableRule(from: "t")
     rule.filter = "n > 1"
     #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity?.contains("note") == true)
     rule.columns = [.init("id", "id"), .init("n", "n")]
@@ -140,14 +141,14 @@ import Testing
   }
 
   @Test func `a rule is found by name before pattern, and without regard to case`() throws {
-    var all = ReshapeRule(from: "*")
+    var all = TableRule(from: "*")
     all.filter = "1"
-    var one = ReshapeRule(from: "ORDERS")
+    var one = TableRule(from: "ORDERS")
     one.to = "o"
     let schema = try schema(Self.orders)
     #expect([all, one].rule(for: schema) == one)
     #expect([all].rule(for: schema) == all)
-    #expect([ReshapeRule(from: "orders")].rule(for: schema) == nil)
+    #expect([TableRule(from: "orders")].rule(for: schema) == nil)
     var other = schema
     (other.engine, other.namespace) = (.postgres, "sales")
     #expect([one].rule(for: other) == nil)

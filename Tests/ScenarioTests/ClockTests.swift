@@ -30,7 +30,7 @@ extension DaemonScenarios {
         try write()
         jumps += 1
         #expect(
-          node.wait { node.log.components(separatedBy: "the time of day went").count == jumps + 1 }, "\(node.log)")
+          node.wait { node.log.components(separatedBy: "the clock jumped").count == jumps + 1 }, "\(node.log)")
         usleep(1_200_000)
         try write()
         for name in ["capture.pos", "apply.copy"] {

@@ -61,7 +61,7 @@ extension Scenarios {
       _ = try bench.sqlite("source.db", "UPDATE t SET v = 'b'")
       let found = try compare(bench)
       #expect(found.status == 75, "\(found.output)")
-      #expect(found.errors.contains("name the state of that replication with --state"), "\(found.errors)")
+      #expect(found.errors.contains("name that replication's state folder with --state"), "\(found.errors)")
       #expect(found.output.contains("t: not proven: different id=1"), "\(found.output)")
       #expect(try compare(bench, ["--state", "elsewhere"]).output.contains("t: not proven: different id=1"))
     }

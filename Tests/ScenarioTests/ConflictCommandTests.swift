@@ -34,7 +34,7 @@ extension Scenarios {
       let lines = list.output.split(separator: "\n").dropFirst()
       #expect(list.status == 0 && lines.count == 2, "\(list.output)\(list.errors)")
       #expect(lines.first?.contains("#2") == true && lines.first?.hasSuffix("[open]") == true)
-      #expect(lines.last?.contains("item (id 1)  newest: the local version stands  with far.shop 7") == true)
+      #expect(lines.last?.contains("item (id 1)  newest: the local version won  with far.shop 7") == true)
       #expect(
         try cairn(bench, "conflicts", "list", "--database", "sqlite:shop.db", "--limit", "1", "--json").output
           .split(separator: "\n").count == 1)
@@ -146,7 +146,7 @@ extension Scenarios {
       ),
       (["identity", "separate", "sqlite:shop.db", "--nodes", "2"], "--node is missing"),
       (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "3"], "there is no node 3 of 2"),
-      (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "1"], "takes no stride"),
+      (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "1"], "cannot take a stride"),
       (["identity", "show", "sqlite:shop.db", "--nodes", "2"], "is for 'cairn identity separate'"),
     ])
     func `what cannot be done is told`(words: [String], text: String) throws {
@@ -158,7 +158,7 @@ extension Scenarios {
     @Test func `keys that an SQLite file draws are shown`() throws {
       let bench = try made()
       let outcome = try cairn(bench, "identity", "show", "sqlite:shop.db")
-      #expect(outcome.output == "item.id: one more than the greatest key; another node would draw the same\n")
+      #expect(outcome.output == "item.id: one more than the greatest key; another node would generate the same\n")
     }
 
     @Test(.enabled(if: postgresProblem == nil), arguments: [false, true])

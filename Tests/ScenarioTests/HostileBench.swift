@@ -66,20 +66,29 @@ final class HostileBench {
       .write(to: URL(fileURLWithPath: evil + "/cairn.toml"))
     let joined = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "evil"])
     #expect(joined.status == 0, "\(joined.errors)")
-    let files = state + "/peers/joined/hq"
-    return { [self] segment in
-      try Data(segment.bytes).write(to: URL(fileURLWithPath: net.bench.path("body")))
-      let path =
-        "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
-      return try net.bench.run(
-        "/usr/bin/curl",
-        [
-          "-s", "-o", net.bench.path("answer"), "-w", "%{http_code}", "--resolve", "hq:\(port):127.0.0.1",
-          "--cert", files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt", "--data-binary",
-          "@" + net.bench.path("body"), "https://hq:\(port)\(path)",
-        ]
-      ).output
-    }
+    return { [self] in try pushOverTLS($0) }
+  }
+
+  /// Pushes a segment with the certificate of `evil`, once it has joined; the status of the answer.
+  func pushOverTLS(_ segment: HostileSegment, _ more: [String] = []) throws -> String {
+    try Data(segment.bytes).write(to: URL(fileURLWithPath: net.bench.path("body")))
+    let path =
+      "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
+    return try askOverTLS(path, ["--data-binary", "@" + net.bench.path("body")] + more)
+  }
+
+  /// Asks with the certificate of `evil`, once it has joined; the status of the answer.
+  ///
+  /// - Parameter more: Words for curl.
+  func askOverTLS(_ path: String, _ more: [String] = []) throws -> String {
+    let files = net.bench.path("state-evil") + "/peers/joined/hq"
+    return try net.bench.run(
+      "/usr/bin/curl",
+      [
+        "-s", "-o", net.bench.path("answer"), "-w", "%{http_code}", "--resolve", "hq:\(port):127.0.0.1",
+        "--cert", files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt",
+      ] + more + ["https://hq:\(port)\(path)"]
+    ).output
   }
 
   var isAlive: Bool { hq.daemon?.isRunning == true && waitForListener() }

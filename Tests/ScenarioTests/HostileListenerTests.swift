@@ -39,7 +39,7 @@ extension DaemonScenarios {
       let fake = try start()
       try node.start()
       #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
-      #expect(node.waitForLog("names 3000 trails", seconds: 30), "\(node.log)")
+      #expect(node.waitForLog("offers 3000 trails", seconds: 30), "\(node.log)")
       var most = 0
       _ = node.wait(seconds: 8) {
         most = max(most, threads(node.daemon))
@@ -50,7 +50,7 @@ extension DaemonScenarios {
       _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'b')")
       #expect(try node.bench.waitForTarget(Self.rows, "2"), "\(node.log)")
       let status = try node.cairn("status")
-      #expect(status.output.contains("names 3000 trails"), "\(status.output.suffix(1500))")
+      #expect(status.output.contains("offers 3000 trails"), "\(status.output.suffix(1500))")
       #expect(node.end() == 0, "\(node.log.suffix(2000))")
       fake.signal(SIGKILL)
     }

@@ -82,6 +82,24 @@ extension DaemonScenarios {
       bench.net.endAll()
     }
 
+    @Test(arguments: [1 << 62, 1 << 63, UInt64.max])
+    func `a transaction of an extreme number stops no daemon that applies it`(number: UInt64) throws {
+      let bench = try HostileBench(Self.apply)
+      var segment = HostileSegment("evil.x", first: number)
+      var records = HostileRecords()
+      records.begin(number, clock: 1)
+      records.marker("x")
+      records.commit(number, changes: 0)
+      segment.block(records.bytes)
+      let status = bench.evil.push(segment)
+      #expect([404, 422].contains(status), "\(String(describing: status))")
+      #expect(bench.isAlive, "\(bench.net.logs)")
+      #expect(try bench.restart())
+      bench.evil.push(segment)
+      #expect(bench.isAlive && bench.isCanaryUntouched, "\(bench.net.logs)")
+      bench.net.endAll()
+    }
+
     // MARK: H2: memory
 
     @Test func `blocks that unpack to a gibibyte cost no memory`() throws {
@@ -267,6 +285,23 @@ extension DaemonScenarios {
       #expect(try push(segment) == "200", "\(net.logs)")
       #expect(isThere)
       net.endAll()
+    }
+
+    @Test func `the name in the certificate counts, not that in the header`() throws {
+      let bench = try HostileBench(
+        "[capture.erp]\ndatabase = \"erp\"\n",
+        peer: "[peer.store]\nmay = { push = [\"store.*\"], pull = [\"hq.erp\"] }", isTLS: true)
+      let push = try bench.joinOverTLS()
+      #expect(try push(HostileSegment("evil.fine")) == "200", "\(bench.net.logs)")
+      let header = ["-H", "Cairn-Node: store"]
+      #expect(try bench.pushOverTLS(HostileSegment("store.x"), header) == "403")
+      let segment = "\(HostileSegment("hq.erp").id)/00000001.seg?offset=0"
+      for path in ["/cairn/1/trails/hq.erp", "/cairn/1/trails/hq.erp/\(segment)"] {
+        #expect(try bench.askOverTLS(path, header) == "403", "\(path)")
+      }
+      #expect(try bench.askOverTLS("/cairn/1/trails/hq.erp/requests", header + ["-d", "{}"]) == "403")
+      #expect(try bench.askOverTLS("/cairn/1/trails/hq.erp/questions", header + ["-d", "{}"]) == "403")
+      bench.net.endAll()
     }
 
     @Test func `an invited peer stops no daemon over TLS either`() throws {

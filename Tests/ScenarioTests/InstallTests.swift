@@ -39,10 +39,12 @@ extension DaemonScenarios {
         "opt/lib/sysusers.d/cairn.conf 644", "opt/lib/tmpfiles.d/cairn.conf 644", "opt/share/man/man1/cairn.1 644",
         "opt/share/man/man5/cairn.toml.5 644", "opt/share/man/man8/cairnd.8 644",
         "opt/share/bash-completion/completions/cairn 644", "opt/share/bash-completion/completions/cairnd 644",
-        "opt/share/doc/cairn/operations.md 644", "opt/share/doc/cairn/decisions/0001-no-time-in-journal-rows.md 644",
+        "opt/share/doc/cairn/README.md 644", "opt/share/doc/cairn/docs/README.md 644",
+        "opt/share/doc/cairn/docs/guides/install.md 644",
+        "opt/share/doc/cairn/docs/decisions/0001-no-time-in-journal-rows.md 644",
         "opt/share/doc/cairn/conf/cairn.toml 644", "opt/share/doc/cairn/systemd/sqlite.conf.example 644",
         "etc/cairn/cairn.toml 644", "opt/lib/libcairn.so.0 644", "opt/lib/libcairn.so 777", "opt/include/cairn.h 644",
-        "opt/lib/pkgconfig/cairn.pc 644", "opt/share/doc/cairn/examples/till/Sources/till/Till.swift 644",
+        "opt/lib/pkgconfig/cairn.pc 644", "opt/share/doc/cairn/docs/examples/till/Sources/till/Till.swift 644",
       ] { #expect(files.contains(file), "\(file)") }
       for file in files where file.contains("/lib/") && !file.contains("/libcairn.so") {
         let text = bench.text("image/\(file.split(separator: " ")[0])")
@@ -133,7 +135,7 @@ extension DaemonScenarios {
 
     @Test func `the alert rules name metrics that there are`() throws {
       let rules = try String(contentsOfFile: Bench.root + "/conf/prometheus-rules.yml", encoding: .utf8)
-      let page = try String(contentsOfFile: Bench.root + "/docs/metrics.md", encoding: .utf8)
+      let page = try String(contentsOfFile: Bench.root + "/docs/reference/metrics.md", encoding: .utf8)
       let names = Set(
         rules.split(separator: "\n").filter { $0.contains(" expr: ") }.flatMap {
           $0.split(whereSeparator: { !$0.isLetter && $0 != "_" }).filter { $0.hasPrefix("cairn_") }

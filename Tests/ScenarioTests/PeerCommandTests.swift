@@ -104,7 +104,7 @@ extension DaemonScenarios {
       // With the certificate to listen with.
       #expect(try peer("invite", "other", "--address", "hq.example").status == 0)
       var outcome = try check(applies)
-      #expect(outcome.status == 0 && (outcome.output + outcome.errors).contains("not there yet"), "\(outcome)")
+      #expect(outcome.status == 0 && (outcome.output + outcome.errors).contains("does not exist yet"), "\(outcome)")
       #expect(try check("").errors.contains("database-missing"))
       _ = try bench.sqlite("fresh.db", "PRAGMA user_version = 1")
       outcome = try check(applies)
@@ -119,9 +119,9 @@ extension DaemonScenarios {
 
     @Test func `what cannot be is refused before anything is made`() throws {
       for (words, part) in [
-        (["invite", "hq"], "this node"), (["invite", "a b"], "no name of a node"), (["invite"], "missing"),
-        (["invite", "x", "--ttl", "5"], "--ttl"), (["invite", "x", "--address", "http://y"], "no address"),
-        (["invite", "x", "--push", ""], "empty"), (["join", "hq:1/2/3"], "no line to join by"),
+        (["invite", "hq"], "this node"), (["invite", "a b"], "is not the name of a node"), (["invite"], "missing"),
+        (["invite", "x", "--ttl", "5"], "--ttl"), (["invite", "x", "--address", "http://y"], "is not an address"),
+        (["invite", "x", "--push", ""], "empty"), (["join", "hq:1/2/3"], "this is not a line of an invitation"),
         (["list", "--write"], "for 'cairn peer invite'"), (["invit", "x"], "did you mean 'invite'"),
       ] {
         let outcome = try bench.run(Bench.cairn, ["peer"] + words + ["--config", "conf"])

@@ -135,7 +135,7 @@ extension Scenarios {
       )
       let outcome = try bench.replicateOnce(["--journal-rows", "1000"])
       #expect(outcome.status == 0, "\(outcome.errors)")
-      #expect(outcome.errors.contains("reached its cap"))
+      #expect(outcome.errors.contains("is full ("))
       #expect(try bench.differences() == "")
     }
   }

@@ -157,7 +157,7 @@ extension DaemonScenarios {
       #expect(net.wait { net.paths(shop).first?["state"] as? String == "connected" }, "\(net.logs)")
       try FileManager.default.removeItem(atPath: net.bench.path("state-hq/peers/revoked"))
       #expect(net.wait { error(shop) == "peer-unknown" }, "\(net.logs)")
-      #expect(net.wait { net.log(hq).contains("no certificate counts") }, "\(net.logs)")
+      #expect(net.wait { net.log(hq).contains("no certificate is accepted") }, "\(net.logs)")
       // Also after a new start.
       net.end(hq)
       try net.start(hq)

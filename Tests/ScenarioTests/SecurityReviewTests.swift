@@ -149,7 +149,32 @@ extension DaemonScenarios {
       try conf([server.url("postgres", user: role): url])
       let lines = try weak().lines
       #expect(lines.contains { $0.hasPrefix("database erp: sslmode ") } == isWeak, "\(lines)")
-      #expect(lines.contains { $0.hasPrefix("database erp: could not be looked at") })
+      #expect(lines.contains { $0.hasPrefix("database erp: could not be checked") })
+    }
+
+    /// The warning comes before the connection, which leads nowhere.
+    @Test(arguments: [("", true), ("?sslmode=require", true), ("?sslmode=verify-full&sslrootcert=/ca.crt", false)])
+    func `replicate and the daemon warn of a way to a server that proves nothing`(query: String, isWeak: Bool) throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      let url = "postgresql://ann@db.invalid/erp\(query)"
+      let files = try Bench()
+      defer { files.killAll() }
+      _ = try files.sqlite("source.db", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      let arguments = ["replicate", "--from", "sqlite:source.db", "--to", url, "--state", "state", "--once"]
+      let outcome = try files.run(Bench.cairn, arguments, seconds: 60)
+      #expect(outcome.status != 0)
+      let said = outcome.output + outcome.errors
+      #expect(said.contains("the server does not prove which one it is") == isWeak, "\(said)")
+      let daemon = try DaemonBench()
+      defer { daemon.bench.killAll() }
+      _ = try daemon.bench.sqlite("source.db", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      let file = "sqlite://\(daemon.bench.path("target.db"))"
+      try daemon.write(daemon.pair().replacingOccurrences(of: file, with: url))
+      try daemon.start()
+      for _ in 0..<200 where !daemon.log.contains("db.invalid") { usleep(100_000) }
+      #expect(daemon.log.contains("db.invalid"))
+      #expect(daemon.log.contains("the server does not prove which one it is") == isWeak, "\(daemon.log)")
+      _ = daemon.end()
     }
 
     /// What the URL leaves out, libpq takes from a file of services and from the environment.

@@ -37,6 +37,28 @@ import Testing
     #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o660)
   }
 
+  @Test(.enabled(if: geteuid() == 0, "only root can act as another user"))
+  func `another user of the machine may not connect`() throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    let program = """
+      import os, socket
+      os.setgroups([]); os.setgid(65534); os.setuid(65534)
+      try:
+        socket.socket(socket.AF_UNIX).connect("\(path)")
+        print("in")
+      except PermissionError:
+        print("out")
+      """
+    let (process, output) = (Process(), Pipe())
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
+    (process.arguments, process.standardOutput) = (["-c", program], output)
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    #expect(text == "out\n")
+  }
+
   @Test func `an error comes back with its code and hint`() throws {
     let server = try server { _ in throw CairnError(.rowDiffers, "row 7", hint: "look") }
     defer { server.close() }

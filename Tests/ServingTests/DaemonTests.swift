@@ -1,6 +1,7 @@
 import Changes
 import Configuring
 import Foundation
+import Mapping
 import Operating
 import SQLiteKit
 import ServiceKit
@@ -260,7 +261,7 @@ final class TestNode: @unchecked Sendable {
     try copy.execute("UPDATE item SET name = 'coffee' WHERE id = 1")
     #expect(
       node.wait(seconds: 60) {
-        node.worker("apply.copy")?.detail.contains("drift in 1 tables, the first item") == true
+        node.worker("apply.copy")?.detail.contains("drift in 1 table, the first item") == true
       },
       "\(node.worker("apply.copy") as Any)")
     #expect(node.worker("apply.copy")?.isWell(lagMilliseconds: .infinity) == false)
@@ -327,7 +328,7 @@ final class TestNode: @unchecked Sendable {
       #expect(node.wait { node.worker("capture.pos")?.rows ?? 0 >= before + 9000 })
     }
     #expect(node.wait { node.context.trailInfos["store-042.pos"]?.firstPosition.segment ?? 1 > 1 })
-    #expect(node.worker("apply.copy")?.detail.contains("too far behind") == true)
+    #expect(node.worker("apply.copy")?.detail.contains("lags too far") == true)
     #expect(node.worker("capture.pos")?.state == .running)
     try node.supervisor.order(.start, "apply.copy")
     let rows = "SELECT count(*) || ' ' || min(id) || ' ' || max(id) || ' ' || sum(length(name)) FROM item"

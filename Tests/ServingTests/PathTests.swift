@@ -101,7 +101,7 @@ import Testing
     let down = CairnError(.peerUnreachable, "cannot reach hq:7420: refused", hint: "wait")
     #expect(notes.note(["hq.erp": down]).map(\.text) == ["trail hq.erp: cannot reach hq:7420: refused"])
     #expect(notes.note(["hq.erp": down]).isEmpty)
-    #expect(notes.note([:]).map(\.text) == ["trail hq.erp goes on"])
+    #expect(notes.note([:]).map(\.text) == ["trail hq.erp continues"])
     #expect(notes.note([:]).isEmpty)
     let forked = CairnError(.trailForked, "trail hq.erp has two histories", hint: "look")
     #expect(notes.note(["hq.erp": forked]).map(\.text) == ["trail hq.erp has two histories"])

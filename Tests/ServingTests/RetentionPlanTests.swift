@@ -94,11 +94,11 @@ import Testing
     let words = BudgetWords(plan, limits(disk: 250))
     #expect(
       plan.expired.map { words.expiry(of: $0) } == [
-        "is given up in trail n.a: the trails hold 1.2 KiB, [limits] disk allows 250 B, and it is furthest behind; what it has missed is copied again when it comes back"
+        "no longer holds trail n.a: the trails hold 1.2 KiB, [limits] disk allows 250 B, and it lags most; its missed changes are copied when it returns"
       ])
     #expect(
       words.pause
-        == "the trails hold 400 B, [limits] disk allows 250 B, and nobody is left to be given up: captures rest; n.b is kept, as nobody reads it here"
+        == "the trails hold 400 B, [limits] disk allows 250 B, and no more can be deleted: captures pause; n.b is kept, as nothing reads it here"
     )
     #expect(words.pauseHint.contains("[limits] retain"))
     let busy = RetentionPlan(

@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Configuring
 import Foundation
+import Mapping
 import SQLiteKit
 import Steering
 import Testing
@@ -63,7 +64,7 @@ import Testing
 
     let cheap = Self.rule {
       ($0.filter, $0.columns) = (
-        "price < 6", [.init(name: "*", expression: "*"), .init(name: "tax", expression: "price / 5")]
+        "price < 6", [.init("*", "*"), .init("tax", "price / 5")]
       )
     }
     adopt(node, cheap)

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Foundation
+import Mapping
 import Reshaping
 import Testing
 
@@ -8,8 +9,8 @@ import Testing
 
 /// What a changed rule means for a table, by the rules alone.
 @Suite struct RuleChangeTests {
-  private static func rule(_ from: String = "orders", _ body: (inout ReshapeRule) -> Void = { _ in }) -> ReshapeRule {
-    var rule = ReshapeRule(from: from)
+  private static func rule(_ from: String = "orders", _ body: (inout TableRule) -> Void = { _ in }) -> TableRule {
+    var rule = TableRule(from: from)
     body(&rule)
     return rule
   }
@@ -22,7 +23,7 @@ import Testing
     let history = Self.rule { ($0.mode, $0.to) = (.history, "log") }
     let filtered = Self.rule { ($0.mode, $0.to, $0.filter) = (.history, "log", "total > 0") }
     let elsewhere = Self.rule { $0.to = "sales.orders" }
-    let cases: [(old: ReshapeRule?, new: ReshapeRule?, change: RuleChange?)] = [
+    let cases: [(old: TableRule?, new: TableRule?, change: RuleChange?)] = [
       (nil, nil, nil), (Self.positive, Self.positive, nil), (nil, Self.rule(), nil),
       (Self.positive, Self.rule("ORDERS") { $0.filter = "total > 0" }, nil),
       (nil, Self.positive, .copied), (Self.positive, nil, .copied),

@@ -166,7 +166,7 @@ import Testing
   @Test func `docs tell of every metric`() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
-    let text = try String(contentsOf: root.appendingPathComponent("docs/metrics.md"), encoding: .utf8)
+    let text = try String(contentsOf: root.appendingPathComponent("docs/reference/metrics.md"), encoding: .utf8)
     #expect(text.contains(Metrics.markdown), "\n\(Metrics.markdown)")
   }
 
@@ -176,10 +176,10 @@ import Testing
     let after = try #require(json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
     #expect(after.name == before.name && after.state == before.state && after.lagMilliseconds == 1500)
     #expect(after.waits == before.waits && after.problem == before.problem)
-    #expect(after.silence?.hasPrefix("keeps 100000 versions of rows, as node store-042 does not tell") == true)
+    #expect(after.silence?.hasPrefix("keeps 100000 versions of rows, as node store-042 has not confirmed them") == true)
     #expect(NodeStatus.Worker(after.name, .running).silence == nil)
     // Whoever asks for what is wrong now gets nothing of the past.
     #expect(sample().json.objects("workers").first?.object("error") == nil)
-    #expect(json.text("summary")?.contains("0 of 1 workers run") == true)
+    #expect(json.text("summary")?.contains("0 of 1 worker running") == true)
   }
 }

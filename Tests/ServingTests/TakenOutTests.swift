@@ -22,12 +22,12 @@ import Testing
       more(&new)
       return TakenOut.notices(from: old, to: new)
     }
-    #expect(notices(["item"]).first?.contains("which cannot be named: ") == true)
+    #expect(notices(["item"]).first?.contains("which cannot be listed: ") == true)
     try node.database("pos.db").executeScript(
       "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE note(id INTEGER PRIMARY KEY); CREATE TABLE sale(id)")
-    let stays = "what targets have of that stays as it is"
-    #expect(notices(["*", "!note"]) == ["capture.pos takes no more: note; \(stays)"])
-    #expect(notices(["ITEM"]) == ["capture.pos takes no more: note, sale; \(stays)"])
+    let stays = "their rows at targets stay"
+    #expect(notices(["*", "!note"]) == ["capture.pos no longer includes: note; \(stays)"])
+    #expect(notices(["ITEM"]) == ["capture.pos no longer includes: note, sale; \(stays)"])
     #expect(notices(["*", "!gone"]).isEmpty && notices(["*"]).isEmpty)
     #expect(notices(["item"]) { $0.captures = [] }.isEmpty)
   }

@@ -27,7 +27,7 @@ import Testing
     #expect(notes.note(book.problems).isEmpty)
     #expect(book.paths(now: 3).first?.state == .failed)
     bring(now: 4)
-    #expect(notes.note(book.problems).map(\.text) == ["trail shop.pos from shop goes on"])
+    #expect(notes.note(book.problems).map(\.text) == ["trail shop.pos from shop continues"])
     #expect(book.paths(now: 5).first?.state == .connected && book.paths(now: 5).first?.bytes == 35)
   }
 

@@ -13,7 +13,7 @@ import Testing
     #expect(note.note("table a waits", now: 91_000) == nil)
     #expect(note.note("table a waits", now: 93_000) == "table a waits")
     #expect(note.note("", now: 94_000) == nil)
-    #expect(note.note("", now: 96_000) == "waits no more")
+    #expect(note.note("", now: 96_000) == "is no longer suspended")
     #expect(note.note("", now: 99_000) == nil)
   }
 

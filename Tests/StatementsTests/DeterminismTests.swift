@@ -25,10 +25,10 @@ struct DeterminismTests {
       "the order in which group_concat() finds its rows is not said"
     ),
     ("UPDATE item SET weight = (SELECT sum(weight) FROM item)", "the sum of reals depends on the order of rows"),
-    ("UPDATE item SET stock = (SELECT number FROM sale)", "a subquery may find several rows, of which one is taken"),
+    ("UPDATE item SET stock = (SELECT number FROM sale)", "a subquery may find several rows, and one is taken"),
     (
       "UPDATE item SET stock = (SELECT number FROM sale WHERE shop = 1)",
-      "a subquery may find several rows, of which one is taken"
+      "a subquery may find several rows, and one is taken"
     ),
     ("UPDATE item SET stock = (SELECT max(stock) FROM item)", "a subquery of its SET reads the table that it writes"),
     (
@@ -46,8 +46,8 @@ struct DeterminismTests {
       "INSERT OR REPLACE INTO item(id, stock) SELECT item, number FROM sale",
       "which of several rows with one key stays depends on their order"
     ),
-    ("INSERT OR FAIL INTO item(id) VALUES (1)", "OR FAIL may leave a part of it done"),
-    ("INSERT OR ROLLBACK INTO item(id) VALUES (1)", "OR ROLLBACK may leave a part of it done"),
+    ("INSERT OR FAIL INTO item(id) VALUES (1)", "OR FAIL may leave it partly done"),
+    ("INSERT OR ROLLBACK INTO item(id) VALUES (1)", "OR ROLLBACK may leave it partly done"),
     ("UPDATE OR IGNORE item SET id = 3", "which rows an UPDATE OR IGNORE leaves depends on their order"),
     ("INSERT INTO item DEFAULT VALUES", "DEFAULT VALUES has the target's defaults"),
     ("INSERT INTO item SELECT * FROM sqlite_master", "table sqlite_master is not one that the target has as it is"),
@@ -66,14 +66,14 @@ struct DeterminismTests {
     ("WITH RECURSIVE r(n) AS (SELECT 1) DELETE FROM item", "WITH RECURSIVE is not replayed"),
     ("CREATE TABLE x(a)", "it changes the schema, which goes by its own record"),
     ("SELECT 1", "it is no INSERT, UPDATE or DELETE"),
-    ("DELETE FROM item; DELETE FROM sale", "DELETE is not understood where it stands"),
+    ("DELETE FROM item; DELETE FROM sale", "DELETE is not understood at this place"),
     (
       "INSERT INTO sale(shop, number, item, at) SELECT shop, item, number, '' FROM sale GROUP BY shop",
       "column item is of any row of its group"
     ),
     (
       "INSERT INTO sale(shop, number, note, at) SELECT DISTINCT 1, id, code, '' FROM item",
-      "equal values that are not the same may stand for one another"
+      "values that are equal but not the same may replace one another"
     ),
     ("DELETE FROM item WHERE name MATCH 'x'", "MATCH and REGEXP are functions of the program"),
     ("UPDATE item SET name = name COLLATE mine", "collation mine is one of the program"),
@@ -139,7 +139,7 @@ struct DeterminismTests {
   @Test func `a time that is not known is refused`() {
     let sql = "UPDATE item SET made = CURRENT_TIMESTAMP"
     #expect(
-      Fixture.told(sql, for: .sqlite, now: nil) == "no: it uses the time, and the source did not tell which it was")
+      Fixture.told(sql, for: .sqlite, now: nil) == "no: it uses the time, and the source did not record it")
   }
 
   @Test func `a time that a parameter asks for is the statement's, and the others keep their numbers`() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what cairn-bench said as the table of docs/benchmarks.md.
+"""Prints what cairn-bench said as the table of docs/explanation/benchmarks.md.
 
 usage: bench_table.py FILE...    files of JSON lines; of two lines about one workload and pair the later one counts
 """

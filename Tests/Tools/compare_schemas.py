@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Compare the schemas of two databases, SQLite or PostgreSQL, as far as docs/types.md says that they are carried.
+"""Compare the schemas of two databases, SQLite or PostgreSQL, as far as docs/reference/types.md says that they are
+carried.
 
     compare_schemas.py sqlite:shop.db "postgresql:///shop?host=/tmp/pg"
 

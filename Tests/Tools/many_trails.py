@@ -3,8 +3,8 @@
 
     many_trails.py PORT COUNT
 
-It speaks plain HTTP on loopback (docs/protocol.md), holds each request for a trail for a while, and then refuses it. Exit
-status: 2 for a wrong command line, else it runs until it is ended.
+It speaks plain HTTP on loopback (docs/reference/protocol.md), holds each request for a trail for a while, and then
+refuses it. Exit status: 2 for a wrong command line, else it runs until it is ended.
 """
 import http.server
 import json

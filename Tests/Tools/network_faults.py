@@ -358,7 +358,7 @@ def half_open(world, hq, shop, listener, dialler):
     world.wait("the status says that too", lambda: dialler.worker(pump).get("state") == "retrying", 5)
     told = time.monotonic() - begun
     detail = dialler.worker(pump)["detail"]
-    if "peer-unreachable" not in detail or "last heard of at" not in detail:
+    if "peer-unreachable" not in detail or "last contact at" not in detail:
         raise Failed(f"{pump} does not say what is wrong, and since when: {detail}")
     world.wait("the other side knows it, too", lambda: all(
         path["state"] != "connected" for path in listener.status()["paths"]), 40)
@@ -406,7 +406,7 @@ def disk_full(world, way):
         os.unlink(ballast)
         subprocess.run(["mount", "-o", "remount,size=200m", hq.state], check=True)
         world.equal(shop, hq)
-        hq.says("shop.own", "goes on", seconds=10)
+        hq.says("shop.own", "continues", seconds=10)
         world.end()
     finally:
         world.clean()
@@ -633,7 +633,7 @@ def chain_asks(world, _):
     world.equal(a, b, c)
     begun = time.monotonic()
     c.cairn("copy", "from-a")
-    a.says("again, as b asked", seconds=30)
+    a.says("capture.own", "again, as ", seconds=30)
     took = time.monotonic() - begun
     if took > 6:
         raise Failed(f"a request took {took:.1f} s over two hops")

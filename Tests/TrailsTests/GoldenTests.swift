@@ -25,6 +25,9 @@ import Testing
     let statements = folder + "-statements"
     try GoldenTrail.writeStatements(statements)
     #expect(try readAll(statements) == GoldenTrail.statements)
+    let waiting = folder + "-waiting"
+    try GoldenTrail.writeWaiting(waiting)
+    #expect(try readAll(waiting) == GoldenTrail.waiting)
   }
 
   @Test func `the trail of format 1 is read field by field`() throws {
@@ -39,6 +42,11 @@ import Testing
     // Computed by another program from the page.
     #expect(GoldenTrail.insertDigest.hex == "37f4658621ee5d7c5879b87c8fac77e5")
     #expect(GoldenTrail.deleteDigest.hex == "96ba33178d3d5344b5ee9e653cd921a8")
+  }
+
+  @Test func `rows that wait in format 1 are read field by field`() throws {
+    let seen = try readAll(folder.replacing("till-7.pos", with: "waiting/till-7.pos"))
+    #expect(seen == GoldenTrail.waiting)
   }
 
   @Test func `the trail of format 1 is verified and can be written on`() throws {

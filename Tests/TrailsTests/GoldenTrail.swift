@@ -74,6 +74,26 @@ enum GoldenTrail {
       .commit(4, changes: 5),
     ]
 
+  /// A third trail of format 1: rows that wait came later still.
+  static let waiting: [Seen] = [
+    .begin(TransactionHeader(number: 1, commitTime: 1_700_000_000_123_456, clock: 1_700_000_000_123_456)),
+    .schema(1, items),
+    .refresh(Refresh(schemaID: 1, event: .start(.asked, .byKey, estimatedRows: 1))),
+    .refresh(Refresh(schemaID: 1, event: .chunk(.keys(after: nil, through: nil)))),
+    .row(schema: 1, [.integer(1), .text("one")]),
+    .waiting(schema: 1, [.integer(2), .text("one")], 1_700_000_000_123_400, "hq.pos", 300),
+    .waiting(schema: 1, [.integer(3), nil], 0, "", 0),
+    .refresh(Refresh(schemaID: 1, event: .end(rows: 1))),
+    .commit(1, changes: 1),
+  ]
+
+  static func writeWaiting(_ folder: String) throws {
+    let writer = try TrailWriter.open(
+      folder: folder, name: till, options: .small(block: 2000, segment: 1 << 20), now: { 1_700_000_000_000_000 })
+    for record in waiting { try writeOne(record, writer) }
+    try writer.close()
+  }
+
   /// What one writer writes, each transaction synced.
   struct Part {
     var transactions: ClosedRange<Int>
@@ -177,6 +197,9 @@ enum GoldenTrail {
       payload.appendVarint(id)
       payload.appendImage(values)
       try writer.append(kind: RecordKind.refreshRow, payload.bytes)
+    case .waiting(let id, let values, let clock, let origin, let number):
+      payload.appendWaitingRow(schema: id, values, clock: clock, origin: origin, number: number)
+      try writer.append(kind: RecordKind.waitingRow, payload.bytes)
     case .refresh(let refresh):
       payload.append(refresh)
       try writer.append(kind: RecordKind.refresh, payload.bytes)

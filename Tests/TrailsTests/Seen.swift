@@ -9,6 +9,7 @@ enum Seen: Equatable {
   case change(Operation, ChangeFlags, schema: UInt64, Version?, before: [Value?]?, after: [Value?]?)
   case refresh(Refresh)
   case row(schema: UInt64, [Value?])
+  case waiting(schema: UInt64, [Value?], UInt64, String, UInt64)
   case ddl(DDL)
   case progress([UInt8], Int64)
   case sequence(SequenceState)
@@ -28,6 +29,8 @@ enum Seen: Equatable {
         after: try c.after?.values())
     case .refresh(let refresh): self = .refresh(refresh)
     case .refreshRow(let id, let image): self = .row(schema: id, try image.values())
+    case .waitingRow(let row):
+      self = .waiting(schema: row.schemaID, try row.image.values(), row.clock, row.origin, row.number)
     case .ddl(let ddl): self = .ddl(ddl)
     case .progress(let position, let time): self = .progress(position, time)
     case .sequence(let sequence): self = .sequence(sequence)

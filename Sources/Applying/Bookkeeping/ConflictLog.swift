@@ -18,8 +18,8 @@ package struct ConflictLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Creates the table, or adds the columns that an older version's table lacks. In the caller's transaction, if one is
-  /// open.
+  /// Creates the table of the log, or adds the columns that an older version's table lacks. In the caller's
+  /// transaction, if one is open.
   package func install() throws {
     try state.lockForInstall()
     guard try isInstalled() else {
@@ -44,7 +44,7 @@ package struct ConflictLog {
     return id ?? 0
   }
 
-  /// Returns conflicts from the latest to the earliest. With `before`, only those with smaller numbers.
+  /// Returns the newest `limit` conflicts, the latest first. With `before`, only conflicts with smaller numbers.
   package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {
     guard try isInstalled() else { return [] }
     return try records("WHERE id < ? ORDER BY id DESC LIMIT ?", [String(before ?? .max), String(limit)])
@@ -59,23 +59,23 @@ package struct ConflictLog {
     try state.rows("SELECT id, \(ConflictColumns.list) FROM \(table) \(condition)", values).map { row in
       guard let id = row[0].flatMap({ Int64($0) }), let record = ConflictColumns.record(id: id, { row[$0 + 1] }) else {
         throw CairnError(
-          .databaseDamaged, "table \(table) of \(state.place) holds a row that this cairn did not write",
-          hint: "use the cairn that wrote it")
+          .databaseDamaged, "table \(table) of \(state.place) holds a row that this version of Cairn did not write",
+          hint: "use the version of Cairn that wrote it")
       }
       return record
     }
   }
 
-  /// Deletes the conflicts before a moment (µs). Returns their number.
+  /// Deletes the conflicts before a moment, in µs since 1970 UTC. Returns the number of deleted conflicts.
   package func prune(before moment: Int64) throws -> Int64 {
     guard try isInstalled() else { return 0 }
     return try state.run("DELETE FROM \(table) WHERE at < ?", [String(moment)])
   }
 
-  /// Writes a version of a conflict as the row, as a change of this database that replicates. One transaction writes
-  /// the row and the mark in the log.
+  /// Writes one version of a conflict's row to the table, as a change of this database that replicates. One transaction
+  /// writes the row and the mark in the log.
   ///
-  /// - Parameter now: µs.
+  /// - Parameter now: The present time in µs since 1970 UTC.
   /// - Parameter scope: the tables that the apply of the conflict's trail may write. The log is a table of the target,
   ///   which other roles and programs may write too.
   /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row is no longer what the conflict left,
@@ -98,8 +98,8 @@ package struct ConflictLog {
 enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 
-  /// Returns whether old conflicts are deleted when this one is logged. Not each time, since the query reads all of
-  /// them.
+  /// Returns whether old conflicts are deleted when the conflict with this number is logged. Not each time, since the
+  /// query reads all of them.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
 }
 
@@ -108,8 +108,8 @@ final class ConflictPruning: Sendable {
   private static let pauseMilliseconds: Int64 = 3_600_000
   private let next = Mutex<Int64>(0)
 
-  /// Returns the moment before which conflicts are deleted now, in µs; nil: the last deletion was less than an hour
-  /// ago.
+  /// Returns the moment before which conflicts are deleted now, in µs since 1970 UTC. Nil: the last deletion was less
+  /// than an hour ago.
   func due(_ clock: Clock) -> Int64? {
     let now = Clock.monotonicMilliseconds
     let isDue = next.withLock { next in
@@ -121,7 +121,7 @@ final class ConflictPruning: Sendable {
   }
 }
 
-/// The columns of the log. Both engines have the same ones, with their own types.
+/// The columns of the conflict log. Both engines have the same ones, with their own types.
 enum ConflictColumns {
   static let names = [
     "at", "trail", "position", "number", "clock", "kind", "rule", "schema_name", "table_name", "key", "local",
@@ -129,7 +129,7 @@ enum ConflictColumns {
   ]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Returns the conflict of a row; nil if a newer version wrote it.
+  /// Reads a conflict from a row of the log; nil if a newer version wrote the row.
   static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
     func number(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.number) }
     func clock(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.flatMap(NumberBounds.clock) }
@@ -156,7 +156,7 @@ enum ConflictColumns {
     return record
   }
 
-  /// The fields of a record as texts, in the order of the names.
+  /// Returns the fields of a record as texts, in the order of ``names``.
   static func texts(_ record: ConflictRecord) -> [String?] {
     func signed(_ number: UInt64) -> String { String(Int64(bitPattern: number)) }
     return [
@@ -170,33 +170,35 @@ enum ConflictColumns {
 }
 
 extension ConflictRecord {
-  /// Returns the row that replaces the present one when the conflict is overturned; nil: none.
+  /// Returns the row that replaces the present one when the conflict is overturned; nil: the present row is deleted.
+  /// Throws `usage` if a merged conflict has no loser to choose.
   func row(of winner: Winner?) throws -> ConflictRow? {
     switch winner ?? loser {
     case .local: return local
     case .incoming: return incoming
     case .merged, nil:
       throw CairnError(
-        .usage, "conflict \(id) came to a row that has something of both sides, so no side lost",
-        hint: "say which one is to stand: --to local or --to incoming", remedy: .badInput)
+        .usage, "the rule merged both versions of conflict \(id), so no version lost",
+        hint: "choose the version to write: --to local or --to incoming", remedy: .badInput)
     }
   }
 
   static func missing(_ id: Int64, _ place: String) -> CairnError {
     CairnError(
-      .conflictMissing, "\(place) knows no conflict \(id)", hint: "'cairn conflicts list' shows those that are kept",
+      .conflictMissing, "\(place) has no conflict \(id)",
+      hint: "run 'cairn conflicts list' to see the conflicts that are kept",
       remedy: .badInput)
   }
 
   func stale(_ why: String) -> CairnError {
     CairnError(
       .conflictStale, "the row of conflict \(id), table \(fullName), key \(key.shown), \(why)",
-      hint: "look at it with 'cairn conflicts show \(id)'; --force puts the other version in place all the same",
+      hint: "see 'cairn conflicts show \(id)'; --force writes the other version anyway",
       remedy: .badInput, context: ["table": fullName, "key": key.shown])
   }
 }
 
 extension ConflictRow {
-  /// The row in short form, for messages.
+  /// The row's columns and values in short form, for messages.
   package var shown: String { columns.map { "\($0.name) \($0.value.shown)" }.joined(separator: ", ") }
 }

@@ -7,14 +7,14 @@ import Mapping
 /// The target keeps the decision from the commit that settles the row to the one that writes it: in `cairn_decision`
 /// (SQLite) or `cairn.decision` (PostgreSQL).
 struct OpenDecision {
-  /// PostgreSQL: the schema of the table; empty in SQLite.
+  /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row until then; nil: not there. If the present row differs, an application has written to it since, and knew
-  /// of all this.
+  /// The row until the decision is written; nil: not there. If the present row differs, an application has written to
+  /// it since, and knew of all this.
   var settled: ConflictRow?
-  /// The decided row; nil: not there.
+  /// The row after the decision; nil: not there.
   var decided: ConflictRow?
 
   static let columnNames = ["schema_name", "table_name", "key", "settled", "decided"]
@@ -26,7 +26,7 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Nil if this version of cairn did not write the texts.
+  /// Reads an open decision. Nil if this version of cairn did not write the texts.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil
@@ -45,16 +45,16 @@ struct OpenDecision {
   }
 }
 
-/// The result of making decisions.
+/// The result of writing open decisions.
 enum DecisionOutcome {
   case done
-  /// A session holds a lock: apply tries again.
+  /// A session holds a lock, so that apply tries again later.
   case locked
   /// The database refuses a decision, with a message for operators. Apply tries again with the next decision, and at a
   /// start.
   case refused(String)
 
-  /// Why a target did not take a row.
+  /// The reason why a target did not take a row.
   enum Refusal {
     case locked
     case refused(String)
@@ -64,7 +64,7 @@ enum DecisionOutcome {
 
   fileprivate static func refused(_ decision: OpenDecision, _ why: String) -> Self {
     .refused(
-      "table \(decision.table), row \(decision.key.shown): what this node decides for all others is refused here (\(why)), so it is not decided; write the row as it is to be, or mend the constraint and restart the apply"
+      "table \(decision.table), row \(decision.key.shown): this node decides the conflict for all nodes, but its database refuses the row (\(why)); write the row yourself, or fix the constraint and restart the apply"
     )
   }
 }
@@ -82,6 +82,7 @@ struct Decisions {
 
   func isEmpty() throws -> Bool { try state.rows("SELECT 1 FROM \(table) LIMIT 1").isEmpty }
 
+  /// Stores an open decision.
   /// - Parameter keepsEarlier: Whether an open decision about the same row keeps the row that was decided first.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
@@ -92,34 +93,53 @@ struct Decisions {
       """, decision.texts)
   }
 
-  /// - Parameter namespace: The schema of the table; empty in SQLite.
-  func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws {
+  /// Deletes the open decision about a row. `namespace` is the schema of its table; empty in SQLite.
+  /// - Returns: Whether there was such a decision.
+  @discardableResult
+  func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Bool {
     try state.run(
       "DELETE FROM \(self.table) WHERE schema_name = ? AND table_name = ? AND key = ?", [namespace, table, key.json])
+      > 0
   }
 
-  /// Writes the rows as an application would, each in a transaction of its own. In a session in which triggers fire.
+  /// Writes the decided rows as an application would, each in a transaction of its own. In a session in which triggers
+  /// fire.
   ///
   /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
   func make(within scope: TargetScope) throws -> DecisionOutcome {
     var outcome = DecisionOutcome.done
-    for texts in try state.rows("SELECT \(OpenDecision.columns) FROM \(table)") {
-      guard let decision = OpenDecision(texts) else { continue }
-      do {
-        try state.transaction {
-          do { try state.turn(decision.turned(within: scope), to: decision.decided) } catch let error as CairnError
-            where error.code == .conflictStale
-          {}
-          try forget(decision.namespace, decision.table, decision.key)
+    // Made decisions go; those that stay are passed over.
+    var passed = 0
+    while true {
+      let page = try state.rows(
+        "SELECT \(OpenDecision.columns) FROM \(table) ORDER BY \(state.rowKey) LIMIT \(Self.pageRows) OFFSET \(passed)")
+      for texts in page {
+        guard let decision = OpenDecision(texts) else {
+          passed += 1
+          continue
         }
-      } catch {
-        switch state.refusal(error) {
-        case .locked: return .locked
-        case .refused(let why): outcome = .refused(decision, why)
-        case nil: throw error
+        do {
+          let isGone = try state.transaction {
+            do { try state.turn(decision.turned(within: scope), to: decision.decided) } catch let error as CairnError
+              where error.code == .conflictStale
+            {}
+            return try forget(decision.namespace, decision.table, decision.key)
+          }
+          // A program that writes to the file can write a row that no statement of Cairn finds again.
+          if !isGone { passed += 1 }
+        } catch {
+          passed += 1
+          switch state.refusal(error) {
+          case .locked: return .locked
+          case .refused(let why): outcome = .refused(decision, why)
+          case nil: throw error
+          }
         }
       }
+      if page.count < Self.pageRows { return outcome }
     }
-    return outcome
   }
+
+  /// The number of open decisions that are in memory at a time.
+  private static let pageRows = 500
 }

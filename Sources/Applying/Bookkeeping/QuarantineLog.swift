@@ -14,7 +14,7 @@ package struct QuarantineLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Returns the transactions of all trails, from the first to the last.
+  /// Returns the transactions in quarantine of all trails, in the order of trail and number.
   package func list() throws -> [QuarantinedTransaction] {
     guard try isInstalled() else { return [] }
     return try state.rows("SELECT id, \(QuarantineColumns.list) FROM \(table) ORDER BY trail, number").map { row in
@@ -27,7 +27,8 @@ package struct QuarantineLog {
 
   package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
 
-  /// Requests something of apply, which does it at its next look. Returns false if the number is no longer there.
+  /// Stores a request of the operator about a transaction, which apply carries out at its next look. Returns false if
+  /// no transaction has this number.
   package func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool {
     guard try isInstalled() else { return false }
     return try state.run("UPDATE \(table) SET wanted = ? WHERE id = ?", [wish.rawValue, String(id)]) == 1
@@ -35,8 +36,8 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Creates the table, in the caller's transaction, which several applies may run at once. Numbers are not used again:
-  /// an operator may still have one at hand.
+  /// Creates the table of the log, in the caller's transaction, which several applies may run at once. Numbers are not
+  /// used again: an operator may still have one at hand.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }
@@ -44,7 +45,7 @@ package struct QuarantineLog {
       Self.name, isNeverUsedAgain: true, QuarantineColumns.names, numbers: QuarantineColumns.numbers)
   }
 
-  /// Adds a transaction and returns its number.
+  /// Adds a transaction to the log, and returns its number.
   func append(_ one: QuarantinedTransaction) throws -> Int64 {
     if try !isInstalled() { try install() }
     let marks = state.marks(QuarantineColumns.names.count)
@@ -53,7 +54,7 @@ package struct QuarantineLog {
     ).flatMap { Int64($0) } ?? 0
   }
 
-  /// Writes all columns again, as the reason may have changed.
+  /// Writes all columns of a transaction's entry again, as the reason may have changed.
   func save(_ one: QuarantinedTransaction) throws {
     let list = QuarantineColumns.names.map { "\($0) = ?" }.joined(separator: ", ")
     try state.run("UPDATE \(table) SET \(list) WHERE id = ?", QuarantineColumns.texts(one) + [String(one.id)])
@@ -61,7 +62,7 @@ package struct QuarantineLog {
 
   func remove(_ id: Int64) throws { try state.run("DELETE FROM \(table) WHERE id = ?", [String(id)]) }
 
-  /// Deletes the transactions of a trail; nil: of all trails.
+  /// Deletes the quarantined transactions of a trail from the log; nil: of all trails.
   func forget(_ trail: TrailName?) throws {
     guard try isInstalled() else { return }
     guard let trail else { return _ = try state.run("DELETE FROM \(table)") }
@@ -69,7 +70,7 @@ package struct QuarantineLog {
   }
 }
 
-/// The columns of the log, which are the same in both engines.
+/// The columns of the quarantine log, which are the same in both engines.
 enum QuarantineColumns {
   static let names = [
     "trail", "trail_id", "number", "position", "border", "chain", "at", "code", "message", "hint", "held_by", "wanted",
@@ -78,7 +79,7 @@ enum QuarantineColumns {
   static let numbers = ["number", "at", "held_by", "rows"]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Returns the transaction of a row; nil if another version wrote it.
+  /// Reads a transaction from a row of the log; nil if another version wrote the row.
   static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
     guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
       let number = text(2).flatMap({ Int64($0) }).flatMap(NumberBounds.number),
@@ -105,7 +106,7 @@ enum QuarantineColumns {
 
   static func damaged(_ table: String, _ place: String) -> CairnError {
     CairnError(
-      .databaseDamaged, "table \(table) of \(place) holds a row that this cairn did not write",
-      hint: "use the cairn that wrote it")
+      .databaseDamaged, "table \(table) of \(place) holds a row that this version of Cairn did not write",
+      hint: "use the version of Cairn that wrote it")
   }
 }

@@ -4,7 +4,7 @@ import Versions
 
 /// A row of a table whose unique values other rows may have.
 struct ContestedRow: Hashable {
-  /// PostgreSQL: the schema of the table; empty in SQLite.
+  /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
@@ -16,11 +16,11 @@ struct ContestedRow: Hashable {
 
   func hash(into hasher: inout Hasher) { hasher.combine(name.hash) }
 
-  /// The table's name in messages.
+  /// The name of the row's table in messages.
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
-  /// The row's name in the version window.
+  /// The name by which the version window knows the row.
   var name: RowName { name(of: fullName) }
-  /// The row's name in the version window as a row of a copy.
+  /// The name by which the version window knows the row as a row of a copy.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -49,14 +49,14 @@ struct ContestedRow: Hashable {
 
 /// A row that waits outside its table because a later row has one of its unique values.
 ///
-/// The row comes back when that value is free. So the rows that are there depend on all writes, and not on their order.
+/// The row comes back when that value is free. So the rows in a table depend on all writes, and not on their order.
 ///
 /// The target keeps candidates in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL).
 struct Candidate {
   var row: ContestedRow
   /// The stamp of the last version of the row.
   var stamp: Stamp
-  /// The keys of earlier rows that have its unique values only because a later version of theirs has others.
+  /// The keys of earlier rows that have this row's unique values only because later versions of those rows have others.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {
@@ -72,7 +72,7 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The assignments for a row that waits already. It has waited since the time that is stored.
+  /// The assignments of the statement that stores a row which waits already; the time since when it waits stays.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier
@@ -85,7 +85,7 @@ struct Candidate {
     ]
   }
 
-  /// Nil if this version of cairn did not write the texts.
+  /// Reads a candidate. Nil if this version of cairn did not write the texts.
   init?(_ texts: [String]) {
     guard texts.count == 8, let key = ConflictRow(json: texts[2]), let row = ConflictRow(json: texts[3]),
       let clock = Int64(texts[4]).flatMap(NumberBounds.clock), let number = Int64(texts[6]).flatMap(NumberBounds.number)
@@ -95,35 +95,36 @@ struct Candidate {
     earlier = texts[7].split(at: "\n").compactMap { ConflictRow(json: $0) }
   }
 
-  /// Returns the row in the order of a table's columns; unknown values are NULL.
+  /// Returns the candidate's row in the order of a table's columns; unknown values are NULL.
   func values(_ columns: [String]) -> [Value] { columns.map { row.row[$0] ?? .null } }
 }
 
-/// The waiting rows of a target, and the tables to which they belong.
+/// Access to the rows of a target that wait for unique values, and to the tables to which they belong.
 protocol CandidateStore {
   func all() throws -> [Candidate]
-  /// Returns the waiting row with a key.
+  /// Returns the waiting row with a key; nil if there is none.
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// The bytes of the waiting rows whose last write came by a trail.
-  func byteCount(of origin: String) throws -> Int64
-  /// The number of rows that wait, by table.
+  /// Returns the bytes of the waiting rows whose last write came by a trail; nil: of all waiting rows.
+  func byteCount(of origin: String?) throws -> Int64
+  /// Returns the number of rows that wait, by table.
   func counts() throws -> [String: Int]
   /// Returns the time since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// The unique values of a row that another row of its table has. Covers unique indexes of all rows over columns.
+  /// Returns the unique values of a row that another row of its table has. Covers unique indexes of all rows over
+  /// columns.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
   func hasTable(of row: ContestedRow) throws -> Bool
   /// Returns whether the row's table may be written now. Called before the table's rows are looked at.
   func mayWrite(_ row: ContestedRow) throws -> Bool
-  /// Returns whether the row's table has a row with its key.
+  /// Returns whether the row's table has a row with the same key.
   func isThere(_ row: ContestedRow) throws -> Bool
-  /// Returns the whole rows that have one of its unique values.
+  /// Returns the other rows of the table, whole, that have one of the row's unique values.
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Deletes the other rows and writes this one, or does neither.
+  /// Deletes the other rows and writes the row, or does neither.
   ///
   /// - Returns: False if a constraint refuses the row for another reason than the values of other rows.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool

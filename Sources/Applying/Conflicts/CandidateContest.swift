@@ -7,22 +7,22 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   enum Renewal {
     case asItWas
     case later(Candidate)
-    /// The row was deleted.
+    /// The waiting row was deleted, so it waits no longer.
     case gone
-    /// An application is writing to the row.
+    /// An application is writing to the waiting row, so it is judged later.
     case open
   }
 
-  /// The versions of rows, as the contest asks for them.
+  /// The functions by which the contest learns about the versions of rows.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns the candidate with the rank that copies of the row give it.
+    /// Returns the candidate with the rank that copies of its row give it.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank as ``UniqueContest/rank(of:against:)`` does.
+    /// Returns a row's rank as ``UniqueContest/rank(of:against:)`` does.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Called for a row that has waited and is back in its table.
-    var noteReturn: (ContestedRow) -> Void
-    /// Called for a row that has to wait, or that makes the other one wait.
+    /// Records that a row has waited and is back in its table.
+    var noteReturn: (ContestedRow) throws -> Void
+    /// Logs that a row has to wait, or that it makes the other row wait.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
 
@@ -30,13 +30,15 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
+  /// The rows that waited where a copy was read, and that were unknown here until then.
+  private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
-  init(_ store: Store, fresh: [ContestedRow] = [], _ sight: Sight) {
-    (self.store, self.fresh, self.sight) = (store, Set(fresh), sight)
+  init(_ store: Store, fresh: [ContestedRow] = [], met: [ContestedRow] = [], _ sight: Sight) {
+    (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Returns whether anything has changed.
+  /// Decides which rows have their unique values and which wait. Returns whether a row or a candidate was changed.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {
@@ -89,7 +91,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
       return false
     }
     try store.remove(claim.row)
-    if !claim.isNew { sight.noteReturn(claim.row) }
+    if !claim.isNew { try sight.noteReturn(claim.row) }
     for other in others {
       try store.add(Candidate(other.row, other.rank.stamp))
       try sight.log(claim.row, other.row, other.rank.stamp, true)
@@ -99,7 +101,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
 
   func wait(_ claim: UniqueClaim<ContestedRow>, for other: (row: ContestedRow, rank: UniqueRank?)) throws {
     let stamp = other.rank.flatMap { $0 == .latest ? nil : $0.stamp }
-    if claim.isNew { try sight.log(claim.row, other.row, stamp, false) }
+    if claim.isNew || met.contains(claim.row) { try sight.log(claim.row, other.row, stamp, false) }
     let earlier = claim.earlier.map(\.key)
     guard earlier != kept[claim.row]?.earlier ?? [] else { return }
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))
@@ -110,6 +112,6 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     let key = row.key.columns.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
     return CairnError(
       .constraintFailed, "table \(row.table), row \(key): a constraint of the target refuses it",
-      hint: "make the target's constraints those of the source, then run again", context: ["table": row.table])
+      hint: "make the target's constraints equal to the source's, then run again", context: ["table": row.table])
   }
 }

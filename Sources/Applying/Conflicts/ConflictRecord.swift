@@ -9,38 +9,38 @@ package struct ConflictRecord: Equatable, Sendable {
   package enum Winner: String, Sendable, CaseIterable {
     case local
     case incoming
-    /// The row has values of both.
+    /// The settled row has values of both versions.
     case merged
   }
 
-  /// The number in the log; 0 until it is logged.
+  /// The conflict's number in the log; 0 until it is logged.
   package var id: Int64 = 0
-  /// The time when apply met it, in µs.
+  /// The time when apply met the conflict, in µs since 1970 UTC.
   package var at: Int64
-  /// The incoming transaction: its trail, its place and its number there, its clock.
+  /// The incoming transaction: its trail, its place and its number there, and its clock.
   package var trail: TrailName
   package var position: Position
   package var number: UInt64
   package var clock: UInt64
   package var kind: Conflict.Kind
-  /// The rule that settled it, as the conf has it.
+  /// The rule that settled the conflict, as the conf has it.
   @ByBytes package var rule: String
-  /// PostgreSQL: the schema of the table; empty in SQLite.
+  /// PostgreSQL: the schema of the row's table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow
   /// The row here before the transaction; nil: it was not there.
   package var local: ConflictRow?
-  /// The row as the transaction leaves it; nil: not there.
+  /// The row as the transaction leaves it; nil: deleted.
   package var incoming: ConflictRow?
   /// The row as the author of the transaction knew it; nil if the author inserted it, or if it is not known.
   package var before: ConflictRow?
-  /// The row as it was settled; nil: it is not there.
+  /// The row as the conflict was settled; nil: deleted.
   package var settled: ConflictRow?
   package var winner: Winner
-  /// The version that clashed with the transaction; nil if none is known, such as for a row that is missing.
+  /// The stamp of the version that clashed with the transaction; nil if none is known, such as for a missing row.
   package var other: Stamp?
-  /// The time when an operator overturned it, in µs.
+  /// The time when an operator overturned the result, in µs since 1970 UTC; nil: not overturned.
   package var overturnedAt: Int64?
 
   package init(

@@ -63,12 +63,12 @@ struct PostgresTurnedRow {
     return "WHERE " + terms.joined(separator: " AND ")
   }
 
-  /// Compares the printed values: not every type can be compared.
+  /// Returns a term that compares a column with a parameter by their printed values: not every type has an equality.
   private func equals(_ name: String, _ parameter: String) -> String {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Returns the columns whose values differ from those of the row.
+  /// Returns the given columns whose values differ from those of the row in the table.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
@@ -84,7 +84,7 @@ struct PostgresTurnedRow {
 }
 
 extension Value {
-  /// The value as PostgreSQL reads it; nil for NULL.
+  /// The value as a text that PostgreSQL reads; nil for NULL.
   fileprivate var postgresText: String? {
     switch self {
     case .null: nil

@@ -5,7 +5,7 @@ import SQLiteKit
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// The columns of the table, without generated ones: rows of the log do not have these.
+  /// The names of the table's columns, without generated ones: rows of the log do not have these.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {

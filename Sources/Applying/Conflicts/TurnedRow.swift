@@ -5,17 +5,17 @@ import Mapping
 ///
 /// Capture then replicates the change to all other nodes, where it follows every version that is known here.
 struct TurnedRow {
-  /// PostgreSQL: the schema of the table; empty in SQLite.
+  /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that is expected; nil: not there.
+  /// The row that is expected in the table; nil: no row.
   var settled: ConflictRow?
-  /// Whether the row is replaced whatever it is now.
+  /// Whether the row is replaced even if it is not the expected one.
   var isForced = false
   /// The tables of the target that may be written.
   var scope = TargetScope()
-  /// Returns the error for a row that is not the expected one.
+  /// Returns the error for a row that is not the expected one; the text says how it differs.
   var stale: (String) -> CairnError
 
   /// Returns the columns of a version that the table has.
@@ -29,27 +29,28 @@ struct TurnedRow {
     return row.columns.filter { isThere($0.name) }
   }
 
-  /// Throws `table-forbidden` for a table of Cairn or of the engine, and for one that the list of the apply does not
-  /// include.
+  /// Throws `table-forbidden` if the row's table belongs to Cairn or the engine, or if the list of the apply does not
+  /// include it.
   func checkTable(in engine: Engine) throws(CairnError) {
     let name = namespace.isEmpty ? table : "\(namespace).\(table)"
     switch scope.verdict(namespace, table, in: engine) {
     case .allowed: return
     case .leftOut:
       throw CairnError(
-        .tableForbidden, "the log of conflicts names table \(name), which 'tables' of the apply does not include",
+        .tableForbidden, "the conflict log names table \(name), which 'tables' of the apply does not include",
         hint: "add \"\(name)\" to 'tables' of the apply if it may write the table", remedy: .badInput,
         context: ["table": name])
     case .reserved: break
     }
     throw CairnError(
-      .tableForbidden, "the log of conflicts names table \(name), which belongs to Cairn or to the database engine",
-      hint: "no apply writes such a conflict: find out who wrote to the log of conflicts", context: ["table": name])
+      .tableForbidden, "the conflict log names table \(name), which belongs to Cairn or to the database engine",
+      hint: "no apply writes such a conflict: find out which program wrote to the conflict log",
+      context: ["table": name])
   }
 
   func checkThere(_ isThere: Bool) throws {
     guard !isForced, isThere != (settled != nil) else { return }
-    throw stale(isThere ? "has been inserted since" : "is not there any more")
+    throw stale(isThere ? "has been inserted since" : "no longer exists")
   }
 
   func checkSame(_ changed: ConflictRow.Column?) throws {

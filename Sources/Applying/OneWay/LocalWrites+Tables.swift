@@ -2,10 +2,11 @@ import Changes
 import Conflicts
 
 extension LocalWritesPlan {
-  /// Returns the policy for local writes to a table of the target. For a history it is `stop`: each change adds a row.
+  /// Returns the policy for local writes to a table of the target. For a history, it is `stop`, as each change adds a
+  /// row.
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
-  /// - Throws: `table-refused` if rows must be distinguished that have no key.
+  /// - Throws: `table-refused` if the policy must distinguish rows and the table has no key.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }
@@ -17,7 +18,7 @@ extension LocalWritesPlan {
   static func keyless(_ table: String, _ writes: LocalWrites) -> CairnError {
     CairnError(
       .tableRefused,
-      "table \(table) has no key, so rows that others write to it cannot be told from the source's, which local_writes = \"\(writes.rawValue)\" takes",
+      "table \(table) has no key, so rows that other programs write cannot be distinguished from the source's rows, as local_writes = \"\(writes.rawValue)\" requires",
       hint: "give it a key at the source, or a rule with local_writes = \"stop\" or \"refuse\"",
       context: ["table": table])
   }

@@ -4,7 +4,7 @@ import Versions
 
 // The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Returns the entry for the conflict log; nil if there is nothing to report.
+  /// Returns the step's entry for the conflict log; nil if there is nothing to report.
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {
@@ -27,7 +27,7 @@ extension Meeting.Step {
 }
 
 extension ContestedRow {
-  /// Returns the entry for a row of the target that is replaced by a row of the source, which has one of its unique
+  /// Returns the log's entry for a row of the target that is deleted because a row of the source has one of its unique
   /// values.
   func displaced(
     by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
@@ -41,16 +41,16 @@ extension ContestedRow {
 
 /// A table of the target at which a meeting is carried out, in the open transaction.
 protocol MeetingPlace {
-  /// Whether the table holds rows of other trails too: then no row is deleted for another.
+  /// Whether the table also holds rows of other trails: then no row is deleted to make room for another.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Writes the row at a key; nil: deletes it.
+  /// Writes the row with a key; nil: deletes it.
   func put(_ row: Meeting.Row?, _ key: [Value]) throws
   func log(_ record: ConflictRecord) throws
 }
 
 extension Meeting {
-  /// Writes the settled rows, and logs what was there before.
+  /// Writes the settled rows, and logs the rows that were there before.
   ///
   /// - Returns: False, before anything is written, if rows in the way must not be deleted.
   func settle(
@@ -76,6 +76,6 @@ extension Meeting {
     return true
   }
 
-  /// The step that changes a row which is not here, and for which the trail lacks values to insert it; nil if none.
+  /// The step that changes a row which is not here and which the trail does not give in full; nil if none.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

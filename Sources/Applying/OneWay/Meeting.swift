@@ -5,30 +5,30 @@ import Conflicts
 ///
 /// The source's row wins, and the row that was there is logged. A meeting itself writes nothing: it reads rows by key.
 struct Meeting: Equatable {
-  /// Values in the order of the target's columns; nil: the trail does not give the value.
+  /// The values of a row in the order of the target's columns; nil: the trail does not give the value.
   typealias Row = RowVersion.Row
 
-  /// The change of the row at one key.
+  /// One change of a meeting: of the row with one key.
   struct Step: Equatable {
     var key: [Value]
-    /// The kind of the conflict; nil: the row is as the source says, and nothing is logged.
+    /// The kind of the conflict; nil: the row is as the source has it, and nothing is logged.
     var kind: Conflict.Kind?
-    /// The row at the target; nil: not there.
+    /// The row at the target before the change; nil: not there.
     var local: [Value]?
-    /// The row that the source has; nil: not there.
+    /// The row that the source has after the change; nil: not there.
     var incoming: Row?
-    /// The row that the source had.
+    /// The row that the source had before the change; nil: none.
     var before: Row?
     /// The row that apply writes; nil: it deletes the row.
     var settled: Row?
-    /// Whether the trail lacks values to insert the row.
+    /// Whether nothing is written, because the row is not here and the trail does not give it in full.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
-  /// The changes, in this order.
+  /// The changes of rows, in the order in which they are made.
   let steps: [Step]
 
-  /// Nil if the trail does not show which row it is.
+  /// Reads the rows that a change meets. Nil if the trail does not give the row's key.
   ///
   /// - Parameter key: The indexes of the key's columns.
   /// - Parameter local: Returns the target's row with a key; nil: not there.
@@ -80,7 +80,7 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// Returns the steps for a row that leaves one key and comes to another: an application may have written to either.
+  /// Returns the steps for a row that moves from one key to another: an application may have written to either.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {
@@ -96,7 +96,7 @@ struct Meeting: Equatable {
 }
 
 extension [Value?] {
-  /// Returns the row, with missing values taken from another row.
+  /// Returns this row, with its missing values taken from another row.
   func filled(from row: [Value?]) -> [Value?] { zip(self, row).map { $0 ?? $1 } }
 }
 

@@ -12,7 +12,7 @@ struct PostgresGuards {
   /// The longest wait for a table's lock, in ms. Sessions queue up after ours while it waits for a long writer.
   private static let lockMilliseconds = 2000
 
-  /// Brings the triggers in line with the known tables, in a transaction of its own.
+  /// Creates and drops the guards so that they fit the tables that the trail knows, in a transaction of its own.
   ///
   /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, is guarded.
   /// - Throws: A lock timeout; the call must then be repeated.
@@ -29,7 +29,7 @@ struct PostgresGuards {
     }
   }
 
-  /// Brings the triggers in line with the stored state, in the open transaction.
+  /// Creates and drops the guards so that they fit `cairn.table_state`, in the open transaction.
   func reconcile() throws {
     let wanted = try tables(
       """
@@ -48,7 +48,7 @@ struct PostgresGuards {
     for table in open.sorted() { try make(table.text) }
   }
 
-  /// Returns the quoted names of tables.
+  /// Returns the quoted names of the tables that a query selects by schema and name.
   private func tables(_ sql: String) throws -> Set<NameKey> {
     Set(try connection.query(sql).map { NameKey("\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)") })
   }
@@ -59,7 +59,7 @@ struct PostgresGuards {
       """
       CREATE FUNCTION cairn.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
-        RAISE EXCEPTION 'table %.% takes its rows from elsewhere: cairn refuses what others write to it (local_writes)',
+        RAISE EXCEPTION 'table %.% is a replica: Cairn refuses writes of other programs (local_writes)',
           TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
       END $$
       """)
@@ -87,9 +87,9 @@ struct PostgresGuards {
       let role = try? connection.first("SELECT current_user")
       throw CairnError(
         .privilegeMissing,
-        "\(connection.place): what others write to table \(table) cannot be refused: \(error.message)",
+        "\(connection.place): writes of other programs to table \(table) cannot be refused: \(error.message)",
         hint:
-          "as its owner: GRANT TRIGGER ON \(table) TO \((role ?? "").quotedName); or take local_writes = \"refuse\" away",
+          "as its owner: GRANT TRIGGER ON \(table) TO \((role ?? "").quotedName); or remove local_writes = \"refuse\"",
         context: ["table": table])
     }
   }

@@ -18,14 +18,14 @@ extension PostgresReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for local writes. If both ends write, conflicts are settled by rules instead.
+  /// Returns the policy for local writes to a table. For a two-way table it is `stop`: rules settle its conflicts.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
     if options.goesBothWays(table.namespace, table.name) { return .stop }
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Runs a change. If the row differs from the source's image before and the policy settles that, the source's row
-  /// wins.
+  /// Runs a change. If the row differs from the source's image before, and the policy settles such rows, the source's
+  /// row wins.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -38,7 +38,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the row that is being written, before and after.
+  /// Returns the row that is being written, as it is before and after the change.
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
@@ -65,7 +65,8 @@ extension PostgresReplay {
     return values
   }
 
-  /// Returns false if the row is not known, or if rows of other trails are in its way.
+  /// Settles a change whose row an application has written. Returns false if the row is not known, or if rows of other
+  /// trails are in its way.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -86,7 +87,7 @@ extension PostgresReplay {
     return true
   }
 
-  /// Settles a row that could not be inserted at the end of its transaction. Returns false if it cannot be settled
+  /// Settles a row that could not be inserted at the end of its transaction. Returns false if the row cannot be settled
   /// either.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
@@ -99,7 +100,8 @@ extension PostgresReplay {
   /// Settles updates and deletes of rows that did not come by the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Settles the updates that wait for a key if another row comes to that key: they belong to a row that is gone here.
+  /// Settles the updates that wait for a key when another row comes to that key: they belong to a row that is gone
+  /// here.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -113,9 +115,9 @@ extension PostgresReplay {
 
   /// Settles the updates that wait for rows which led to a key, before a change of the row at that key.
   ///
-  /// They precede the change in the trail.
+  /// These updates precede the change in the trail.
   ///
-  /// - Returns: False if none waited.
+  /// - Returns: False if no update waited.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
     -> Bool
   {
@@ -126,7 +128,7 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Returns the keys of an update before and after. Overwrites the row that is being written.
+  /// Returns the keys of a waiting update before and after. Overwrites the row in ``before`` and ``after``.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {
@@ -137,7 +139,7 @@ extension PostgresReplay {
     return (old, newKey(table))
   }
 
-  /// Returns whether the target has a row with the key before of the row that is being written.
+  /// Returns whether the target has a row with the former key of the row that is being written.
   func isThere(_ table: MappedTable) throws -> Bool {
     guard let row = met(table, isInsert: false).before else { return false }
     let key = table.key.compactMap { row[$0] }
@@ -152,7 +154,7 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns what settles an update or delete that waits for its row; nil if the policy settles nothing.
+  /// Returns a closure that settles an update or delete that waits for its row; nil if the policy settles nothing.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

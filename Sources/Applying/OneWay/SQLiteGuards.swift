@@ -15,14 +15,14 @@ package struct SQLiteGuards {
   }
 
   private static func statement(_ table: String, _ operation: String) -> String {
-    let text = "table \(table) takes its rows from elsewhere: cairn refuses what others write to it (local_writes)"
+    let text = "table \(table) is a replica: Cairn refuses writes of other programs (local_writes)"
     return """
       CREATE TRIGGER \(name(table, operation).quotedName) BEFORE \(operation.asciiUppercased) ON \(table.quotedName)
       BEGIN SELECT RAISE(ABORT, \(text.quotedText)); END
       """
   }
 
-  /// Brings the triggers in line with the stored state, in the open transaction.
+  /// Creates and drops the guards so that they fit `cairn_table`, in the open transaction.
   func reconcile() throws {
     let tables = try database.query(
       """
@@ -50,7 +50,7 @@ package struct SQLiteGuards {
 }
 
 extension TargetState {
-  /// Stores for all known tables whether they are guarded.
+  /// Stores in `cairn_table`, for all tables of the trail, whether they are guarded.
   func guardTables(_ isGuarded: (String) -> Bool) throws {
     for (key, table) in try tables() where table.isGuarded != isGuarded(key.text) {
       try database.run(

@@ -18,14 +18,14 @@ extension SQLiteReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for local writes. If both ends write, conflicts are settled by rules instead.
+  /// Returns the policy for local writes to a table. For a two-way table it is `stop`: rules settle its conflicts.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
     if options.goesBothWays("", mapping.target.name) { return .stop }
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Runs a change. If the row differs from the source's image before and the policy settles that, the source's row
-  /// wins.
+  /// Runs a change. If the row differs from the source's image before, and the policy settles such rows, the source's
+  /// row wins.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -33,7 +33,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns false if the row is not known, or if rows of other trails are in its way.
+  /// Settles a change whose row an application has written. Returns false if the row is not known, or if rows of other
+  /// trails are in its way.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is distinguished by all its values.
@@ -55,7 +56,8 @@ extension SQLiteReplay {
   /// Settles updates and deletes of rows that did not come by the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Settles the updates that wait for a key if another row comes to that key: they belong to a row that is gone here.
+  /// Settles the updates that wait for a key when another row comes to that key: they belong to a row that is gone
+  /// here.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -66,9 +68,9 @@ extension SQLiteReplay {
 
   /// Settles the updates that wait for rows which led to a row's key, before the row is changed.
   ///
-  /// They precede the change in the trail.
+  /// These updates precede the change in the trail.
   ///
-  /// - Returns: False if none waited.
+  /// - Returns: False if no update waited.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }
     let saved = (before, after)
@@ -91,7 +93,7 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns what settles an update or delete that waits for its row; nil if the policy settles nothing.
+  /// Returns a closure that settles an update or delete that waits for its row; nil if the policy settles nothing.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))
@@ -101,6 +103,6 @@ extension SQLiteReplay {
 
 extension String {
   static func passedOver(_ table: String, _ trail: TrailName) -> String {
-    "table \(table): a row was deleted here that trail \(trail) changes; the trail does not tell the whole row, so it stays away: see 'cairn conflicts list'"
+    "table \(table): a row was deleted here that trail \(trail) changes; the trail does not have the whole row, so it stays deleted: see 'cairn conflicts list'"
   }
 }

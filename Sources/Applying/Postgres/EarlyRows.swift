@@ -1,11 +1,11 @@
 import Changes
 
-/// The keys, as the source has them, of rows that changes wrote into a table while its copy was in progress.
+/// The keys of rows that changes wrote into a table while its copy was in progress, in the form of the source.
 struct EarlyRows {
-  /// The number of keys of a table, above which apply no longer keeps them.
+  /// The most keys that are kept for one table.
   private static let keysMax = 100_000
   private var keys: [NameKey: Set<[UInt8]>] = [:]
-  /// The tables whose copy began here: of these, all keys are known.
+  /// The tables whose copy began in this replay, so that all their keys are known.
   private var known: Set<NameKey> = []
 
   /// Forgets a table's keys, as its copy begins.
@@ -29,6 +29,6 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Whether a row that is not among a table's keys did not come with a change.
+  /// Returns whether all keys of a table are known: a row with another key did not come with a change.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

@@ -14,7 +14,7 @@ extension MappedTable {
     return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
-  /// Returns those columns that have a value in some row, for messages; nil if none has.
+  /// Returns the columns that only the target has, for messages, if one has a value in some row; else nil.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
@@ -23,8 +23,8 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves the values of these columns, in rows that are about to come again, in a temporary table. Returns whether
-  /// there are any.
+  /// Saves the values of the target's own columns in the rows that a chunk is about to replace, in a temporary table.
+  /// Returns whether the table has such columns.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }

@@ -13,20 +13,20 @@ extension MappedTable {
 
   private var texts: String { columns.map { "\($0.name.quotedName)::text" }.joined(separator: ",") }
 
-  /// Of the row with this key, locked until the transaction ends; nil: there is none.
+  /// Returns the row with this key, and locks it until the transaction ends; nil if there is none.
   func row(_ key: [Value], _ connection: PostgresConnection) throws -> [String?]? {
     try connection.query(
       "SELECT \(texts) FROM \(target.rowsName)\(keyed(from: 1)) FOR UPDATE", key.map(\.postgresInput)
     ).first
   }
 
-  /// Selects rows with nothing but their keys; a condition may follow.
+  /// The SELECT of all rows with NULL in place of columns outside the key. A condition may follow.
   var keysText: String {
     let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.
+  /// Writes the settled row; nil: deletes it. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))
@@ -35,7 +35,7 @@ extension MappedTable {
     if try !update(row, key, connection) { try insert(row, connection) }
   }
 
-  /// False where it is not there.
+  /// Updates the row with this key. Returns false if there is no such row, or no column to set.
   func update(_ row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> Bool {
     let settable = row.indices.filter { row[$0] != nil && !alwaysIdentity.contains($0) }
     guard !settable.isEmpty else { return false }
@@ -77,7 +77,7 @@ extension MappedTable {
 
   // MARK: Foreign keys
 
-  /// Those of others that lead to it.
+  /// Returns the foreign keys of the database that reference this table.
   func lookUpReferrers(_ connection: PostgresConnection) throws -> [Reference] {
     let rows = try connection.query(
       """
@@ -100,8 +100,29 @@ extension MappedTable {
     }
   }
 
-  /// Columns that are not the key, to which foreign keys lead.
-  static func alternates(_ connection: PostgresConnection) throws -> RowNames.Alternates {
+  /// Returns all foreign keys of the database (`own`), and the unique columns that they reference besides keys
+  /// (`alternates`).
+  static func foreignKeys(
+    _ connection: PostgresConnection
+  ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
+    let rows = try connection.query(
+      """
+      SELECT c.oid, n.nspname, t.relname, m.nspname, p.relname, a.attname
+      FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid JOIN pg_namespace n ON n.oid = t.relnamespace
+      JOIN pg_class p ON p.oid = c.confrelid JOIN pg_namespace m ON m.oid = p.relnamespace
+      JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = ANY (c.conkey)
+      WHERE c.contype = 'f' AND c.conparentid = 0
+      """)
+    let keys = Dictionary(grouping: rows) { $0[0] ?? "" }.values.map { columns in
+      let texts = columns[0].map { $0 ?? "" }
+      return RowNames.OwnKey(
+        "\(texts[1]).\(texts[2])", columns.map { $0[5] ?? "" }, to: "\(texts[3]).\(texts[4])")
+    }
+    return (try alternates(connection), Set(keys))
+  }
+
+  /// Returns the unique columns, other than primary keys, that foreign keys of the database reference.
+  private static func alternates(_ connection: PostgresConnection) throws -> RowNames.Alternates {
     let rows = try connection.query(
       """
       SELECT c.oid, n.nspname, p.relname, a.attname
@@ -117,7 +138,7 @@ extension MappedTable {
     }
   }
 
-  /// Whether another row refers to this one.
+  /// Returns whether another row references this row.
   func isReferred(
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
   ) throws -> Bool {
@@ -125,14 +146,14 @@ extension MappedTable {
       let found = reference.references.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }
       let values = found.compactMap { row[$0] }
       guard values.count == reference.references.count else { continue }
-      // To compare the columns would run a cast that the owner of a type made: such a table keeps the row.
+      // A comparison of the columns would run a cast of a type's owner: rows of such a table count as referenced.
       if reference.convertsByCode { return true }
       var terms = reference.columns.enumerated().map {
         "\($1.quotedName) = $\($0 + 1)::\(columns[found[$0]].castType)"
       }
       var parameters: [String?] = values
       if reference.namespace.hasSameBytes(as: target.schema), reference.child.hasSameBytes(as: target.name) {
-        // A row that refers to itself keeps nothing.
+        // A row that references itself does not count.
         terms.append("NOT (\(keyed(from: values.count + 1).dropFirst(7)))")
         parameters += key.map(\.postgresInput)
       }

@@ -3,13 +3,13 @@ import Conflicts
 import Mapping
 import PostgresKit
 
-/// A table of the trail and the one that it is written to: values, and the statements that write rows.
+/// A table of the trail with its table at a PostgreSQL target, and the statements that write rows there.
 final class MappedTable {
   enum Insertion: Hashable {
     case strict
-    /// A row with the same key stays as it is.
+    /// An insert that leaves a present row with the same key unchanged.
     case keeping
-    /// A row with the same key takes the values; columns that only the target has stay.
+    /// An insert that gives a present row with the same key the new values. Columns that only the target has stay.
     case merging
   }
 
@@ -17,70 +17,70 @@ final class MappedTable {
     case insert(Insertion)
     case delete(checks: ColumnMask)
     case update(set: ColumnMask, checks: ColumnMask)
-    /// An update that SQL does not allow: of a column that is GENERATED ALWAYS AS IDENTITY.
+    /// An update of a GENERATED ALWAYS AS IDENTITY column, which UPDATE cannot set: deletes and inserts the row.
     case replace(set: ColumnMask, checks: ColumnMask)
-    /// As ``delete`` and ``update``, of many rows, whose values come as arrays of texts.
+    /// The forms of ``delete`` and ``update`` for many rows, whose values are passed as arrays of texts.
     case deleteMany(checks: ColumnMask)
     case updateMany(set: ColumnMask, checks: ColumnMask)
-    /// One of the rows that are equal in all columns.
+    /// The forms that delete or update one of several rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// Deletes what stands in the way of the new row by a unique index; rows with this key stay.
+    /// Deletes the rows that have the new row's values in a unique index, except the row with the old or new key.
     case clear(index: Int, sparing: Sparing)
-    /// A row where there are several with the new row's values in a unique index that is not checked at once.
+    /// Finds out whether several rows have the new row's values in a deferrable unique index.
     case doubled(index: Int)
-    /// As ``doubled``, of the whole table.
+    /// Finds values that several rows of the table share in a deferrable unique index.
     case anyDoubled(index: Int)
-    /// Of the row with the key: for each column that is checked, whether it is as it was.
+    /// Selects, for the row with the key, whether each checked column has its former value.
     case probe(checks: ColumnMask)
-    /// As ``delete``, but returns the row.
+    /// The form of ``delete`` that returns the deleted row.
     case take(checks: ColumnMask)
   }
 
   enum Sparing: Hashable { case old, new }
 
-  /// As the trail has it.
+  /// The table's schema as the trail has it.
   let given: TableSchema
-  /// Where it stands among the images of the trail, each column of ``source``.
+  /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
-  /// By which apply's state knows it.
+  /// The name by which apply's state knows the table.
   let stateKey: String
-  /// The part of it that is written: all of it, unless the target lacks a column and none is to be added.
+  /// The part of the trail's table that apply writes: all columns, except those that the target lacks and does not get.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
   var state: PostgresTargetState.Table
-  /// What becomes of what others write to it.
+  /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites
-  /// What others write to it goes back.
+  /// Whether rows that applications write to the target's table are replicated back.
   let goesBothWays: Bool
-  /// The target's columns, in the order of the trail's images.
+  /// The target's columns, in the order of the columns of ``source``.
   let columns: [PostgresTargetTable.Column]
   let converters: [PostgresText]
   let key: [Int]
-  /// The unique index over the key.
+  /// The target's unique index over the key columns; nil if there is none.
   let keyIndex: PostgresTargetTable.UniqueIndex?
-  /// Unique indexes that PostgreSQL does not check for us, as their triggers stay quiet.
+  /// The positions of deferrable unique indexes, which PostgreSQL checks by triggers that do not fire for apply.
   let uncheckedIndexes: [Int]
-  /// GENERATED ALWAYS AS IDENTITY.
+  /// The columns that are GENERATED ALWAYS AS IDENTITY.
   let alwaysIdentity: ColumnMask
-  /// Made text for values that did not fit: older rows are not spelled as the source spells them.
+  /// The columns that became text as a value did not fit. Older rows do not have the source's spelling there.
   let widened: ColumnMask
-  /// Columns that only the target has, of which values stand aside; quoted.
+  /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
   var asideColumns: [String] = []
-  /// Rows came since the sequence of its identity column was looked after.
+  /// Whether rows were written since the sequences of the table's identity columns were last moved.
   var hasNewKeys = true
-  /// Two-way: no row that is there is changed; nil: not looked up.
+  /// Two-way: whether this direction only adds rows, and changes none that is there; nil: not looked up yet.
   var takesRowsIn: Bool?
-  /// The columns, by their place in the trail, whose changes are summed.
+  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
   var summed: [Int] = []
-  /// Foreign keys of others that lead to it; nil: not looked up.
+  /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// The place and the form of each column in rows of the last schema that a ``PostgresForm`` was asked for.
+  /// The schema that a ``PostgresForm`` converted last, with the place and the conversion of each column in its rows.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The look at code of other roles in each transaction; nil where no such role may change any.
+  /// The check of other roles' code in each transaction; nil if no untrusted role can change the table's code.
   var watch: OwnersWatch?
-  /// With columns that only the target has, as looked up behind that transaction.
+  /// The table with the columns that only the target has, and the last transaction applied before they were looked up.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
@@ -88,8 +88,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// `number` tells its statements from those of other tables on the connection. The target has been checked; `part` is
-  /// what it has of the table, and `mapped` what that is there.
+  /// Describes a table that was checked. `part`: what the target has of the trail's table; `mapped`: that part in
+  /// PostgreSQL. `number` distinguishes the table's statements from those of other tables on the connection.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -111,7 +111,7 @@ final class MappedTable {
     names = columns.map(\.name.quotedName)
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key
     keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })
-    // Where values that SQLite tells apart become one text, there is no unique key.
+    // Without a unique index, as when values that SQLite distinguishes become one text, the whole row is the key.
     key = keyIndex == nil ? [] : keyed
     widened = ColumnMask(
       columns.indices.filter {
@@ -123,19 +123,19 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the target has already. If local writes are settled row by row, it holds in a copy only.
+  /// The policy for rows that the target already has. If local writes are settled by row, it holds during copies only.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// What waits to be sent together.
+  /// The changes of the table's rows that wait to be sent together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may wait there: a cast of text to these types is another thing than their input.
+  /// Whether updates and deletes may wait in ``batch``. For some types, a cast from text differs from reading input.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// All indexes that a new row may collide with, besides the key's, whose columns the trail knows.
+  /// The positions of all unique indexes besides the key's, except those over columns that the trail does not have.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -144,20 +144,20 @@ final class MappedTable {
     }
   }
 
-  /// Whether an update that leaves the key may give a row what another one has.
+  /// Whether an update that leaves the key unchanged may give a row a unique value of another row.
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
-  /// One-way: whether a unique index may take two rows of the source for one.
+  /// One-way: whether a unique index of the target may treat two values of the source as equal.
   lazy var mayFold =
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged. Of constraints
-  /// that are checked by triggers nobody is told.
+  /// Two-way: whether rows may clash in unique values besides the key. No row is replaced for that: it is judged which
+  /// one waits. False for a table with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
-  /// The columns of a unique index, where it has nothing but columns that the trail knows.
+  /// Returns the columns of a unique index; nil if it has an expression, or a column that the trail does not have.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
     let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }
@@ -171,7 +171,7 @@ final class MappedTable {
     var builder = Builder(table: self)
     let sql = builder.sql(shape)
     statementCount += 1
-    // Which columns change together may differ without end.
+    // The number of sets of columns that change together has no limit.
     if statements.count >= Self.statementsMax { statements.removeAll() }
     let statement = PostgresStatement(
       name: "c\(number)_\(statementCount)", sql: sql, parameters: builder.parameters)
@@ -179,11 +179,11 @@ final class MappedTable {
     return statement
   }
 
-  /// Puts a statement together, numbering its parameters.
+  /// Builds the SQL of a statement, and numbers its parameters.
   private struct Builder {
     let table: MappedTable
     var parameters: [PostgresStatement.Parameter] = []
-    /// Parameters are arrays, and `t` is the table.
+    /// Whether each parameter is an array of values; the written table then has the alias `t`.
     var isMany = false
 
     var qualified: String { table.target.qualifiedName }
@@ -200,7 +200,7 @@ final class MappedTable {
       return "\(value)::\(table.columns[column].castType)"
     }
 
-    /// The rows of the arrays; to be asked for last.
+    /// The FROM item `s` that makes rows of the array parameters. Read it after all parameters are numbered.
     private var many: String {
       let arrays = parameters.indices.map { "$\($0 + 1)" }.joined(separator: ",")
       let names = parameters.indices.map { "v\($0 + 1)" }.joined(separator: ",")
@@ -246,7 +246,7 @@ final class MappedTable {
         } else {
           let value = mark(.old(index))
           if table.columns[index].hasEquality { terms.append("\(name) = \(value)") }
-          // What it prints, byte by byte: equality may be wider, and a cast to text may cut.
+          // The printed bytes are compared: the type's equality may be wider, and a cast to text may cut the value.
           terms.append("concat(\(name)) COLLATE \"C\" = concat(\(value)) COLLATE \"C\"")
         }
       }
@@ -325,7 +325,7 @@ final class MappedTable {
         let action = insertion == .keeping || set.isEmpty ? "DO NOTHING" : "DO UPDATE SET \(set)"
         return "\(head) VALUES (\(values)) ON CONFLICT \(target) \(action)"
       }
-      // A deferrable constraint cannot decide a conflict.
+      // ON CONFLICT does not accept a deferrable constraint.
       let key = keyCondition(.new)
       guard insertion == .merging, !settable.isEmpty else {
         return "\(head) SELECT \(values) WHERE NOT EXISTS (SELECT 1 FROM \(rows) WHERE \(key))"
@@ -352,12 +352,12 @@ final class MappedTable {
         terms += ["(\(predicate))", "(SELECT \(predicate) FROM \(row))"]
       }
       if !table.key.isEmpty { terms.append("NOT (\(keyCondition(sparing, alias: "x.")))") }
-      // What this transaction wrote is true: if it stands in the way, the target takes for one what the source does not.
+      // Rows of this transaction are right. If one is in the way, the target treats two values of the source as equal.
       terms.append("age(x.xmin) > age(pg_current_xact_id()::xid)")
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
     }
 
-    /// The new row as a select list with the target's column names, for expressions over it.
+    /// The new row as a select list with the target's column names, over which an index's expressions are evaluated.
     private mutating func newRow() -> String {
       table.target.columns.map { column in
         let index = table.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }
@@ -369,7 +369,7 @@ final class MappedTable {
 }
 
 extension TableSchema {
-  /// With these columns only; the key is among them.
+  /// Returns the schema with these columns only, and without foreign keys. The key must be among the columns.
   func keeping(_ kept: [Int]) -> TableSchema {
     guard kept.count < columns.count else { return self }
     var schema = self

@@ -4,12 +4,11 @@ import PostgresKit
 
 /// Code that PostgreSQL would run with the rights of apply when apply writes a table, and that another role owns.
 ///
-/// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as such
-/// code can `RESET ROLE`. So apply looks at that code before it writes, and refuses the table if a role other than a
-/// superuser or its own role owns any of it. Expressions of such a role may call only what ``isPlainText`` knows: a
-/// function of PostgreSQL can run a text, or the code of a type that it finds by its number. If another role can change
-/// the table, or give its name to another one, apply looks again in each transaction, under the lock that the
-/// transaction takes anyway.
+/// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as
+/// such code can `RESET ROLE`. So apply looks at that code before it writes. It refuses the table if a role other than
+/// a superuser or its own role owns any of it. Expressions of such a role may call only what ``isPlainText`` accepts:
+/// other functions can run a text, or the code of a type. If another role can change the table, or give its name to
+/// another one, apply looks again in each transaction. The lock that the transaction takes anyway covers that look.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -17,18 +16,18 @@ import PostgresKit
 /// ```
 struct OwnersCode: Equatable {
   struct Finding: Equatable {
-    /// `trigger`, `rule`, `check constraint`, …
+    /// The kind of the object, such as `trigger`, `rule` or `check constraint`.
     @ByBytes var kind: String
     @ByBytes var object: String
     @ByBytes var owner: String
     @ByBytes var function: String
-    /// Whether `function` is of a trusted role, and `owner` has an expression call it.
+    /// Whether an expression of `owner` calls `function`, which a trusted role owns.
     var isCall = false
-    /// The trigger, if it is one.
+    /// The trigger, if the finding is one; else nil.
     var trigger: Trigger?
   }
 
-  /// A trigger and the table that has it: the written one, a partition, or a table that a foreign key changes.
+  /// A trigger and its table: the written table, a partition of it, or a table that a foreign key changes.
   struct Trigger: Equatable {
     @ByBytes var namespace: String
     @ByBytes var table: String
@@ -45,9 +44,9 @@ struct OwnersCode: Equatable {
   /// The power that an untrusted role has over the table at any time.
   enum Openness: Equatable {
     case closed
-    /// It owns the schema: it can drop the table and make another one of its name.
+    /// The role owns the schema: it can drop the table and make another one of its name.
     case name
-    /// It owns the table, a partition, or a type that is needed to write it.
+    /// The role owns the table, a partition, or a type that is needed to write the table.
     case code
   }
 
@@ -56,12 +55,12 @@ struct OwnersCode: Equatable {
 
   var findings: [Finding]
   var openness: Openness
-  /// The scope of the lock on tables to which an untrusted role may attach a partition. `ONLY` leaves the partitions
-  /// out; nil if there is no such table.
+  /// The scope of the lock on a table to which an untrusted role may attach a partition. `ONLY` leaves partitions out.
+  /// Nil if no table needs the lock.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
-  /// The table that has the name, and the version of its schema's entry. Another text means another table, or a renamed
-  /// schema.
+  /// The oid of the table with the name, and the version of its schema's entry. Another text means another table, or a
+  /// renamed schema.
   @ByBytes var bearer: String
   /// Whether functions that may read views run when the table is written.
   var runsFunctions = false
@@ -70,9 +69,8 @@ struct OwnersCode: Equatable {
   /// The catalog's entry for the code. Another text means that the code changed.
   @ByBytes var fingerprint: String
 
-  /// - Parameter table: The quoted name.
-  /// - Parameter fires: The values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one
-  ///   like an application's.
+  /// Reads the code that other roles own in a table, given by its quoted name. `fires`: the values of `tgenabled` and
+  /// `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like an application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -90,7 +88,7 @@ struct OwnersCode: Equatable {
       runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
   }
 
-  /// Reads what ``triggerText`` returns.
+  /// Parses a trigger from the JSON of ``triggerText``; nil if the text has another form.
   private static func trigger(_ json: String) -> Trigger? {
     guard case .list(let parts)? = try? JSONReader.read(Array(json.utf8)) else { return nil }
     let names = parts.compactMap { if case .text(let name) = $0 { name } else { nil } }
@@ -127,7 +125,7 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// The statements that keep the code of the table as it is until the transaction ends.
+  /// Returns the statements that keep the code of the table as it is until the transaction ends.
   ///
   /// No other lock keeps an owner from attaching a partition, and it excludes itself: transactions that write to the
   /// same partitioned table take turns.
@@ -142,7 +140,7 @@ struct OwnersCode: Equatable {
     var owner: UInt32
   }
 
-  /// Reads the triggers of all tables, if one was found here; those of foreign keys are not among them.
+  /// Returns the triggers of all tables, without those of foreign keys. Empty if no trigger is among the findings.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -172,11 +170,11 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// Fails with ``changed`` if the fingerprint of a table's code is not `$3`; `$2` is `fires`.
+  /// The query that fails with ``changed`` if the fingerprint of a table's code is not `$3`; `$2` is `fires`.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// Fails with ``changed`` if the name `$1` does not mean the table `$2`.
+  /// The query that fails with ``changed`` if the name `$1` does not mean the table `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
-  /// SQLSTATE of a division by zero.
+  /// The SQLSTATE of a division by zero, with which a check of the code fails.
   static let changed = "22012"
 
   /// Returns the error for a table that is replaced, or whose code changes, each time that apply writes to it.
@@ -204,6 +202,8 @@ struct OwnersCode: Equatable {
           WHERE i.inhparent = rel.oid
         UNION ALL SELECT k.conrelid FROM pg_constraint k WHERE $2 LIKE '%O%' AND k.confrelid = rel.oid
           AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('c', 'n', 'd'))) x
+    -- A row of a partition is checked against the keys of all tables above it.
+    ), above(oid) AS (SELECT DISTINCT a.relid::oid FROM rel CROSS JOIN LATERAL pg_partition_ancestors(rel.oid) AS a(relid)
     ), trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), part(kind, object, class, oid) AS (
       SELECT CASE k.contype WHEN 'c' THEN 'check constraint' WHEN 'f' THEN 'foreign key' ELSE 'constraint' END,
@@ -221,37 +221,14 @@ struct OwnersCode: Equatable {
       -- The planner computes what is constant in an expression.
       UNION ALL SELECT 'statistics', s.stxname, 'pg_statistic_ext'::regclass, s.oid FROM rel
         JOIN pg_statistic_ext s ON s.stxrelid = rel.oid
-      UNION ALL SELECT 'partition key', c.relname, 'pg_class'::regclass, c.oid FROM rel
-        JOIN pg_class c ON c.oid = rel.oid AND c.relkind = 'p'
+      UNION ALL SELECT 'partition key', c.relname, 'pg_class'::regclass, c.oid FROM pg_class c
+        WHERE c.relkind = 'p' AND (c.oid IN (SELECT oid FROM rel) OR c.oid IN (SELECT oid FROM above))
       UNION ALL SELECT 'type of column', a.attname, 'pg_type'::regclass, a.atttypid FROM rel
         JOIN pg_attribute a ON a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
-    ), reach(kind, object, class, oid) AS (
-      SELECT kind, object, class, oid FROM part
-      UNION SELECT r.kind, r.object, x.class, x.oid FROM reach r CROSS JOIN LATERAL (
-        SELECT d.refclassid AS class, d.refobjid AS oid FROM pg_depend d
-          WHERE d.classid = r.class AND d.objid = r.oid AND d.refclassid IN ('pg_proc'::regclass, 'pg_type'::regclass,
-            'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_opfamily'::regclass)
-        UNION ALL SELECT 'pg_proc'::regclass, p.amproc FROM pg_amproc p
-          WHERE r.class = 'pg_opfamily'::regclass AND p.amprocfamily = r.oid
-        UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
-          WHERE r.class = 'pg_type'::regclass AND k.contypid = r.oid
-        UNION ALL SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
-          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typrelid <> 0
-        UNION ALL SELECT 'pg_type'::regclass, t.typelem FROM pg_type t
-          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typelem >= 16384
-        UNION ALL SELECT 'pg_type'::regclass, t.typarray FROM pg_type t
-          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typarray >= 16384
-        -- Multiranges came with PostgreSQL 14.
-        UNION ALL SELECT 'pg_type'::regclass, s.oid FROM pg_range g
-          CROSS JOIN LATERAL (SELECT (to_jsonb(g) ->> 'rngmultitypid')::oid AS oid) m
-          CROSS JOIN LATERAL (VALUES (g.rngtypid), (g.rngsubtype), (m.oid)) AS s(oid)
-          WHERE r.class = 'pg_type'::regclass AND r.oid IN (g.rngtypid, m.oid) AND s.oid >= 16384
-        UNION ALL SELECT 'pg_cast'::regclass, c.oid FROM pg_cast c
-          WHERE r.class = 'pg_type'::regclass AND r.oid >= 16384 AND (
-            (c.castsource = r.oid AND c.casttarget < 16384) OR (c.casttarget = r.oid AND c.castsource < 16384))) x)
+    ), \(ReachedCode.text)
     """
 
-  /// The name of a trigger `t` with that of its table, as JSON. The collation is that of names. A trigger that a partition
+  /// The name of a trigger `t` with that of its table, as JSON in the collation of names. A trigger that a partition
   /// has from its parent counts as that of the parent.
   private static let triggerText = """
     (SELECT json_build_array(n.nspname, c.relname, t.tgname)::text COLLATE "C" FROM pg_class c
@@ -262,13 +239,13 @@ struct OwnersCode: Equatable {
         SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
     """
 
-  /// Functions of `pg_catalog` that look up a cast of the type of an argument when they run: to `json`. No list of
+  /// The functions of `pg_catalog` that look up a cast of their argument's type to `json` when they run. No list of
   /// dependencies names that cast.
   private static let casting = """
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// Further functions of `pg_catalog` that compute, or report only the session. Those of triggers change one row.
+  /// Further functions of `pg_catalog` that only compute or report about the session. Trigger functions change one row.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -278,17 +255,17 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// Functions of extensions that generate values, or read a file of the server's own.
+  /// The functions of extensions that generate values, or read a file of the server's own.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
   /// The condition under which an expression of another role may call the function `p` with our rights.
   ///
   /// Some functions can run what the catalog lists nowhere. They take the text form of a value, the number of an
-  /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. Of the other
-  /// functions of PostgreSQL, immutable ones compute; so do operators and casts. The rest is a list. A superuser's
-  /// function is accepted if it is declared immutable, or has an operator. A function with an argument of any type is
-  /// not accepted if it may look up casts (``casting``, or its text is SQL) and the table needs a type of another role.
+  /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. PostgreSQL's
+  /// other immutable functions only compute; so do operators and casts. The rest is a list. A superuser's function must
+  /// be immutable or have an operator. If the table needs a type of another role, a function with an argument of any
+  /// type must not look up casts (``casting``, or SQL).
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -320,16 +297,16 @@ struct OwnersCode: Equatable {
     text.split(whereSeparator: \.isWhitespace).joined(separator: ",")
   }
 
-  /// `nextval(regclass)`, whose number is the same in all versions.
+  /// The oid of the function `nextval(regclass)`, which is the same in all versions of PostgreSQL.
   private static let nextval = 1574
 
-  /// A call of `nextval` with a constant sequence, as the server prints its parts. The four numbers are the bytes of
-  /// the sequence's number, the least significant one first.
+  /// The pattern of a call of `nextval` with a constant sequence, as the server prints it. The four numbers are the
+  /// bytes of the sequence's oid, the least significant one first.
   private static let drawnText =
     #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
-  /// The parts of which an expression of another role may be made, as the server prints them (from 16 on by other names).
-  /// Each runs only what ``findingsText`` looks at: a `JSON_VALUE(… RETURNING type)` casts to a type that no list names.
+  /// The parts that an expression of another role may have, as the server prints them (from 16 on by other names). Each
+  /// runs only what ``findingsText`` looks at. `JSON_VALUE(… RETURNING type)` casts to a type that no list names.
   private static let nodes = """
     ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE COALESCEEXPR
     COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR CONST CONVERTROWTYPEEXPR DISTINCTEXPR FIELDSELECT
@@ -352,8 +329,9 @@ struct OwnersCode: Equatable {
         JOIN pg_type t ON t.oid = k.contypid
       UNION ALL SELECT 'statistics', s.stxname, s.stxowner, to_jsonb(s) ->> 'stxexprs' FROM own
         JOIN pg_statistic_ext s ON s.stxrelid = own.oid
-      UNION ALL SELECT 'partition key', own.relname, own.relowner, p.partexprs::text
-        FROM own JOIN pg_partitioned_table p ON p.partrelid = own.oid WHERE p.partexprs IS NOT NULL
+      UNION ALL SELECT 'partition key', c.relname, c.relowner, p.partexprs::text
+        FROM pg_class c JOIN pg_partitioned_table p ON p.partrelid = c.oid WHERE p.partexprs IS NOT NULL
+          AND (c.oid IN (SELECT oid FROM rel) OR c.oid IN (SELECT oid FROM above))
       UNION ALL SELECT 'policy', p.polname, own.relowner, concat(p.polqual::text, p.polwithcheck::text)
         FROM own JOIN pg_policy p ON p.polrelid = own.oid WHERE $2 LIKE '%O%'
       UNION ALL SELECT 'trigger', \(triggerText), own.relowner, t.tgqual::text
@@ -399,13 +377,15 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// The state of a table: see ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``.
+  /// The query for the state of a table: see ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``.
   ///
   /// Role `pg_database_owner` has one member, the owner of the database.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE
         WHEN EXISTS (SELECT FROM own WHERE relowner NOT IN (SELECT oid FROM trusted))
+          OR EXISTS (SELECT FROM above JOIN pg_class c ON c.oid = above.oid
+            WHERE c.relowner NOT IN (SELECT oid FROM trusted))
           OR EXISTS (SELECT FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid
             WHERE t.typowner NOT IN (SELECT oid FROM trusted)) THEN 'code'
         WHEN EXISTS (SELECT FROM own JOIN pg_namespace n ON n.oid = own.relnamespace
@@ -419,7 +399,8 @@ struct OwnersCode: Equatable {
       EXISTS (SELECT FROM own WHERE relkind = 'f')::text
     """
 
-  /// The tables that the foreign keys of `$1` change, if an untrusted role owns them or may add triggers to them.
+  /// The query for the tables that foreign keys of `$1` change, if untrusted roles own them or may add triggers to
+  /// them.
   private static let referencingText = """
     \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
       FROM rel JOIN pg_class c
@@ -434,10 +415,11 @@ struct OwnersCode: Equatable {
       WHERE c.oid = to_regclass($1))
     """
 
-  /// The fingerprint: the versions of all catalog rows that make up such code.
+  /// The expression for the fingerprint: the versions of all catalog rows that make up code of other roles in a table.
   private static let fingerprintText = """
     (\(relations) SELECT md5(coalesce(string_agg(x.part, ',' ORDER BY x.part), '')) FROM (
       SELECT 'p' || rel.oid AS part FROM rel
+      UNION SELECT 'a' || above.oid FROM above
       UNION SELECT 'r' || reach.class || ' ' || reach.oid || ' ' || concat(k.xmin, d.xmin, t.xmin, r.xmin, p.xmin, i.xmin)
         FROM reach LEFT JOIN pg_constraint k ON reach.class = 'pg_constraint'::regclass AND k.oid = reach.oid
         LEFT JOIN pg_attrdef d ON reach.class = 'pg_attrdef'::regclass AND d.oid = reach.oid
@@ -453,14 +435,14 @@ final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// The check of the code under a lock; nil if only trusted roles own the table and its types, and so can change the
+  /// The query for changed code, under a lock; nil if only trusted roles own the table and its types, and so can change
   /// code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
   /// The group of transactions in which the table was checked last.
   private var group: UInt64?
 
-  /// - Parameter number: Distinguishes the statements of one session.
+  /// Prepares the check of a table's code. `number` distinguishes the check's statements in the session.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
     locks = code.locks(table.rowsName).enumerated().map {
       PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
@@ -474,7 +456,7 @@ final class OwnersWatch {
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the locks and the check before the first row, without waiting for an answer.
+  /// Queues the locks and the check of the code before the first row of a group, without waiting for an answer.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
     for lock in locks { try sink.queue(lock) }

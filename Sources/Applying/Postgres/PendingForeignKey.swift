@@ -15,14 +15,14 @@ struct PendingForeignKey: Equatable {
   static let actions: Set<NameKey> = ["", "NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
   @ByBytes var columns: [String]
-  /// Empty: the primary key of the other table.
+  /// The referenced columns; empty: the primary key of the referenced table.
   @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
   /// PostgreSQL 15: the columns that `SET NULL` and `SET DEFAULT` set; empty: all.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
-  /// `MATCH FULL`
+  /// Whether the foreign key is `MATCH FULL`.
   var isFull = false
 
   init(columns: [String], references: [String]) { (self.columns, self.references) = (columns, references) }
@@ -32,7 +32,7 @@ struct PendingForeignKey: Equatable {
     (onUpdate, onDelete, timing) = (key.onUpdate.asciiUppercased, key.onDelete.asciiUppercased, key.timing)
   }
 
-  /// Nil for a text that Cairn did not write, and for an action that PostgreSQL does not have.
+  /// Reads a foreign key. Nil for a text that Cairn did not write, and for an action that PostgreSQL does not have.
   init?(json text: String) {
     guard case .object(let object)? = try? JSONReader.read(text) else { return nil }
     func names(_ key: String) -> [String] {
@@ -57,7 +57,7 @@ struct PendingForeignKey: Equatable {
     ]).line
   }
 
-  /// The statement that adds the key.
+  /// Returns the statement that adds the foreign key.
   func statement(for pending: PostgresTargetState.Pending) -> String {
     func list(_ names: [String]) -> String {
       names.isEmpty ? "" : " (" + names.map(\.quotedName).joined(separator: ", ") + ")"
@@ -73,7 +73,8 @@ struct PendingForeignKey: Equatable {
       + timing.clause
   }
 
-  /// Reads the keys of a table's referencing tables: name of the schema, of the table, of the key, and its parts.
+  /// The query for the foreign keys that reference table `$1`: schema and name of their table, their name, and their
+  /// parts.
   static let ofReferences = """
     SELECT n.nspname, c.relname, k.conname, json_build_object(
       'columns', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.conkey) WITH ORDINALITY AS x(n, place)

@@ -5,18 +5,18 @@ import Trails
 
 // Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension PostgresApply {
-  /// A second way through the trail, for tables that wait at one place.
+  /// A second way through the trail, for suspended tables that wait at the same place.
   struct Lane {
-    /// The time for which a lane runs before the other tables have their turn.
+    /// The time for which a lane runs before the other tables have their turn, in ms.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
     /// The desk of two-way tables; nil for one-way ones.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// The changes that the target refuses, with the reasons.
+    /// The records that the target refuses, with the reasons.
     var refusals: [Position: CairnError] = [:]
-    /// The copies with which tables continue, by the records with which they wait.
+    /// The later copies with which tables of the lane continue, by the records with which the tables wait.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
@@ -24,14 +24,14 @@ extension PostgresApply {
     var isOvertaken = false
   }
 
-  /// The next attempt of a waiting table.
+  /// The time and delay of the next attempt to continue a suspended table.
   struct Attempt {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time of the attempt, in monotonic milliseconds.
+    /// The time of the next attempt, in monotonic ms. ``delay`` is the wait after a failed one.
     var next: Int64
     var delay: Int64 = delayMin
-    /// Whether the table waits only for a lock.
+    /// Whether the table is suspended only because a session holds a lock on it.
     var isLocked = false
   }
 
@@ -51,7 +51,7 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// Makes a table wait. The group is rolled back and done again, from that record on without the table.
+  /// Suspends a table. The group is rolled back and applied again, from the refused record on without the table.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -65,9 +65,9 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs a lane that is due, and returns whether it moved.
+  /// Runs a lane that is due. Returns whether the lane has committed something.
   ///
-  /// - Parameter isLast: Whether all lanes run, as far as they come.
+  /// - Parameter isLast: Whether all lanes run, as far as they can.
   func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var lane {
@@ -123,13 +123,12 @@ extension PostgresApply {
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
-        .checkpointForeign, "table \(names) waits for what the trail no longer has: \(error.message)",
+        .checkpointForeign, "table \(names) needs changes that the trail no longer has: \(error.message)",
         hint: "copy all tables again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite")
     }
   }
 
-  /// Advances a lane. Its rows are settled as those of the main way are, with everything that was written to them
-  /// since.
+  /// Advances a lane. Its rows are settled as on the main way, with all versions that were written since.
   private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = lane.desk else { return try advance(&lane, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {
@@ -273,7 +272,8 @@ extension PostgresApply {
     lane.isOvertaken = true
   }
 
-  /// Returns the copy with which a table continues whose rule could not be kept; nil if there is none, or it was tried.
+  /// Returns a later copy with which a table can continue whose rule could not be kept. Nil if there is none, or it was
+  /// tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ lane: Lane
   ) throws -> LaterCopy? {
@@ -302,7 +302,7 @@ extension PostgresApply {
     }
   }
 
-  /// Stores the reason why a table waits, if it has changed.
+  /// Stores the reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
     guard let table = lane.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       table.table.message != error.message || table.table.hint != error.hint || table.table.code != error.code

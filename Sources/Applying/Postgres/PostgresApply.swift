@@ -15,9 +15,9 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The time for which a server may be away while `drain` is set.
+  /// The longest time for which a server may be away while `drain` is set, in ms.
   private static let awayMillisecondsMax: Int64 = 60_000
-  /// The time for which apply waits for locks if `drain` is set and all else is done.
+  /// The longest time for which apply waits for locks if `drain` is set and all else is done, in ms.
   private static let lockedMillisecondsMax: Int64 = 5000
 
   /// The `lock_timeout` of two-way apply in ms, at first and at most: meanwhile, applications wait for locks of the
@@ -35,14 +35,14 @@ package final class PostgresApply {
   let progress: ApplyProgress
   var connection: PostgresConnection?
   var replay: PostgresReplay?
-  /// The open lane.
+  /// The lane that runs at the moment; nil: none is open.
   var lane: Lane?
   var attempts: [NameKey: Attempt] = [:]
   /// The statements that were run before the transactions that need them.
   var madeAhead: Set<NameKey> = []
   /// The records with which tables begin to wait, with the reasons.
   var refusals: [Position: CairnError] = [:]
-  /// Transactions up to this one are applied carefully.
+  /// The last transaction up to which groups are applied carefully, one statement at a time.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
@@ -147,7 +147,7 @@ package final class PostgresApply {
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
         } else if error.isLockTimeout {
-          // A change of shape lets the sessions behind it pass and tries again, and so does a two-way group. Locks are
+          // A change of shape lets waiting sessions pass and tries again, and so does a two-way group. Locks are
           // granted in the order of requests, so apply gets its turn if it waits as long as their transactions take.
           lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
           progress.update { $0.isWaitingForLock = true }
@@ -190,7 +190,7 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group, without transactions that the target refuses.
+  /// Applies one group, except transactions that the target refuses. Returns false if there is nothing to apply.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
@@ -203,7 +203,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Applies one group. Does it again carefully if it failed as a whole, and without a table that begins to wait.
+  /// Applies one group. If it fails as a whole, applies it carefully; if a table must wait, without the table.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
@@ -319,8 +319,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that guard tables. Not in the transaction of the rows: it waits for sessions that
-  /// write to such a table.
+  /// Creates or drops the triggers that guard tables. This has its own transaction: it waits for sessions that write to
+  /// such a table.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -342,7 +342,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Purges what neither this target nor any waiting table needs.
+  /// Purges the segments of the trail that neither this target nor a suspended table needs.
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
@@ -398,16 +398,17 @@ package final class PostgresApply {
           try ConflictLog(connection).install()
           try PostgresCandidates(connection).install()
           try Decisions(connection).install()
+          try StoredReturns(connection).install()
         }
         hasTables = true
       }
       // The timeout is set only now: all applies to one database create these tables when they begin.
       try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
-      try desk.lookAtKeys { try MappedTable.alternates(connection) }
+      try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
-        candidates: PostgresCandidates(connection).counts,
+        candidates: PostgresCandidates(connection).counts, returned: StoredReturns(connection).all,
         reach: { try state.reach(of: $0) ?? .init() })
       try desk.shared.check(name, made.reader.id)
     }

@@ -6,7 +6,7 @@ import SystemKit
 enum PostgresApplySession {
   private static let patienceMilliseconds: Int64 = 5000
 
-  /// Opens the connection.
+  /// Opens the connection on which a trail is applied.
   ///
   /// - Throws: ``PostgresError`` as the server reports it; `privilege-missing`, `server-setting`, `database-read-only`.
   static func open(_ uri: String, trail: TrailName) throws -> PostgresConnection {
@@ -102,10 +102,11 @@ enum PostgresApplySession {
     }
   }
 
-  /// The name of a session that applies the trail `$1`: the server cuts long ones.
+  /// The name of a session that applies the trail `$1`, as an expression: the server cuts long names.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// An earlier session of this role that applies the trail. An advisory lock could be taken by other roles as well.
+  /// The query for an earlier session of this role that applies the trail. An advisory lock is open to other roles as
+  /// well.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()
@@ -117,7 +118,7 @@ enum PostgresApplySession {
   private static func busy(_ connection: PostgresConnection, _ trail: TrailName, _ how: String) -> CairnError {
     CairnError(
       .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(how)",
-      hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
+      hint: "run only one apply of this trail; a session that lost its client ends by itself after a while",
       remedy: .retry)
   }
 

@@ -49,13 +49,13 @@ extension PostgresTargetTable {
 }
 
 extension PostgresTargetTable.UniqueIndex {
-  /// Returns a SELECT of a row's terms in the index; it is empty if the index leaves the row out.
+  /// Returns a SELECT of the values that a row has in the index; its result is empty if the index leaves the row out.
   fileprivate func values(of row: String) -> String {
     let list = terms.enumerated().map { "\($1) AS term_\($0)" }.joined(separator: ",")
     return "SELECT \(list) FROM (\(row)) AS given\(predicate.map { " WHERE \($0)" } ?? "")"
   }
 
-  /// The condition for a row of the table to have the given values.
+  /// The condition under which a row of the table has the values `given` in the index.
   fileprivate var collision: String {
     let equal = terms.enumerated().map { place, term in
       let (operation, collation) = equalities[place]

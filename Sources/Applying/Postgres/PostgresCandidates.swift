@@ -6,7 +6,7 @@ import SystemKit
 /// The candidates of a PostgreSQL target. No other query may be in progress on its connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
-  /// Runs a body so that an error in it does not end the transaction.
+  /// Runs a body so that an error in the body does not end the transaction.
   private let attempt: (() throws -> Void) throws -> Void
   /// Returns whether no code of an untrusted role runs when a table is read or written.
   private let isTrusted: (PostgresTargetTable) throws -> Bool
@@ -28,13 +28,13 @@ struct PostgresCandidates: CandidateStore {
     if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
   }
 
-  /// Whether the table has the column `since`, which earlier builds did not create.
+  /// Returns whether `cairn.candidate` has the column `since`, which earlier builds did not create.
   private func hasSince() throws -> Bool {
     try connection.first(
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether a table has unique values besides its key.
+  /// Returns whether some table of the database has unique values besides its key, so that rows may have to wait.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -44,10 +44,10 @@ struct PostgresCandidates: CandidateStore {
       """) != nil
   }
 
-  func byteCount(of origin: String) throws -> Int64 {
-    try connection.first("SELECT sum(octet_length(content)) FROM cairn.candidate WHERE origin = $1", [origin]).flatMap {
-      Int64($0)
-    } ?? 0
+  func byteCount(of origin: String?) throws -> Int64 {
+    let sum = try connection.first(
+      "SELECT sum(octet_length(content)) FROM cairn.candidate WHERE $1::text IS NULL OR origin = $1", [origin])
+    return sum.flatMap { Int64($0) } ?? 0
   }
 
   func counts() throws -> [String: Int] {
@@ -135,7 +135,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// The tables, cached while this value is used.
+  /// The tables of candidates, cached while this value is used.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

@@ -3,8 +3,8 @@ import Conflicts
 import Mapping
 import Versions
 
-/// Brings rows, as any trail has them, into the form of a table in PostgreSQL: its columns in their order, with values as
-/// texts that its input reads; those of numbers as exact ones.
+/// Converts rows of any trail into the form of a table in PostgreSQL: its columns, in their order. Values are texts
+/// that PostgreSQL reads as input; those of numbers are exact texts.
 struct PostgresForm: RowForm {
   let table: MappedTable
   let names: NamePolicy
@@ -19,7 +19,7 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Of the row that the version is of.
+  /// Returns the key of a version's row. Throws `trail-damaged` if the version gives no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.key.map { place in
@@ -32,8 +32,8 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of a row as a trail with that schema has it; nil if the row does not say it, or if a value has no place
-  /// in the table.
+  /// Returns the key of a row of a trail's table with this schema. Nil if a key value is not given, is NULL, or does
+  /// not fit the target's column.
   func key(_ row: [Value?], of schema: TableSchema) throws -> [Value]? {
     let columns = try columns(of: schema)
     var key: [Value] = []
@@ -47,7 +47,7 @@ struct PostgresForm: RowForm {
     return key
   }
 
-  /// A row as the server prints it.
+  /// Returns a row that the server has printed as texts, in the form of the table.
   func row(_ texts: [String?]) -> [Value] {
     texts.enumerated().map { place, text in text.map { Self.value(Array($0.utf8), table.columns[place].type) } ?? .null
     }
@@ -85,8 +85,8 @@ struct PostgresForm: RowForm {
     if let misfit {
       throw CairnError(
         .valueMisfit,
-        "table \(table.source.fullName): value \(value.shown) of column \(table.columns[place].name) has no place in \(table.columns[place].type.name): \(misfit.reason)",
-        hint: "mend it at the node that wrote it", context: ["table": table.source.fullName])
+        "table \(table.source.fullName): value \(value.shown) of column \(table.columns[place].name) does not fit \(table.columns[place].type.name): \(misfit.reason)",
+        hint: "correct the value at the node that wrote it", context: ["table": table.source.fullName])
     }
     return Self.value(Array(made.bytes), table.columns[place].type)
   }
@@ -101,7 +101,7 @@ struct PostgresForm: RowForm {
 }
 
 extension Value {
-  /// Of a value that ``PostgresForm`` made; nil for NULL.
+  /// The value, as ``PostgresForm`` made it, as a text that PostgreSQL reads; nil for NULL.
   var postgresInput: String? {
     switch self {
     case .null: nil

@@ -8,7 +8,7 @@ struct PostgresHeldRows {
   struct Row {
     let table: MappedTable
     var values: [String?]
-    /// The error if the row cannot be inserted then.
+    /// The error to throw if the row still cannot be inserted at the end of its transaction.
     let error: CairnError
 
     var bytes: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
@@ -30,14 +30,14 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Removes a held row. Returns false if none has this key.
+  /// Removes a held row. Returns false if no held row has this key.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// Removes and returns the row with a key.
+  /// Removes and returns the held row with a key; nil if there is none.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
       let index = rows.lastIndex(where: { row in
@@ -56,7 +56,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes the rows of a table that is emptied.
+  /// Removes the held rows of a table that is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

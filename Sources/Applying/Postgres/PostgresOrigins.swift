@@ -30,9 +30,9 @@ package enum PostgresOrigins {
     else { return }
     throw CairnError(
       .serverSetting,
-      "\(connection.place): \(used) of \(most) replication origins are in use (\(setting)), and \(new) \(new == 1 ? "apply needs one" : "applies need one each")",
+      "\(connection.place): \(used) of \(most.counted("replication origin")) \(used == 1 ? "is" : "are") in use (\(setting)), and \(new.counted("apply needs one", "applies need one each"))",
       hint:
-        "raise \(setting) and restart the server, or take away what applies there no more: 'cairn detach URL --trail NODE.NAME'"
+        "raise \(setting) and restart the server, or remove the origin of an apply that is no longer used: 'cairn detach URL --trail NODE.NAME'"
     )
   }
 }

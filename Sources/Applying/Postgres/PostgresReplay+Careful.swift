@@ -6,7 +6,7 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose new unique values another row still has, and keeps it until the end of the transaction.
+  /// Deletes a row whose new unique values another row still has, and holds it until its transaction ends.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -29,7 +29,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Makes the update that waited for the row with this image.
+  /// Applies the update or delete that waited for the row with this image, if there is one.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -68,7 +68,8 @@ extension PostgresReplay {
 
   // MARK: Deferrable constraints
 
-  /// Throws `row-exists` if two rows share a unique value of a constraint that the session does not check.
+  /// Throws `row-exists` if two rows share a unique value of a deferrable constraint, which apply's session does not
+  /// check.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
     for row in unchecked.rows {
@@ -107,7 +108,7 @@ extension PostgresReplay {
   // MARK: Errors
 
   static let foreignWrites =
-    "another program wrote to the target, or the source holds rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
+    "another program wrote to the target, or the source has rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
     let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key
@@ -119,7 +120,7 @@ extension PostgresReplay {
     return parts.joined(separator: ", ") + (table.key.isEmpty ? ", …" : "")
   }
 
-  /// Returns the first columns of a row as texts, as far as they are known.
+  /// Returns the first `count` columns of a row as texts for messages; "?" for unknown values.
   func describeColumns(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
     (0..<min(count, row.count, table.columns.count)).map { index in
       let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"
@@ -127,7 +128,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written.
+  /// Returns the key of the row that is being written, for messages.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)
@@ -155,7 +156,7 @@ extension PostgresReplay {
     let column = index.map { table.source.columns[$0].name } ?? "?"
     return CairnError(
       .rowDiffers,
-      "\(subject) in the target \(connection.place) its column \(column) is not what it was at the source \(place)",
+      "\(subject) its column \(column) in the target \(connection.place) differs from the source \(place)",
       hint: Self.foreignWrites, context: context(table, key))
   }
 
@@ -169,7 +170,8 @@ extension PostgresReplay {
       context: context(table, key))
   }
 
-  /// Returns an error that names the row, or the server's own error if the server failed.
+  /// Returns the error for a statement that the server refused: one that names the row, or the server's own if the
+  /// server failed.
   func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
   }
@@ -188,19 +190,19 @@ extension PostgresReplay {
     if error.isConstraint {
       return CairnError(
         .constraintFailed, "\(subject): the target \(connection.place) refuses it: \(text) \(place)",
-        hint: "make the target's constraints those of the source, then run again", context: context(table, key))
+        hint: "make the target's constraints equal to the source's, then run again", context: context(table, key))
     }
     if error.isBadValue {
       return CairnError(
         .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
-        hint: "make the target's columns such that they hold the source's values, then run again",
+        hint: "change the target's columns so that they hold the source's values, then run again",
         context: context(table, key))
     }
     if ["42P01", "42703", "42804", "42P10", "428C9", "0A000"].contains(error.sqlState) {
       return CairnError(
         .schemaStopped,
-        "\(subject): table \(table.target.qualifiedName) of \(connection.place) is not as it should be: \(text) \(place)",
-        hint: "make its columns and keys those of the source, then run again", context: context(table, key))
+        "\(subject): table \(table.target.qualifiedName) of \(connection.place) has another shape than expected: \(text) \(place)",
+        hint: "make its columns and keys equal to the source's, then run again", context: context(table, key))
     }
     return error.asCairnError
   }

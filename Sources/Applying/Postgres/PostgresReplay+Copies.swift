@@ -2,6 +2,7 @@ import Changes
 
 // Rows of copies whose unique values other rows have.
 extension PostgresReplay {
+  /// Writes the row of a copy that is in ``after``. If another row has a unique value of it, the resolver decides.
   /// - Parameter isInPlace: Whether the row replaces any present row, so that it is as the source has it.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
@@ -11,5 +12,19 @@ extension PostgresReplay {
       guard isCareful else { throw error }
       try resolver?.takeCopied(form(of: table).row(after.strings), of: table, isInPlace: isInPlace)
     }
+  }
+
+  /// Runs a body for a record of a table after all earlier rows of its copy have been written.
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
+    try statements?.checkIdle()
+    try endChunk()
+    try onTable(id, body)
+  }
+
+  func takeWaiting(_ row: WaitingRow) throws {
+    guard let resolver, let schema = reader.given(row.schemaID), let table = try table(row.schemaID),
+      !table.state.isAwaited
+    else { return }
+    try resolver.takeWaiting(row, schema, table)
   }
 }

@@ -78,20 +78,21 @@ extension PostgresReplay {
     if method == .whole, existing != .overwrite {
       throw CairnError(
         .targetDiffers,
-        "table \(table.source.fullName) has no key, so its rows cannot be told apart to \(existing.rawValue) them",
-        hint: "empty it at the target, or use --existing overwrite", context: ["table": table.source.fullName])
+        "table \(table.source.fullName) has no key, so \(existing.rawValue) cannot identify its rows",
+        hint: "empty the table at the target, or use existing = \"overwrite\" (--existing overwrite)",
+        context: ["table": table.source.fullName])
     }
     guard method == .whole || (existing == .overwrite && !table.hasRanges) else { return false }
     if table.removal == .applied, let own = try table.ownValues(connection) {
       progress.note(
-        "table \(table.mapped.fullName) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
+        "table \(table.mapped.fullName) is emptied for its copy: the values of columns \(own), which only the target has, are deleted"
       )
     }
     try remove(nil, table)
     return table.removal == .applied
   }
 
-  /// Returns whether the table holds rows of this trail's share.
+  /// Returns whether the table holds rows that belong to this trail.
   private func holdsRows(_ table: MappedTable) throws -> Bool {
     let share = share(table)
     try connection.hold(table.target.rowsName)
@@ -109,8 +110,8 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Removes the rows of a range, or all: deletes them, unless a rule keeps them, or marks them with the time of the
-  /// commit.
+  /// Removes the rows of a range, or all rows. A rule can keep them, or mark them with the time of the commit, instead
+  /// of deleting them.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -128,7 +129,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the condition for the rows of this trail.
+  /// Returns the condition for the rows of a table that belong to this trail, with the values of its parameters.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
@@ -145,7 +146,7 @@ extension PostgresReplay {
     return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
-  /// Restores the saved columns after the rows of a chunk.
+  /// Restores the columns that were saved before a chunk, after the chunk's rows.
   func endChunk() throws {
     try endPiece()
     guard let table = aside else { return }
@@ -230,8 +231,8 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Reads the answer to the rows that COPY sent. If a row collides with another one, all of them are written again,
-  /// each replacing the rows in its way; if that may be another row of the copy, none is replaced.
+  /// Reads the answer to the rows that COPY sent. If a row collides with another one, all of them are written again.
+  /// Each then replaces the rows in its way, unless these may be other rows of the copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -258,7 +259,7 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// Creates the indexes that waited for the rows, and the foreign keys whose two tables have their rows.
+  /// Creates the indexes that waited for the rows of a copy, and the foreign keys whose two tables have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -271,13 +272,13 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The key columns that order the rows of this trail.
+  /// The key columns that order the rows of this trail in chunks.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)
   }
 
-  /// Whether ranges of keys mean the same in source and target, and the target finds them by an index.
+  /// Whether a range of keys has the same rows at source and target, and the target finds them by an index.
   var hasRanges: Bool {
     !rangeKey.isEmpty
       && rangeKey.allSatisfy { index in

@@ -16,7 +16,7 @@ extension PostgresReplay {
     try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
-  /// Converts the row into ``before`` and ``after``.
+  /// Converts the images of a change into the rows ``before`` and ``after``.
   func encode(_ change: ChangeView, _ table: MappedTable) throws {
     before.removeAll()
     after.removeAll()
@@ -173,7 +173,7 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Returns whether the row is distinguished by all its values.
+  /// Returns whether the row in ``before`` is identified by all its values.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }
@@ -182,7 +182,7 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// Returns the columns whose former values the trail gives.
+  /// Returns the columns whose former values the trail gives, so that a statement compares them.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
@@ -233,7 +233,8 @@ extension PostgresReplay {
     return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
   }
 
-  /// Returns the columns to set: those whose new value the trail gives, unless the former value is the same.
+  /// Returns the columns that an update sets: those with a new value in the trail, except those with the same former
+  /// value.
   func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
@@ -252,7 +253,7 @@ extension PostgresReplay {
     return mask
   }
 
-  /// Updates the row if it is there, and inserts it if all of its values are known.
+  /// Updates the row if the target has it, and inserts it otherwise if all of its values are known.
   func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
@@ -287,7 +288,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the trail gives the row's values in this index.
+  /// Returns whether the trail gives the row's values in a unique index.
   private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {
@@ -296,7 +297,7 @@ extension PostgresReplay {
     return positions.allSatisfy { after.gives($0) || before.gives($0) }
   }
 
-  /// Fills the image after with values that only the image before has.
+  /// Fills missing values of ``after`` with the values that only ``before`` has.
   func fillAfter(_ table: MappedTable) {
     guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
     let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }
@@ -309,9 +310,9 @@ extension PostgresReplay {
 }
 
 extension RowText {
-  /// Copies of all values; NULL is nil.
+  /// The values of all columns as texts; nil for NULL.
   var strings: [String?] { (0..<count).map { string($0) } }
-  /// Copies of the values that are given.
+  /// The values that the row gives, by column; nil for NULL.
   var given: [Int: String?] {
     var values: [Int: String?] = [:]
     for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }

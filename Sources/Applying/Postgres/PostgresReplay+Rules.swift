@@ -50,7 +50,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Adopts the new rule before a schema change, which then changes the new shape. A dropped table needs no copy.
+  /// Gives a table the shape of its new rule before a schema change, which then changes that shape. A dropped table
+  /// needs no copy.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -107,7 +108,8 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule leads a table to another one, while the operator set no policy for rows.
+  /// Returns whether a changed rule leads a table to another table of the target, and the operator set no policy for
+  /// the rows there.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -116,7 +118,7 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Records that a copy of a table begins.
+  /// Records that a copy of a table begins, for the progress and for its changed rule.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

@@ -4,10 +4,10 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest wait of a schema change for sessions that use the table, in ms; a lane, which has waited before, waits
+  /// The longest wait of a schema change for sessions that use the table, in ms. A lane has waited before, and waits
   /// less.
   ///
-  /// Other sessions queue up behind the change meanwhile.
+  /// Meanwhile, other sessions that use the table queue up after the change.
   var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -22,6 +22,12 @@ extension PostgresReplay {
     }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
+      if let desk, let move = desk.move(of: named) {
+        if before == nil { return forgetShape(new) }
+        guard after != nil else { throw move.unmade(named, at: connection.place) }
+        if try !nameAsNow(&made, move, desk, old) { return try note(before: before, after: after, old, new) }
+      }
+      if let desk { made.takeNames(desk.part) }
       if scope.isLane, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
       let isLeft =
         try !scope.isLane
@@ -52,7 +58,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the error for a change that waits for a lock, with the session that uses the table.
+  /// Returns the error for a schema change that waits for a lock. It names the session that uses the table.
   func inUse(
     _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
     _ known: PostgresTargetState.Table?
@@ -75,12 +81,13 @@ extension PostgresReplay {
     }
     return CairnError(
       .schemaStopped,
-      "\(phrases.joined(separator: ", ")) is not made at \(connection.place) yet: the table is in use by \(who ?? "another session")",
-      hint: "it is tried again by itself; end that transaction where it should not be there",
+      "\(phrases.joined(separator: ", ")) is not applied at \(connection.place) yet: the table is in use by \(who ?? "another session")",
+      hint: "Cairn tries again by itself; end that transaction if it should not be open",
       context: ["table": table.fullName])
   }
 
-  /// Returns the table's names in apply's state, before and after; nil if this replay does not apply the table.
+  /// Records a schema change in apply's state. Returns the table's names before and after; nil if this replay does not
+  /// apply the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -107,10 +114,10 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Returns whether apply does not know a table because all of its rows are still to come.
+  /// Returns whether apply has no state of a table because all of its rows are still to come with a copy.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, to be copied: apply did not read the record that creates it.
+  /// Creates a table at its first record, if apply did not read the record that creates it: the table awaits a copy.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
@@ -146,7 +153,7 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Records the names that tables have in the trail after a change that this database has already made.
+  /// Records in apply's state the names after a schema change that this database had already made.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }
@@ -180,10 +187,13 @@ extension PostgresReplay {
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !own.isAwaited
       && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
+    change.yieldsDefaults =
+      !own.isAwaited && options.yieldsDefaults(change.after.namespace, change.after.name, to: name)
     var known = own
     known.isCreated = right.isCreated
     let policy = right.policy(options.ddl)
     if policy == .follow { try makeLabels(change) }
+    let isOpen = try policy == .follow && shape.isOpen(change, own)
     var moved = try shape.make(change, known, policy, right, sink)
     // The trail that created the table decides what a copy does to its rows.
     if known.isCreated || own.isCreated { moved.isCreated = own.isCreated }
@@ -192,6 +202,7 @@ extension PostgresReplay {
     try save(new, moved)
     forgetShape(new)
     if !made.isRefreshed { try shape.makeForeignKeys(sink) }
+    isShapeMade = isOpen
   }
 
   // MARK: Labels of enums
@@ -207,8 +218,8 @@ extension PostgresReplay {
     try ensureLabels(change.after)
   }
 
-  /// Adds missing labels of enums. A label cannot be used in the transaction that adds it, unless that created the
-  /// type. So labels are added before it.
+  /// Adds missing labels of a table's enums. Throws ``Ahead``: labels are added before the transaction that uses them,
+  /// unless it created the type.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }

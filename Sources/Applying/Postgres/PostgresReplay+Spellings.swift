@@ -2,20 +2,21 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Copies of tables in whose unique indexes the target may take two values of the source for one, such as two spellings
-// of a UUID. Of two such rows, none replaces the other.
+// Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
+// None of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether each row of such a table came with the copy in progress, or with a change since its start.
+  /// Returns whether a table may treat two values as equal, and all its rows came with the present copy or later
+  /// changes.
   ///
-  /// A chunk is exact at its place in the trail. So a row of it meets a row of the target only if a change has written
-  /// the same row before, or if the chunk reads rows again.
+  /// A chunk is exact at its place in the trail. So a row of the chunk meets a present row in two cases only. A change
+  /// has written the row before, or the chunk reads rows again.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether a row of the present chunk meets none but one that a change has written.
+  /// Returns whether rows of the present chunk can meet only rows that changes have written.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   /// Returns the values of a row's key as the source has them.
@@ -28,7 +29,7 @@ extension PostgresReplay {
 
   // MARK: Rows of the copy
 
-  /// Writes the rows of a piece again, of which some meet rows of the target.
+  /// Writes the rows of a piece again, one by one, after some met rows of the target.
   func writePieceAgain(_ table: MappedTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
@@ -45,7 +46,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Reads the answers that are still to come. Returns whether each statement of them touched as many rows as it had to.
+  /// Reads the answers to all statements. Returns false if one touched another number of rows than it must.
   private func readAnswers() throws -> Bool {
     do { try sink.settle() } catch let fault as PostgresSink.Fault where fault.error == nil { return false }
     return true
@@ -61,9 +62,9 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts one row of a copy, which is in ``after``.
+  /// Inserts the row of a copy that is in ``after``.
   ///
-  /// - Throws: `row-exists` if another row of the copy has its place.
+  /// - Throws: `row-exists` if another row of the copy has one of its unique values.
   func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
     if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
     do {
@@ -99,7 +100,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row of ``before`` if it is there. If not, the copy brings it, unless its key changes.
+  /// Updates the row of ``before`` if the target has it. If not, the copy brings the row, unless the update changes its
+  /// key.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
@@ -121,7 +123,7 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a row of a copy that would replace another one, which it names if it knows its spelling.
+  /// Returns the error for a row of a copy that would replace another one. It names the other row if that is found.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
     let columns = index.flatMap(table.positions(of:)) ?? table.key
@@ -129,9 +131,9 @@ extension PostgresReplay {
     let other = (try? otherRow(than: image, columns, table)).map { "row \($0)" } ?? "another row"
     return CairnError(
       .rowExists,
-      "table \(table.source.fullName), row \(row): the source has \(other) as well, and at the target \(connection.place) both are one: \(error.detail.isEmpty ? error.message : error.detail) (trail \(name) at \(reader.position))",
+      "table \(table.source.fullName), row \(row): the source has \(other) as well, and both are the same row at the target \(connection.place): \(error.detail.isEmpty ? error.message : error.detail) (trail \(name) at \(reader.position))",
       hint:
-        "make the two one row at the source, or make the table with a column of type text at the target; then copy it again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
+        "merge the two rows at the source, or create the table with a column of type text at the target; then copy it again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
       context: ["table": table.source.fullName, "key": row, "position": reader.position.description])
   }
 
@@ -144,7 +146,7 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  /// Returns the row of the piece that precedes this one and has the same values in these columns at the target.
+  /// Returns the earlier row of the piece that has the same values in these columns at the target, for messages.
   private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in

@@ -2,6 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 import Statements
+import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
@@ -21,10 +22,15 @@ extension PostgresReplay {
         statements.refuse("its rows could not be compared with the source's")
         return false
       }
+      let (begun, limit) = (Clock.monotonicMilliseconds, statements.millisecondsMax(statement))
       do {
-        let digest = try execute(plan, form)
+        let digest = try execute(plan, form, limit)
         table.hasNewKeys = true
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
+      } catch let error as PostgresError where error.isCancelled && Clock.monotonicMilliseconds - begun >= limit {
+        statements.ranOut(statement)
+        statements.refuse(StatementDesk.tooLong)
+        return false
       } catch let error as PostgresError where !error.isServerGone && !error.isTransient && !error.isCancelled {
         statements.refuse(StatementDesk.notTaken)
         return false
@@ -37,7 +43,7 @@ extension PostgresReplay {
     guard let statements, let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, held.rows.isEmpty else { return .no(reason: "rows before it wait for others") }
+    guard early.isEmpty, held.rows.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
     guard let written = try table(change.schemaID), written.uncheckedIndexes.isEmpty else {
       return .no(reason: "the target checks keys of its table later")
     }
@@ -56,7 +62,8 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the table for statements; nil unless the target has the same rows in the same columns, and no others.
+  /// Returns the table on which a statement can be executed; nil unless the target has the same rows in the same
+  /// columns.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -72,14 +79,17 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes a statement within a savepoint, and reads the rows that it wrote. COPY sends them as they come, whatever
-  /// their number.
-  private func execute(_ plan: ReplayPlan, _ form: ReturnedRows) throws -> StatementDigest {
+  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote. COPY passes these rows
+  /// one by one, whatever their number. The server ends the statement after `milliseconds`.
+  private func execute(
+    _ plan: ReplayPlan, _ form: ReturnedRows, _ milliseconds: Int64
+  ) throws -> StatementDigest {
     let table = StatementDigest.Table(name: plan.table)
     var digest = StatementDigest()
     // The planner settings of apply suit single rows only.
     try sink.attempt {
       try connection.executeScript(Self.plannerFree)
+      try connection.execute("SET LOCAL statement_timeout = \(milliseconds)")
       try connection.copyOut("COPY (\(plan.sql)) TO STDOUT") { line in
         form.read(line)
         if plan.deletes { digest.addGone(form.image, of: table) } else { digest.addWritten(form.image, of: table) }
@@ -92,5 +102,5 @@ extension PostgresReplay {
   private static let plannerFree =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let plannerBound =
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL statement_timeout = 0"
 }

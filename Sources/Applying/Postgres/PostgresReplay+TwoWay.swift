@@ -5,29 +5,31 @@ import PostgresKit
 import SystemKit
 import Versions
 
-// Two-way: rows that somebody else has written to as well.
+// Two-way: rows that applications have written at the target too.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
-  /// So many are in memory while rows are looked through.
+  /// The number of rows or keys that are in memory at a time while apply locks rows, or removes them for a copy.
   private static let keysMax = 1000
 
-  /// What tables that wait still lack counts as known to nobody.
+  /// Makes the window count what suspended tables lack as unseen by this node.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
 
   func inform(_ desk: Desk) throws {
-    try desk.lookAtKeys { try MappedTable.alternates(connection) }
-    try desk.shared.window.catchUp(rowNames: desk.names.namesAndReferences)
+    try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
+    try desk.shared.window.catchUp(rowNames: desk.ownNames, learn: desk.names.learn)
     if desk.learnColumns() { forgetShapes() }
     desk.inform(watchesRows: true)
   }
 
-  /// Before the commit, with all rows locked that were written: whoever wrote to them before has committed. What they did
-  /// is looked for, once capture has it.
+  /// Checks, before the commit of a group, for local commits to its rows. The rows are locked, so such commits have
+  /// ended.
+  ///
+  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not pass them in time.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
-    desk.shared.noteCaptured()
+    if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
   /// Locks the rows of a transaction that applications have overtaken, before its first change, and reads what they
@@ -64,11 +66,11 @@ extension PostgresReplay {
     desk.noteLocks()
   }
 
-  /// The table whose rows are locked for changes of this shape; nil if there is none that goes both ways.
+  /// Returns the table whose rows are locked for changes of this schema; nil if no two-way table takes them.
   private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
-    guard let key = scope.key(schema.sourceKey), let known = tables[key],
-      options.goesBothWays(known.schema, known.name)
-    else { return nil }
+    guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
+    if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
+    guard options.goesBothWays(known.schema, known.name) else { return nil }
     if let table = openTable(key, given: schema) {
       if let watch = table.watch { try look(watch) }
       return table.isWholeRow ? nil : table
@@ -85,8 +87,35 @@ extension PostgresReplay {
     return table.isWholeRow ? nil : table
   }
 
-  /// Waits until capture has passed what programs have committed, and reads it: the rows of it; nil: there was nothing to
-  /// wait for.
+  /// Throws `schema-stopped` if another table has the former name of a table that was renamed here.
+  func checkFormerName(_ move: ColumnsNow.Move, of schema: TableSchema) throws {
+    let former = "\(move.former.namespace.quotedName).\(move.former.name.quotedName)"
+    let found = try connection.first(
+      "SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind IN ('r', 'p', 'f')", [former])
+    if found != nil { throw move.taken(schema, at: connection.place) }
+  }
+
+  /// Gives a change of a table that was renamed here the table's present name.
+  ///
+  /// - Returns: False if the change is the rename that was made here too.
+  func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {
+    guard let before = made.before, let after = made.after, var known = tables[key] else { return true }
+    let place = TableMapping.targetPlace(of: after, in: .postgres, names: options.names)
+    if place.namespace.hasSameBytes(as: move.now.namespace), place.name.hasSameBytes(as: move.now.name) { return false }
+    let named = desk.named(after, move)
+    let now = TableMapping.targetPlace(of: named, in: .postgres, names: options.names)
+    guard before.fullName.hasSameBytes(as: after.fullName), now.namespace.hasSameBytes(as: move.now.namespace),
+      now.name.hasSameBytes(as: move.now.name)
+    else { throw move.unmade(before, at: connection.place) }
+    try checkFormerName(move, of: before)
+    (known.schema, known.name) = (move.now.namespace, move.now.name)
+    try save(key, known)
+    (made.before, made.after) = (desk.named(before, move), named)
+    return true
+  }
+
+  /// Waits until capture has passed what applications committed, and returns the rows that they wrote; nil if no
+  /// application committed anything.
   private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
     guard case .stream(let capture) = desk.shared.local else { return nil }
     try sink.settle()
@@ -103,7 +132,7 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Before the commit of a group that changes no rows.
+  /// Records the transaction of a group that changes no rows as one of ours, before its commit.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()
@@ -111,50 +140,51 @@ extension PostgresReplay {
     if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Which transactions of the server have ended. Learns which is the one under way.
+  /// Returns which transactions of the server have ended. Stores the number of the open one in ``transaction``.
   private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
     transaction = row?[1].flatMap { UInt64($0) }
     return row?[0].flatMap { ServerMoment($0) }
   }
 
-  /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
-  /// which throws ``LocalAhead``. Programs that waited for locked rows have written to them by now, which says nothing.
+  /// Throws ``LocalAhead`` if a rolled-back group failed because applications wrote to its rows meanwhile. If the rows
+  /// were locked, it does nothing: applications that waited for the locks have written by now.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
     try desk.check(committed: rowsCommitted(desk))
   }
 
-  /// Those that the own trail has now, and had not when it was read last.
+  /// Reads the new part of the own trail, and returns the rows that were written there.
   private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
-    try desk.shared.window.catchUp { schema, change in
-      let rows = try desk.names.namesAndReferences(schema, change)
-      committed.formUnion(rows)
-      return rows
-    }
+    try desk.shared.window.catchUp(
+      rowNames: { schema, change in
+        let rows = try desk.ownNames(schema, change)
+        committed.formUnion(rows)
+        return rows
+      }, learn: desk.names.learn)
     return committed
   }
 
-  /// Whether a change is resolved when its transaction ends.
+  /// Returns whether a change is resolved when its transaction ends.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     return try resolver.defers(change, schema, table)
   }
 
-  /// Whether a row that a copy brings gives way to what was written here.
+  /// Returns whether a row that a copy brings gives way to a row that was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Removes rows of the target, except those of which the author of the copy does not know what was done to them here.
+  /// Removes rows of the target, except those that were changed here without the knowledge of the copy's author.
   func removeKnown(
     _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {
     let form = PostgresForm(table: table, names: options.names)
-    // A cursor has the rows that were there when it was opened, whatever becomes of them.
+    // A cursor returns the rows that were there when it was opened, whatever happens to them.
     try connection.run("DECLARE cairn_known NO SCROLL CURSOR FOR \(table.keysText)\(rows.condition)", rows.values)
     var keys: [[Value]]
     repeat {
@@ -166,7 +196,7 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  /// A program may have made room for a row that waits for a unique value. In a transaction of its own.
+  /// Writes rows that wait for a unique value if an application has freed it. Runs in a transaction of its own.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }
     try sink.settle()
@@ -178,7 +208,7 @@ extension PostgresReplay {
     try connection.execute(own.begin.sql)
     judgeable.removeAll()
     do {
-      // By this, capture knows the transaction as one of ours.
+      // By this message, capture recognizes the transaction as one of ours.
       try connection.query(own.message.sql, [note.text])
       let isChanged = try resolver.judge()
       if isChanged { try checkDesk(desk, stop) }
@@ -190,7 +220,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Before the commit of a group with conflicts.
+  /// Deletes old conflicts if that is due. Called before the commit of a group with conflicts.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()
@@ -198,8 +228,8 @@ extension PostgresReplay {
   }
 }
 
-// What the resolution of conflicts needs of PostgreSQL. A session without answers to come is asked one statement at a
-// time: conflicts are few.
+// The parts of conflict resolution that depend on PostgreSQL. Each statement is answered before the next: conflicts are
+// few.
 extension PostgresReplay: ApplyTarget {
   func flush() throws { try sink.settle() }
 
@@ -247,7 +277,7 @@ extension PostgresReplay: ApplyTarget {
     unchecked.note(table, after)
   }
 
-  /// Foreign keys of other tables that lead to a table.
+  /// Returns the foreign keys that reference a table.
   private func referrers(of table: MappedTable) throws -> [Reference] {
     if let referrers = table.referrers { return referrers }
     try sink.settle()
@@ -261,7 +291,7 @@ extension PostgresReplay: ApplyTarget {
     do {
       return try sink.attempt { try table.isReferred(row.map(\.postgresInput), referrers, key, connection) }
     } catch let error as PostgresError where error.isPrivilege {
-      // What apply may not read may refer to the row.
+      // A table that apply may not read may reference the row.
       return true
     }
   }
@@ -278,6 +308,7 @@ extension PostgresReplay: ApplyTarget {
     PostgresCandidates(connection, attempt: { [sink] body in try sink.attempt(body) }, isTrusted: mayJudge)
   }
   var decisions: Decisions { Decisions(connection) }
+  var storedReturns: StoredReturns { StoredReturns(connection) }
 
   func log(_ record: ConflictRecord) throws {
     try sink.queue(own.noteConflict, ConflictColumns.texts(record))

@@ -6,7 +6,7 @@ import PostgresKit
 extension PostgresReplay {
   /// Converts an image into texts. The policy decides on a value that does not fit its column.
   ///
-  /// - Parameter isNew: False for the image before: such a value is what the policy made of it then.
+  /// - Parameter isNew: False for the image before, whose values the policy changed when they were written.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -65,8 +65,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether a column may become text. Present rows keep PostgreSQL's spelling, so a key would no longer find
-  /// them.
+  /// Returns whether a column may become text. A key may not: present rows keep PostgreSQL's spelling, so it would not
+  /// find them.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -88,24 +88,25 @@ extension PostgresReplay {
         !table.state.isCreated
           ? "; Cairn did not create the table, so it does not make the column text"
           : table.isWholeRow || table.key.contains(index)
-            ? "; rows are told apart by the column, so it keeps its type" : ""
+            ? "; the column identifies rows, so it keeps its type" : ""
       }
     return CairnError(
       .valueMisfit,
-      "table \(table.source.fullName), row \(key): value \(value) of column \(column) has no place in \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
+      "table \(table.source.fullName), row \(key): value \(value) of column \(column) does not fit \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
       hint: misfitHint(table, index),
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  /// Returns a hint with the policies that can help.
+  /// Returns the hint of a misfit's error, with the policies that can help.
   private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
-    let mend = "mend it at the source and run again with --existing overwrite"
+    let mend = "correct the value at the source and copy the table again ('cairn copy APPLY', or --existing overwrite)"
     let canBeNull = !table.key.contains(index) && !table.columns[index].isNotNull
     switch (canBeNull, canWiden(index, table)) {
-    case (true, true): return "\(mend), or say what becomes of such values: --misfit \(column)=null or =widen"
-    case (true, false): return "\(mend), or let such values become NULL: --misfit \(column)=null"
-    case (false, true): return "\(mend), or make the column text: --misfit \(column)=widen"
+    case (true, true):
+      return "\(mend), or choose what happens to such values: misfits = [\"\(column)=null\"] or =widen (--misfit)"
+    case (true, false): return "\(mend), or let such values become NULL: misfits = [\"\(column)=null\"] (--misfit)"
+    case (false, true): return "\(mend), or make the column text: misfits = [\"\(column)=widen\"] (--misfit)"
     case (false, false):
       return "\(mend), or give the column the type text at the target, or leave the table out"
     }
@@ -130,12 +131,13 @@ extension PostgresReplay {
     } catch let error as PostgresError where !error.isServerGone && !error.isTransient {
       throw CairnError(
         .valueMisfit,
-        "column \(column.name) of \(table.target.qualifiedName) cannot be made text for a value that does not fit \(column.type.name): \(error.message)",
-        hint: "drop at the target what depends on the column, or use --misfit \(table.source.name).\(column.name)=null",
+        "column \(column.name) of \(table.target.qualifiedName) cannot become text for a value that does not fit \(column.type.name): \(error.message)",
+        hint:
+          "drop the objects at the target that depend on the column, or set it to null: misfits = [\"\(table.source.name).\(column.name)=null\"] (--misfit)",
         context: ["table": table.source.fullName])
     }
     progress.note(
-      "column \(column.name) of \(table.target.qualifiedName) was made text for a value that is no \(column.type.name); rows that were there are spelled as PostgreSQL prints them, until a copy (--existing overwrite)"
+      "column \(column.name) of \(table.target.qualifiedName) became text for a value that is not \(column.type.name); present rows have PostgreSQL's spelling until the table is copied again"
     )
     forgetShape(table.stateKey)
     if copying === table { copying = nil }
@@ -182,7 +184,7 @@ extension PostgresReplay {
   }
 }
 
-/// A column must become text; then the record is applied from its beginning.
+/// The error for a column that must become text; afterwards the record is applied from its beginning.
 struct Widening: Error {
   let table: String
   let index: Int

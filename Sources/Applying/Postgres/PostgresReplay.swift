@@ -6,16 +6,16 @@ import SystemKit
 import Trails
 import Versions
 
-/// Applies a trail over one connection, from the checkpoint that the target has when it begins.
+/// Applies a trail over one connection, from the checkpoint that the target has when the replay begins.
 ///
-/// Rows are sent many at a time; where one of them is not taken, the whole group of transactions is rolled back, and
-/// another replay does it again *carefully*: one transaction at a time, one statement at a time, so that a row which has
-/// to wait for another can wait, and one that is wrong is named.
+/// Rows are sent many at a time. If the target refuses one, the whole group of transactions is rolled back. Another
+/// replay then applies the group *carefully*: one transaction and one statement at a time. So a row that must wait for
+/// another one can wait, and an error names its row.
 ///
-/// Tables whose schema change cannot be made wait, and are left out; a replay of its own, a *lane*, brings them on from
-/// their own checkpoint.
+/// A table whose schema change cannot be made is suspended, and left out. A replay of its own, a *lane*, applies its
+/// part of the trail from the table's own checkpoint.
 final class PostgresReplay {
-  /// Nobody waits for our locks but who writes to the same rows.
+  /// The rows after which a commit is due, unless options set another number.
   private static let commitRowsUsual = 20_000
   let connection: PostgresConnection
   let name: TrailName
@@ -27,63 +27,63 @@ final class PostgresReplay {
   let sink: PostgresSink
   let isCareful: Bool
   let folder: String
-  /// Where the database is captured, and others write to its rows as well.
+  /// The desk of a two-way apply; nil: one-way.
   let desk: Desk?
-  /// The resolution of conflicts in that case; nil: one-way.
+  /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  /// Transactions that are put aside.
+  /// The trail's transactions in quarantine; nil: this replay puts none aside.
   let shelf: QuarantineShelf?
-  /// The one of them that this replay brings back; nil: it goes on from the checkpoint.
+  /// The quarantined transaction that this replay applies again; nil: the replay continues from the checkpoint.
   let retried: QuarantinedTransaction?
-  /// Statements that may be executed once more; nil: none.
+  /// The desk that decides which statements are executed again; nil: all are applied as rows.
   let statements: StatementDesk?
   let pruning: ConflictPruning
-  /// The transaction that was begun is passed over.
+  /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.
   private var isAside = false
-  /// The last transaction that it may look at.
+  /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
 
-  /// Records whose table is known not to be as they need it, with the reason: it waits from there on.
+  /// The records that the target refuses, with the reasons. The table of such a record is suspended from there on.
   let refusals: [Position: CairnError]
-  /// Copies with which tables of a lane go on instead, by the records that they wait with.
+  /// For a lane: the later copies with which its tables continue, by the records at which the tables wait.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
-  /// The last transaction that was begun.
+  /// The last transaction that the replay began to read.
   private(set) var number: UInt64
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
-  /// The last one that was read to its end.
+  /// The last transaction that was read to its end.
   private var passed: UInt64
-  /// The last one that the target had when this replay began.
+  /// The last transaction that the target had when this replay began.
   private let wholeNumber: UInt64
-  /// The last one that was committed: the border at which the group began.
+  /// The last transaction that was committed; the present group follows it.
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresTargetState.Table]
-  /// The begin of a transaction that was read, and belongs into the next group.
+  /// The begin record of a transaction that belongs to the next group; nil: none was read ahead.
   private var ahead: Record?
-  /// Of the main way: those that it leaves out. Of a lane: those that it brings on.
+  /// The suspended tables: the main way leaves them out, a lane applies them.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// Of a lane: where tables wait that have been brought up to there, by their name in state.
+  /// For a lane: the tables that wait again from a place in this group on, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// Of a lane: the last transaction before which no table waits that it does not bring on.
+  /// For a lane: the last transaction before which no table outside the lane waits; nil: no other table waits.
   private let heldElsewhere: UInt64?
-  /// Statements that were run ahead of the transaction that needs them.
+  /// The statements that were committed ahead of the transaction that needs them.
   let madeAhead: Set<NameKey>
-  /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
+  /// The creation scripts of tables that were renamed in this group, by the names after the rename.
   var scripts: [NameKey: String] = [:]
-  /// What definitions of the trail may use here.
+  /// The server's objects that the trail's definitions may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The transaction that heads the group at the target; nil: nothing of it has been sent.
+  /// The transaction with which the group began at the target; nil: nothing of the group was sent yet.
   private(set) var head: UInt64?
-  /// Counts the groups of this replay.
+  /// The number of groups that this replay has begun.
   private var groupNumber: UInt64 = 0
-  /// The tables of the group that an untrusted role may change.
+  /// The checks of the group's tables whose code an untrusted role may change.
   private var watched: [OwnersWatch] = []
-  /// The tables of the transaction that were looked at before rows that wait were judged there.
+  /// Whether rows that wait for a unique value may be judged in a table, by its qualified name, for this group.
   var judgeable: [NameKey: Bool] = [:]
-  /// The group's transaction, as the server counts them; nil where that was not asked.
+  /// The server's number of the group's transaction; nil if it was not queried.
   var transaction: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
@@ -94,35 +94,37 @@ final class PostgresReplay {
   var after = RowText()
   var early = EarlyUpdates()
   var earlyRows = EarlyRows()
-  /// The rows of the present chunk may have been copied before, and are read again.
+  /// Whether the rows of the present chunk may have been copied before, and are read again.
   var isReread = false
   var held = PostgresHeldRows()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
-  /// The table into which refresh rows go, how many came, and of how many.
+  /// The table that is being copied; ``copied`` is the number of its rows so far, ``estimated`` that of all.
   var copying: MappedTable?
-  /// Of which rows are being replaced that have values which only the target knows.
+  /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// Tables of which a copy has begun.
+  /// The tables whose copy began in this replay.
   var started: Set<NameKey> = []
-  /// Since the last commit.
+  /// The transactions in which copies began since the last commit, by the tables' plain names at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// Of rows, that were settled in the group.
+  /// The number of conflicts that were settled in the group.
   var conflicts = 0
-  /// Since the last commit: tables are to be guarded, or no longer.
+  /// Whether apply itself made the present schema change, and not an operator before.
+  var isShapeMade = false
+  /// Whether tables began or ceased to be guarded since the last commit.
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
-  /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
+  /// The rows that COPY sent without an answer so far. If one of them is refused, all are sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// `lane`: the tables to bring on, all from one checkpoint; nil: all but those that wait. `heldElsewhere`: of a lane, the
-  /// last transaction before which no other table waits. Errors: ``PostgresError``;
-  /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
+  /// Reads apply's state, and opens the trail. `lane`: the suspended tables to apply, from one checkpoint; nil: all
+  /// others. `heldElsewhere`, for a lane: the last transaction before which no other table waits. Throws
+  /// ``PostgresError``, and `checkpoint-foreign` if the target has another trail, or needs a purged part of this one.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
@@ -166,7 +168,7 @@ final class PostgresReplay {
       waiting: Set(waiting.map(\.source.nameKey)), isLane: scope.isLane, scope: options.scope)
   }
 
-  /// After another replay has written to the target: between groups.
+  /// Reads apply's state again, between groups, after another replay has written to the target.
   func reload() throws {
     tables = try state.tables()
     changedRules.leave(progress.snapshot.rulesAdopted)
@@ -178,14 +180,14 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Copies were asked for that have not begun.
+  /// Whether copies were requested that have not begun.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && applied <= options.askedBehind || tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: Groups
 
-  /// Where a table waits again: its name there, the record, and the border before its transaction.
+  /// The place at which a lane's table waits again: its name there, the record, and the border before its transaction.
   private struct Halt {
     let place: String
     let from: Position
@@ -195,14 +197,14 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
+  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Lanes follow the main way; two-way, the desk checks.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isLane, retried == nil else { return }
     try gate.check(header)
   }
 
-  /// Applies what is there as one commit, at most `count` transactions and through transaction `limit`; false when nothing
-  /// is. After an error the replay is of no use: see ``abandon()``.
+  /// Applies the available transactions in one commit: at most `count` of them, through transaction `limit`. Returns
+  /// false if there are none. After an error, the replay can only be abandoned: see ``abandon()``.
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isLaneDone: Bool = false
   ) throws -> Bool {
@@ -218,7 +220,7 @@ final class PostgresReplay {
     let begun = Clock.monotonicMilliseconds
     (head, transaction) = (nil, nil)
     var rows = 0
-    // Of them, those of transactions that are put aside.
+    // The changes of skipped transactions, which `rows` includes.
     var skipped = 0
     var count = 0
     var last = TransactionHeader(commitTime: 0)
@@ -275,15 +277,15 @@ final class PostgresReplay {
       if count % 256 == 0, stop.isSet { throw ApplyStopped() }
       guard let following = try next() else {
         throw CairnError(
-          .trailDamaged, "trail \(name) ends inside of transaction \(last.number)",
+          .trailDamaged, "trail \(name) ends inside transaction \(last.number)",
           hint: "run 'cairn trail verify \(name)'", remedy: .bug)
       }
       record = following
     }
   }
 
-  /// Capture on the target's database knows our transactions by this message, which therefore comes first. A group that
-  /// changes nothing is not to be noted there: else two databases would tell each other of that for ever.
+  /// Begins a group with the message by which the target's capture recognizes it. `number` is the transaction to note
+  /// as applied: 0 for a group without changes, as two databases would otherwise answer each other's notes for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -295,7 +297,7 @@ final class PostgresReplay {
     try sink.queue(own.message, [note.text])
   }
 
-  /// What is told as applied is all up to there: where something is put aside, or a table waits, no more than before it.
+  /// Returns the note of what is applied: at most up to the first transaction that waits or is in quarantine.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(
@@ -307,7 +309,7 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// The same of a lane's group, with which its tables have come further.
+  /// Returns the note for a lane's commit: the last transaction before which nothing waits any more.
   private func laneNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
@@ -315,10 +317,10 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// What came behind that transaction may have come out of its order.
+  /// The last transaction before the first one that waits or is in quarantine; nil: there is none.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The same, but for the tables that wait here.
+  /// The value of ``heldThrough`` without the tables in ``waiting``.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -341,7 +343,7 @@ final class PostgresReplay {
     try sink.settle()
     try sequences.carry(sink, progress, options.scope)
     try pruneConflicts()
-    // What stands before it is in the database from this commit on.
+    // From this commit on, the database has everything before the noted transaction.
     if scope.isLane, desk != nil, head != 0 {
       try sink.queue(own.message, [laneNote(last).text])
     } else if let head, head != 0, head != last.number {
@@ -399,7 +401,7 @@ final class PostgresReplay {
     copiesBegun.removeAll()
   }
 
-  /// In one round trip: a checkpoint that is not at `from` is an error, behind which nothing is committed.
+  /// Moves the checkpoint and commits in one round trip. Throws `checkpoint-moved` if the checkpoint is not at `from`.
   private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
     let values = PostgresTargetState.values(name, from: from, to: to, number: number, now: clock.microseconds())
     do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
@@ -407,7 +409,7 @@ final class PostgresReplay {
     { throw state.moved(name) }
   }
 
-  /// The checkpoints of its tables; where the others are, they wait no longer.
+  /// Moves the checkpoints of the lane's tables. If `isDone`, they have caught up with the others, and wait no longer.
   private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
       guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
@@ -431,10 +433,10 @@ final class PostgresReplay {
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
-  /// Where the target stands, durably.
+  /// The position up to which the target has durably applied the trail.
   var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
-  /// At the trail's end, and when apply ends.
+  /// Moves the sequences of identity columns to the highest keys, at the trail's end and when apply ends.
   func keepUpIdentities(isLast: Bool) throws { try sequences.keepUp(connection, isLast: isLast) }
 
   func abandon() { sink.abandon() }
@@ -443,7 +445,7 @@ final class PostgresReplay {
 
   private func apply(_ record: Record, _ stop: StopSignal) throws {
     try reader.checkBarred()
-    // There may be millions of them.
+    // A statement may have millions of changes, so this comes first.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
     switch record {
@@ -463,39 +465,39 @@ final class PostgresReplay {
           try self.apply(row: image, of: table)
         }
       }
-    case .refresh(let refresh):
-      try statements?.checkIdle()
-      try endChunk()
-      try onTable(refresh.schemaID) { try apply(refresh) }
+    case .waitingRow(let row): try betweenRows(of: row.schemaID) { try takeWaiting(row) }
+    case .refresh(let refresh): try betweenRows(of: refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
       try statements?.checkIdle()
       try endChunk()
       try proveWatched()
       try sink.settle()
       if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
+      isShapeMade = false
       try apply(ddl)
       if let desk {
+        if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
         desk.shared.noteShapes()
         try sink.settle()
-        try desk.lookAtKeys { try MappedTable.alternates(connection) }
+        try desk.lookAtKeys { try MappedTable.foreignKeys(connection) }
       }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    // Where writes go both ways, each node counts by itself: to follow one another, sequences would run away.
+    // Two-way, each node draws its own numbers: sequences that follow each other would run away.
     case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }
     case .begin, .commit, .progress, .marker: break
     case .reserved(let kind, _):
       throw CairnError(
-        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
-        hint: "use a newer cairn")
+        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) is unknown to this version",
+        hint: "use a newer version of Cairn")
     }
   }
 
-  /// Of a transaction that is not applied: what others need to know.
+  /// Reads a record of a skipped transaction: a new schema replaces the known table of its id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
-  /// A table that is not as it should be waits from here on.
+  /// Runs a body for a record of a table. Throws ``SchemaStop`` if the table must be suspended from this record on.
   func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
     if refusals[reader.position] != nil || overtaken[reader.position] != nil {
       try endChunk()
@@ -513,7 +515,7 @@ final class PostgresReplay {
     }
   }
 
-  /// From a record on that is known to be refused, its table waits: what stands before that has been applied.
+  /// Suspends the table of a record that is known to be refused, or lets it continue with a later copy.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -523,7 +525,7 @@ final class PostgresReplay {
     if scope.isLane {
       halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)
     } else {
-      // Another table that waits has its name: one after the other, then.
+      // A suspended table already has this name: the second one can wait only after the first continues.
       if waiting.contains(where: { $0.source.hasSameBytes(as: name) }) { throw error }
       try WaitingTable.checkCount(waiting.count, of: self.name, error)
       var table = PostgresTargetState.Waiting(
@@ -538,7 +540,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// A table of the lane waits at a copy further on.
+  /// Makes a table of the lane wait until its later copy begins.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -546,7 +548,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// A column was made text in the middle of a row: from its beginning, then.
+  /// Runs a body, and runs it again from the start of its row each time a column must become text.
   private func again(_ body: () throws -> Void) throws {
     while true {
       do { return try body() } catch let widening as Widening {
@@ -567,7 +569,7 @@ final class PostgresReplay {
     return schema
   }
 
-  /// The table for a schema id, which counts within a segment; nil when it waits, or is left out.
+  /// Returns the table of a schema id in the present segment; nil if the table is suspended or left out.
   func table(_ id: UInt64) throws -> MappedTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -584,7 +586,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Once in each group, before the first row of a table whose code another role may change.
+  /// Checks a table whose code another role may change: once in each group, before the table's first row.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -592,16 +594,16 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the proof that the names still mean the tables that were looked at. Tables whose shape has been forgotten since
-  /// were proved before the change.
+  /// Queues the proof that names still mean the tables that were checked. A table whose shape was forgotten since then
+  /// was proved before that change.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
     for watch in watched where known.contains(ObjectIdentifier(watch)) { try watch.prove(sink) }
   }
 
-  /// Refuses a table of the target whose code belongs to another role.
-  /// - Parameter isWrittenNow: no look comes between this one and the rows.
+  /// Throws `owners-code` if code of an untrusted role would run when a table of the target is written.
+  /// - Parameter isWrittenNow: Whether rows are written without a further check.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
@@ -623,8 +625,8 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Whether rows that wait may be judged in a table: not if its code belongs to another role. Looked at once in each
-  /// transaction. Such rows wait on.
+  /// Returns whether rows that wait for a unique value may be judged in a table: not if code of an untrusted role would
+  /// run there. Looked up once in each group.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -634,13 +636,13 @@ final class PostgresReplay {
       where error.code == .ownersCode
     {
       isTrusted = false
-      progress.note("rows that wait for a unique value wait on: \(error.message)")
+      progress.note("rows that wait for a unique value cannot be written yet: \(error.message)")
     }
     judgeable[name] = isTrusted
     return isTrusted
   }
 
-  /// Returns the table if it is open in that shape.
+  /// Returns the table if it is open with this schema of the trail; else nil.
   func openTable(_ key: String, given schema: TableSchema) -> MappedTable? {
     byKey[key].flatMap { $0.given == schema ? $0 : nil }
   }
@@ -656,8 +658,12 @@ final class PostgresReplay {
     let claim = try claimRows(of: source, as: mapped, key)
     var known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
+    if let move = desk?.move(of: schema) {
+      try checkFormerName(move, of: schema)
+      (known.schema, known.name) = (move.now.namespace, move.now.name)
+    }
     try options.checkAllowed(known.schema, known.name, in: .postgres)
-    // A copy replaces nothing in a history: what comes before it counts as well.
+    // In a history, a copy replaces nothing, so the changes before it are applied too.
     let isAwaited = known.isAwaited && source.treatment?.isHistory != true
     if known.claim != claim || known.isAwaited != isAwaited {
       if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
@@ -672,7 +678,8 @@ final class PostgresReplay {
     }
     guard let kept else { return nil }
     let narrow = LaterShape.Part(source.keeping(kept), kept.map { part.positions[$0] })
-    let target = try shape.checked(narrow.schema, mapped.keeping(kept), known)
+    let target = try shape.checked(
+      narrow.schema, mapped.keeping(kept), known, goesBothWays: options.goesBothWays(known.schema, known.name))
     tableCount += 1
     let writes = try localWrites(of: mapped.keeping(kept), from: narrow.schema)
     let table = MappedTable(
@@ -688,7 +695,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// The table into which rows of this shape go, whichever trail has them; nil: there is none.
+  /// Opens the target's table for rows of this schema, whichever trail brings them; nil if there is no such table.
   func openTable(like schema: TableSchema) throws -> MappedTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
@@ -700,8 +707,8 @@ final class PostgresReplay {
     return table
   }
 
-  /// The same table with the columns that the target has besides: others may have written to those. Nil where there are
-  /// none. Looked up once for a group.
+  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
+  /// none. Looked up once in each group.
   func wide(_ table: MappedTable) throws -> MappedTable? {
     if let wider = table.wider, wider.since == applied { return wider.table }
     try sink.settle()
@@ -734,7 +741,7 @@ final class PostgresReplay {
 
   // MARK: Tables that the target cannot have
 
-  /// Whether the target can have a table of this shape, and under its name; `key`: its own in state.
+  /// Returns whether the target can have a table of this shape under its name. `key` is its name in apply's state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {
     guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
     return !tables.contains {
@@ -743,7 +750,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Of a shape that does not fit; nil when there is none so far.
+  /// Returns the next shape in the trail that fits the target, for one that does not; nil if there is none so far.
   func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
@@ -751,21 +758,21 @@ final class PostgresReplay {
     ) { fits($0, key) }
   }
 
-  /// Whether all of a table's rows are copied further on.
+  /// Returns whether a copy of all rows of a table follows in the trail.
   func isCopiedLater(_ schema: TableSchema) throws -> Bool {
     try LaterShape.isCopied(
       schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// Whether a row of the table may be missing, or differ, as a copy of the table follows.
+  /// Returns whether a row of the table may be missing or differ because a copy of the table follows.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
+  /// Returns the columns of a shape that can be written; nil if the table is dropped before it has a shape that fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
@@ -773,13 +780,13 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// What of a table is the trail's. What two trails have had in common since before that was looked at goes on, with a
-  /// notice, but is not copied.
+  /// Returns the rows of a table that belong to the trail. If an older version let two trails share rows, this goes on
+  /// with a notice, but such a table is not copied.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
     let claim = TableClaim(source)
-    // Writers that settle their conflicts share all rows.
+    // Two-way applies settle their conflicts, so they share all rows.
     let (known, name) = (tables[key], tables[key]?.name ?? mapped.name)
     if options.goesBothWays(known?.schema ?? mapped.namespace, name) { return claim }
     let error = claim.collision(
@@ -787,11 +794,11 @@ final class PostgresReplay {
       source: source, at: connection.place)
     guard let error else { return claim }
     guard !isCopied, let known, known.claim.map({ $0 == claim }) ?? true else { throw error }
-    progress.note("\(error.message): a copy would delete the others' rows, and is refused; \(error.hint)")
+    progress.note("\(error.message): a copy would delete rows of other trails, so there is none; \(error.hint)")
     return claim
   }
 
-  /// Two tables of the source must not become one.
+  /// Stores the state of a new table. Throws `name-collision` if another table of the source already has its name here.
   func register(
     _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
     isSaved: Bool = true
@@ -803,7 +810,7 @@ final class PostgresReplay {
       throw CairnError(
         .nameCollision,
         "tables \(other.key) and \(schema.fullName) of the source would both be \(known.schema).\(known.name) at the target",
-        hint: "rename one of them, or leave one out with --tables", context: ["table": schema.fullName])
+        hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": schema.fullName])
     }
     if isSaved { try save(key, known) }
     return known
@@ -827,13 +834,13 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// A table that waits has another name at the source; the target learns of it in the lane.
+  /// Records a new name that the source gave a suspended table. The target gets the name in the table's lane.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
     if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {
       throw CairnError(
-        .schemaStopped, "tables \(old) and \(new) of the source both wait, and the one has the other's name now",
-        hint: "make what the first of them waits for at the target, then run again", context: ["table": name])
+        .schemaStopped, "tables \(old) and \(new) of the source are suspended, and one now has the other's name",
+        hint: "make the change for the first of them at the target, then run again", context: ["table": name])
     }
     guard let index = waiting.firstIndex(where: { $0.source.hasSameBytes(as: old) }) else { return }
     try state.rename(waiting[index], to: new, name: name)
@@ -842,30 +849,30 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// All tables are looked at again before they are written to.
+  /// Forgets the shapes of all tables, so that each is read again before it is written.
   func forgetShapes() {
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// The table is looked at again before it is written to.
+  /// Forgets the shape of a table, so that it is read again before it is written.
   func forgetShape(_ key: String) {
     byKey[key] = nil
     bySchema.removeAll(keepingCapacity: true)
   }
 }
 
-/// A table is not what it must be at the target, or its change cannot be made: it is to wait, from that record on.
+/// The error for a table that must be suspended from a record on: it does not fit, or its change cannot be made.
 struct SchemaStop: Error {
-  /// In apply's state.
+  /// The name of the table in apply's state.
   let key: String
   let position: Position
   let error: CairnError
-  /// Nothing is wrong with the change but that somebody uses the table.
+  /// Whether the change fails only because a session holds a lock on the table.
   var isLocked = false
 }
 
-/// Statements that must be committed before the transaction that needs them.
+/// The error for statements that must be committed before the transaction that needs them.
 struct Ahead: Error {
   let statements: [String]
 }

@@ -57,7 +57,7 @@ extension PostgresShape {
       guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
       guard let key = pending.key else {
         progress.note(
-          "foreign key \(pending.name) of \(pending.schema).\(pending.table) was not made: an earlier version of Cairn left it as a statement, which is not run; add it by hand as the source has it"
+          "foreign key \(pending.name) of \(pending.schema).\(pending.table) was not created: an earlier version of Cairn stored it as a statement, which Cairn does not execute; add it by hand as at the source"
         )
         try state.remove(pending)
         continue
@@ -79,7 +79,8 @@ extension PostgresShape {
     }
   }
 
-  /// Planner settings for statements that read whole tables, see PostgresApplySession.
+  /// The planner settings for statements that read whole tables; ``planAsApply`` sets those of PostgresApplySession
+  /// again.
   private static let planFreely =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let planAsApply =
@@ -92,7 +93,7 @@ extension PostgresShape {
       // 42P07, 42710: it exists already.
       if error.sqlState != "42P07", error.sqlState != "42710" {
         progress.note(
-          "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not made: \(error.message)"
+          "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not created: \(error.message)"
         )
       }
     }

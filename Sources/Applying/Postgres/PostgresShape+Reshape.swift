@@ -10,8 +10,10 @@ extension PostgresShape {
     let before: TableSchema
     let after: TableSchema
     let isRefreshed: Bool
-    /// Whether every row of the target's table is one of this trail's source.
+    /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
+    /// Whether this end takes the other end's default of a two-way table's column that both have added.
+    var yieldsDefaults = false
     var name: String { source.after.fullName }
     var phrases: [String] {
       source.isEmpty ? ["a change of constraints of table \(after.fullName)"] : source.phrases
@@ -31,15 +33,19 @@ extension PostgresShape {
     let target = try PostgresAlteration.Target.read(known, connection)
     var there = try target ?? PostgresAlteration.Target.read(moved, connection)
     there?.types = try types(of: change)
+    let columns = try (target == nil ? read(moved) : read(known))?.columns ?? []
     let alteration = PostgresAlteration(
       change.before, change.after, origins: change.source.origins, target: there)
-    var refusal = SchemaRefusal(
+    let refusal = SchemaRefusal(
       place: connection.place, phrases: change.phrases, before: change.before.createText,
       after: change.after.createText, statements: alteration.all)
     guard there != nil else {
-      refusal.statements = PostgresScript.statements(change.after)
       if policy == .ignore { return moved }
-      if policy == .stop { throw refusal.error("there is no such table", table: change.name) }
+      // The rows come again only with a copy.
+      guard policy == .follow, right.isCreated, change.isRefreshed else {
+        throw refusal.error(
+          noTable: change.after.fullName, table: change.name, goesBothWays: right.goesBothWays)
+      }
       moved.isCreated = try create(change.source.after, change.after, .follow)
       return moved
     }
@@ -47,31 +53,50 @@ extension PostgresShape {
     if let taken = alteration.difference.ownNames(in: names, isStrict: policy == .follow && right.isCreated) {
       throw refusal.error(inTheWay: taken, table: change.name)
     }
+    if policy != .follow, !change.isRefreshed, alteration.difference.reusesNames {
+      let why = policy == .ignore ? "schema changes are ignored (--ddl ignore)" : right.refusal
+      throw refusal.error(reusedNames: why, table: change.name)
+    }
     switch policy {
     case .ignore:
       if isRenamed, target != nil {
         throw refusal.error(
-          "it has another name now, and schema changes are ignored (--ddl ignore)", table: change.name)
+          "it has another name now, and 'ddl' is ignore", table: change.name)
       }
       if let type = try unfitType(change) {
         throw refusal.error(
-          "\(type) has other attributes now, and schema changes are ignored (--ddl ignore)", table: change.name)
+          "\(type) has other attributes now, and 'ddl' is ignore", table: change.name)
       }
-      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
+      try checkFilled(columns, change, moved, refusal, sink)
     case .stop:
       let why = right.refusal
       if isRenamed, target != nil { throw refusal.error(why, table: change.name) }
       if let missing = try whatIsMissing(change, moved) {
         throw refusal.error("\(why), and \(missing)", table: change.name)
       }
-      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
+      try checkFilled(columns, change, moved, refusal, sink)
     case .follow:
       try checkTypes([change.before, change.after], known, refusal, named: change.name)
       if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
+      try checkOwnTypes(columns, change, refusal)
       try follow(alteration, change, known, moved, refusal, sink)
-      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal, sink)
+      try checkFilled(columns, change, moved, refusal, sink)
     }
     return moved
+  }
+
+  /// Returns whether the change is still open at the target: the table has its former name, and the new name is free.
+  /// The same must hold for the columns.
+  func isOpen(_ change: Change, _ known: PostgresTargetState.Table) throws -> Bool {
+    func has(_ schema: TableSchema) -> Bool {
+      known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
+    }
+    guard has(change.before), let there = try read(known) else { return false }
+    if !has(change.after) {
+      guard try read(.init(schema: change.after.namespace, name: change.after.name)) == nil else { return false }
+    }
+    return TableDifference(change.before, change.after, origins: change.source.origins)
+      .isOpen(in: Set(there.columns.map(\.name.nameKey)))
   }
 
   // MARK: By the operator
@@ -115,44 +140,71 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if a new column that was there before has another value in a row than at the source, where
-  /// each row has the default of the column.
+  /// Throws `schema-stopped` if a column that only the target has bears the name of a new one, and its type does not
+  /// take all values.
+  private func checkOwnTypes(
+    _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
+  ) throws {
+    for case .addColumn(let index) in change.source.changes {
+      let (source, name) = (change.source.after.columns[index], change.after.columns[index].name)
+      guard let own = there.first(where: { $0.name.hasSameBytes(as: name) }) else { continue }
+      let wanted = PostgresType(change.after.columns[index])
+      let contract = ColumnContract(source, of: change.source.after.engine, to: own.type)
+      if case .refused(let why) = contract.verdict {
+        throw refusal.error(ownColumn: name, "is \(own.type.name): \(why)", table: change.name)
+      }
+      // Integers of another length take most values; apply reports each row that does not fit.
+      guard !wanted.name.hasSameBytes(as: own.type.name), own.type.kind != .text,
+        !contract.misfits.hasSameBytes(as: ColumnContract(source, of: .sqlite, to: wanted).misfits)
+      else { continue }
+      throw refusal.error(
+        ownColumn: name, "is \(own.type.name), and the new one is \(wanted.name)", table: change.name)
+    }
+  }
+
+  /// Throws `schema-stopped` if a new column was there before, with other values than at the source. There, each row
+  /// has the default of the column.
   ///
-  /// This happens if an operator has added the column. If other trails or applications write to the table too, only NULL
-  /// is known to be another value.
+  /// This happens if an operator has added the column. Other trails or applications may write to the table too. Then
+  /// only NULL, and the default that the column has here, are known to be other values.
   ///
   /// - Parameter there: The columns before the change.
   private func checkFilled(
-    _ there: Set<NameKey>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal,
-    _ sink: PostgresSink
+    _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
+    _ refusal: SchemaRefusal, _ sink: PostgresSink
   ) throws {
     guard !change.isRefreshed else { return }
     for case .addColumn(let index) in change.source.changes {
       let column = change.after.columns[index]
-      guard there.contains(column.name),
+      guard let own = there.first(where: { $0.name.hasSameBytes(as: column.name) }),
         !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) })
       else { continue }
-      let filled = FilledColumn(change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone)
+      let filled = FilledColumn(
+        change.source.after.columns[index], column, isSourceAlone: change.isSourceAlone,
+        own: TableSchema.Column(name: own.name, defaultText: own.defaultText), yields: change.yieldsDefaults)
       let (table, name) = ("\(known.schema.quotedName).\(known.name.quotedName)", column.name.quotedName)
-      func check(_ condition: String, isNull: Bool = false) throws {
+      func check(_ condition: String, isNull: Bool = false, more: [String] = []) throws {
         let question = "SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1"
         guard try sink.attempt({ try connection.first(question) }) != nil else { return }
-        throw filled.error(refusal, condition, of: table, named: change.name, isNull: isNull)
+        throw filled.error(refusal, condition, of: table, named: change.name, isNull: isNull, more: more)
       }
       if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
+      if let (mine, wanted) = filled.displaced, let value = try read(known)?.column(column.name)?.comparable {
+        try check(
+          "\(value) IS NOT DISTINCT FROM \(mine) AND \(value) IS DISTINCT FROM \(wanted)",
+          more: ["ALTER TABLE \(table) ALTER COLUMN \(name) SET DEFAULT \(wanted)"])
+      }
       guard let wanted = filled.wanted else { continue }
       if wanted == "NULL" {
         try check("\(name) IS NOT NULL")
       } else {
-        guard let there = try read(known)?.column(column.name) else { continue }
-        if there.hasEquality { try check("\(name) IS DISTINCT FROM \(wanted)") }
-        // Other types have no equality, or one of the operator's.
-        if ["json", "xml"].contains(there.castType) { try check("\(name)::text IS DISTINCT FROM \(wanted)") }
+        guard let value = try read(known)?.column(column.name)?.comparable else { continue }
+        try check("\(value) IS DISTINCT FROM \(wanted)")
       }
     }
   }
 
-  /// Returns the state as of a table that Cairn did not create, so that it is checked as strictly.
+  /// Returns the state of a table as if Cairn had not created it, so that the table is checked as strictly as others.
   private func strictly(_ known: PostgresTargetState.Table) -> PostgresTargetState.Table {
     var table = known
     table.isCreated = false
@@ -196,7 +248,7 @@ extension PostgresShape {
   ) -> CairnError {
     let text = error.message + (error.detail.isEmpty ? "" : ": \(error.detail)")
     let why = own.map {
-      "; its rows are not emptied for the copy that follows, because only the target has column \($0)"
+      "; the table is not emptied for the following copy, because only the target has column \($0)"
     }
     return refusal.error("the server refuses it: \(text)\(why ?? "")", table: change.name)
   }
@@ -247,7 +299,7 @@ extension PostgresShape {
 }
 
 extension PostgresAlteration.Target {
-  /// Returns the table as the server has it; nil if there is no such table.
+  /// Returns a table of the target as the server has it; nil if there is no such table.
   static func read(_ table: PostgresTargetState.Table, _ connection: PostgresConnection) throws -> Self? {
     guard let there = try PostgresTargetTable.read(table.schema, table.name, connection) else { return nil }
     let name = "\(table.schema.quotedName).\(table.name.quotedName)"
@@ -282,9 +334,17 @@ extension PostgresAlteration.Target {
       }, indexes: indexes.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })
   }
 
-  /// Returns the names in a JSON array.
+  /// Parses a JSON array of names; empty for any other text.
   private static func names(_ json: String?) -> [String] {
     guard let json, case .list(let list)? = try? JSONReader.read(Array(json.utf8)) else { return [] }
     return list.compactMap { if case .text(let name) = $0 { name } else { nil } }
+  }
+}
+
+extension PostgresTargetTable.Column {
+  /// The column as a term that can be compared with a literal. Nil if its type has no equality, or an operator's own.
+  fileprivate var comparable: String? {
+    if hasEquality { return name.quotedName }
+    return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil
   }
 }

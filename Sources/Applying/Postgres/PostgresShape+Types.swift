@@ -4,8 +4,8 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the types that a change may alter. A lane omits types that are not as they were before: tables that did
-  /// not wait have changed them already.
+  /// Returns the types that a schema change may alter. A lane omits types that are not as they were before the change:
+  /// other tables have changed them already.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -18,7 +18,7 @@ extension PostgresShape {
     }
   }
 
-  /// Returns why types are not altered: tables that Cairn did not create use them. Nil if they may be altered.
+  /// Returns why a schema change must not alter types: tables that Cairn did not create use them. Nil if it may.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
@@ -32,10 +32,10 @@ extension PostgresShape {
     return nil
   }
 
-  /// Alters composite types that an earlier table left in another shape to what a new table needs.
+  /// Alters composite types to what a new table needs, if an earlier table left them in another shape.
   ///
-  /// If a table uses such a type, the operator decides. A lane accepts tables of Cairn's: their type has its later
-  /// shape.
+  /// If a table uses such a type, the operator decides. A lane accepts types of Cairn's own tables: these types have
+  /// their later shape.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -53,16 +53,16 @@ extension PostgresShape {
       }
       guard users.isEmpty else { continue }
       for statement in statements { try connection.run(statement, []) }
-      progress.note("type \(wanted.name) was there with other attributes, and is now as at the source")
+      progress.note("type \(wanted.name) existed with other attributes, and now has the source's")
     }
   }
 
-  /// Throws `schema-stopped` if statements about a table would use a type that can hold code of a role that is not
-  /// trusted: a domain or a composite type of such a role, or a type with a function or a cast of one.
+  /// Throws `schema-stopped` if statements about a table would use a type that can hold code of an untrusted role. That
+  /// is a domain or composite type of such a role, or a type with a function or cast of one.
   ///
-  /// The server runs the CHECKs of domains, casts and the functions of ranges with the rights of the session: when it
-  /// adds a column with a default, changes a type, or builds an index. A role can give its own domain or composite type a
-  /// new CHECK or column at any time, so such a type counts as it is.
+  /// The server runs the CHECKs of domains, casts and functions of ranges with the rights of the session. It does so
+  /// when it adds a column with a default, changes a type, or builds an index. A role can give its own type a new CHECK
+  /// or column at any time, so such a type counts as it is.
   ///
   /// - Parameter table: The table, if it is there: its present types count, too.
   func checkTypes(
@@ -96,8 +96,8 @@ extension PostgresShape {
     )
   }
 
-  /// The code of other roles in the types of table `$1`, and in the types of a list of names, each with whether it can
-  /// only be that of a type.
+  /// Returns the query for code of other roles in the types of table `$1` and in the types named. Each row says whether
+  /// the code can only be that of a type.
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
@@ -150,7 +150,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that the operator still has to alter, as it is unchanged; nil if none.
+  /// Returns a type that the operator still has to alter, as the target has it unchanged; nil if there is none.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
@@ -170,7 +170,7 @@ extension PostgresShape {
     return !users.isEmpty && users.allSatisfy { scope.verdict($0.schema, $0.name, in: .postgres) == .allowed }
   }
 
-  /// Returns the same for a statement that renames a label of one of the table's types.
+  /// Returns whether apply may run a statement that renames a label of one of the table's types.
   func reaches(labelOf statement: String, in mapped: TableSchema) throws -> Bool {
     if scope.isOpen { return true }
     let type = PostgresUserType.all(of: mapped).first { statement.hasPrefix("ALTER TYPE \($0.name) RENAME VALUE ") }
@@ -203,7 +203,7 @@ extension PostgresShape {
 }
 
 extension PostgresUserType {
-  /// Returns the type of this name; nil if there is none that can be altered.
+  /// Reads the user-defined type with this name; nil if there is none that can be altered.
   static func read(_ name: String, _ connection: PostgresConnection) throws -> PostgresUserType? {
     let found = try connection.query(
       """

@@ -11,9 +11,9 @@ struct PostgresShape {
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// The keys of waiting tables: no foreign key references these tables yet.
+  /// The keys of suspended tables: no foreign key references these tables yet.
   let waiting: Set<NameKey>
-  /// Whether this is a lane, in which tables catch up that waited, while others are further.
+  /// Whether this works for a lane, whose tables catch up while others are further.
   let isLane: Bool
   /// The tables of the target that the trail may write.
   var scope = TargetScope()
@@ -24,7 +24,7 @@ struct PostgresShape {
 
   // MARK: Create and drop
 
-  /// Creates the table; its indexes and foreign keys wait for its rows.
+  /// Creates a table; its indexes and foreign keys wait for its rows.
   ///
   /// - Returns: False if the table exists already; unless the policy is `ignore`, it has then been checked.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
@@ -41,7 +41,7 @@ struct PostgresShape {
     refusal.statements = PostgresScript.statements(mapped)
     switch policy {
     case .ignore: return false
-    case .stop: throw refusal.error("schema changes stop (--ddl stop)", table: source.fullName)
+    case .stop: throw refusal.error("'ddl' is stop", table: source.fullName)
     case .follow: break
     }
     try checkTypes([mapped], known, refusal, named: source.fullName)
@@ -94,7 +94,7 @@ struct PostgresShape {
     case .follow where !right.isCreated:
       let why = right.others.isEmpty ? "Cairn did not create it at the target" : right.refusal
       return progress.note(
-        "table \(mapped.fullName) was dropped at the source; \(why), so it stays there, and gets no more rows of this trail"
+        "table \(mapped.fullName) was dropped at the source; \(why), so it stays there and receives no more rows of this trail"
       )
     case .follow: break
     }
@@ -115,13 +115,20 @@ struct PostgresShape {
   /// source does.
   ///
   /// - Throws: `schema-stopped` if it does not.
-  func checked(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws
-    -> PostgresTargetTable
-  {
-    guard let table = try read(known) else { throw stopped("write to", mapped, "there is no such table") }
+  func checked(
+    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, goesBothWays: Bool = false
+  ) throws -> PostgresTargetTable {
+    guard let table = try read(known) else {
+      let error = stopped("write to", mapped, "there is no such table")
+      let hint = SchemaRefusal.hint(
+        noTable: "\(known.schema).\(known.name)", mapped.createText, goesBothWays: goesBothWays)
+      throw CairnError(error.code, error.message, hint: hint, context: error.context)
+    }
     table.emptyColumns.forEach(progress.note)
     for (column, wanted) in zip(source.columns, mapped.columns) {
-      guard let theirs = table.column(wanted.name) else { throw lacking(wanted.name, table, mapped) }
+      guard let theirs = table.column(wanted.name) else {
+        throw lacking(wanted.name, table, mapped, goesBothWays: goesBothWays)
+      }
       if theirs.isGenerated { throw stopped("write to", mapped, "its column \(wanted.name) is generated") }
       if known.isCreated { continue }
       if case .refused(let why) = ColumnContract(column, of: source.engine, to: theirs.type).verdict {
@@ -154,7 +161,7 @@ struct PostgresShape {
     if !isAlike, KeyCheck.declared(source) == nil,
       let problem = try KeyCheck.problem(of: mapped, in: .postgres(connection), includes: { _, _ in false })
     {
-      throw stopped("write to", mapped, "\(problem), and the source tells them apart: two rows could become one")
+      throw stopped("write to", mapped, "\(problem), and the source distinguishes them: two rows could become one")
     }
     return table
   }
@@ -163,7 +170,7 @@ struct PostgresShape {
   /// left out.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
-      progress.note("table \(mapped.fullName) is left out: the target has none, and --ddl ignore creates none")
+      progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")
       return nil
     }
     return try source.columns.indices.filter { index in
@@ -172,13 +179,15 @@ struct PostgresShape {
       guard source.columns[index].keyOrdinal == 0 || source.flags.contains(.wholeRow) else {
         throw stopped("write to", mapped, "it has no column \(name), which is part of the key")
       }
-      progress.note("column \(mapped.fullName).\(name) is left out: the target has none, and --ddl ignore adds none")
+      progress.note("column \(mapped.fullName).\(name) is left out: the target lacks it, and 'ddl' is ignore")
       return false
     }
   }
 
-  /// Returns the error for columns that the target lacks: `ignore` left them out, or an operator dropped them.
-  private func lacking(_ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema) -> CairnError {
+  /// Returns the error for a column that the target lacks: `ignore` left it out, or an operator dropped it.
+  private func lacking(
+    _ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema, goesBothWays: Bool
+  ) -> CairnError {
     let error = stopped("write to", mapped, "it has no column \(column)")
     let there = mapped.columns.indices.filter { table.column(mapped.columns[$0].name) != nil }
     guard !there.isEmpty else { return error }
@@ -186,10 +195,15 @@ struct PostgresShape {
       mapped.keeping(there), mapped, origins: mapped.columns.indices.map { there.firstIndex(of: $0) })
     let statements = alteration.statements.filter { $0.contains(" ADD COLUMN ") }
     guard !statements.isEmpty else { return error }
+    let hint = "run this at the target, and apply continues by itself:" + statements.map { "\n  \($0);" }.joined()
+    if goesBothWays {
+      return CairnError(
+        error.code, error.message, hint: SchemaRefusal.hint(noColumn: hint), context: error.context)
+    }
     return CairnError(
       error.code, error.message,
-      hint: "run this at the target, and it goes on by itself:" + statements.map { "\n  \($0);" }.joined()
-        + "\nwhere it was left out of rows (--ddl ignore), run once with --existing overwrite then, to copy them again",
+      hint: hint
+        + "\nif rows lack it because 'ddl' was ignore, copy the table again afterwards (--existing overwrite)",
       context: error.context)
   }
 
@@ -197,12 +211,12 @@ struct PostgresShape {
     CairnError(
       .schemaStopped,
       "cannot \(what) table \(mapped.fullName) of \(connection.place): \(why ?? "Cairn did not create it")",
-      hint: "make it so by hand, and it goes on by itself; wanted is: \(mapped.createText)",
+      hint: "create it by hand, and apply continues by itself: \(mapped.createText)",
       context: ["table": mapped.fullName])
   }
 }
 
 extension PostgresError {
-  /// Whether the server refuses the change of shape itself, and not because of a passing condition.
+  /// Whether the server refuses the change of shape itself, and not for a passing reason such as a lock.
   var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

@@ -10,7 +10,7 @@ final class PostgresSink {
   /// The failure of a statement: the server refused it, or it touched another number of rows. To find the row, the
   /// group is applied again, one statement at a time.
   struct Fault: Error {
-    /// The server's error; nil if a count was wrong.
+    /// The server's error; nil if a statement touched a wrong number of rows.
     let error: PostgresError?
   }
 
@@ -19,27 +19,27 @@ final class PostgresSink {
   private static let batchBytesMax = 2 << 20
   /// The most rows of one statement with arrays.
   private static let arrayRowsMax = 2000
-  /// The number of rows in a batch from which they are sent together.
+  /// The number of rows of one shape in a batch from which one statement with arrays takes them all.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// The number of inserts alone in a batch from which they are sent at once.
+  /// The number of inserts at which a batch that has only inserts is sent at once.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
-  /// The number of bytes of COPY that may wait in memory for the server.
+  /// The number of bytes of COPY lines that may wait in memory for the server.
   private static let unsentBytesMax = 2 << 20
   private static let preparedMax = 400
   private static let any: Int64 = -1
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// The numbers of rows that the queued statements, and those pushed, must touch.
+  /// The numbers of rows that the queued statements must touch; ``pushed`` has those of statements already sent.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0
   private var parameters: [PostgresParameter] = []
   private var prepared: [PostgresStatement] = []
 
-  /// The batches that are not empty.
+  /// The tables' batches that hold changes to be sent.
   private var batches: [RowBatch] = []
   private var batchBytes = 0
   private var arrays = PostgresArrays()
@@ -112,7 +112,7 @@ final class PostgresSink {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
 
-  /// Queues a row for COPY, and begins the COPY if necessary.
+  /// Queues a row as a line of COPY, and begins the COPY if necessary.
   func copy(_ row: borrowing RowText, into table: MappedTable) throws {
     if copying !== table { try beginCopy(table) }
     row.appendLine(to: &lines)
@@ -142,7 +142,7 @@ final class PostgresSink {
     batches.removeAll { $0 === batch }
   }
 
-  /// Sends deletes, then updates, those of one shape together.
+  /// Sends the deletes of a batch, then its updates; those of one shape go together.
   private func sendChanges(_ batch: RowBatch) throws {
     var groups = [[Int]](repeating: [], count: batch.shapes.count)
     for (index, entry) in batch.entries.enumerated() { groups[entry.shape].append(index) }
@@ -238,7 +238,7 @@ final class PostgresSink {
     prepared.append(statement)
   }
 
-  /// Queues a statement of our own.
+  /// Queues a statement of apply itself, such as COMMIT.
   func queue(_ statement: PostgresStatement, _ values: [String?] = []) throws {
     try sendBatches()
     try pipeIfNeeded()
@@ -251,7 +251,7 @@ final class PostgresSink {
     expected.append(Self.any)
   }
 
-  /// Queues statements of our own and reads all answers. If one fails, the server skips those after it.
+  /// Queues statements of apply itself and reads all answers. If one fails, the server skips those after it.
   func run(_ statements: [(PostgresStatement, [String?])]) throws {
     for (statement, values) in statements { try queue(statement, values) }
     try drain()
@@ -260,7 +260,7 @@ final class PostgresSink {
 
   // MARK: Answers
 
-  /// Makes the server start on what is queued, while the next is prepared. Reads the answers to an earlier push.
+  /// Makes the server start on the queued statements while more are prepared. Reads the answers to an earlier push.
   private func push() throws {
     guard !expected.isEmpty else { return }
     try connection.pushPipeline()
@@ -320,7 +320,7 @@ final class PostgresSink {
     if isWrong { throw Fault(error: nil) }
   }
 
-  /// Returns a ``Fault``, except for errors that have nothing to do with a row.
+  /// Returns a ``Fault`` for an error that a row may have caused, and any other error unchanged.
   private static func fault(_ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : Fault(error: error)
   }
@@ -338,7 +338,7 @@ final class PostgresSink {
     lines.removeAll()
   }
 
-  /// Counts a line that has been added, and sends full buffers.
+  /// Counts a row that was added to the COPY, and sends the buffer if it is full.
   private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }

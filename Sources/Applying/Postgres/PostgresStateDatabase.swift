@@ -39,11 +39,11 @@ struct PostgresStateDatabase: StateDatabase {
 
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
 
-  /// In a session of this connection, triggers fire and foreign keys hold already.
+  /// Leaves the session as it is: in PostgreSQL, its triggers fire and its foreign keys are checked already.
   func actAsApplication() {}
 
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws {
-    // What the application's own triggers read may be views. A rollback ends that.
+    // The application's own triggers may read views. A rollback ends the permission.
     try connection.allowViews()
     try PostgresTurnedRow(connection, row).put(version)
   }
@@ -77,16 +77,21 @@ struct PostgresStateDatabase: StateDatabase {
 }
 
 extension ConflictLog {
-  /// The conflicts of a PostgreSQL target.
+  /// Opens the conflict log of a PostgreSQL target.
   package init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 
 extension QuarantineLog {
-  /// The transactions in quarantine of a PostgreSQL target.
+  /// Opens the quarantine log of a PostgreSQL target.
   package init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 
+extension StoredReturns {
+  /// Opens the list of rows of a PostgreSQL target that came back from waiting.
+  init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
+}
+
 extension Decisions {
-  /// The open decisions of a PostgreSQL target.
+  /// Opens the list of open decisions of a PostgreSQL target.
   init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }

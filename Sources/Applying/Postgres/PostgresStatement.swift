@@ -1,11 +1,11 @@
 import PostgresKit
 
-/// A statement for rows of one table, or one of our own, prepared on the connection when it is first sent.
+/// A statement for rows of one table, or one of apply itself, prepared on the connection when it is first sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column before the change: from the image before, if it gives the column.
+    /// The column's former value: from the image before, if that gives the column, else from the image after.
     case old(Int)
-    /// The column after the change: from the image after, if it gives the column.
+    /// The column's new value: from the image after, if that gives the column, else from the image before.
     case new(Int)
   }
 
@@ -18,7 +18,7 @@ final class PostgresStatement {
     (self.name, self.sql, self.parameters) = (name, sql, parameters)
   }
 
-  /// The values for one run, in order; valid as long as both rows are.
+  /// Fills `values` with the parameters for one run, in order. They are valid as long as both rows are.
   func fill(_ values: inout [PostgresParameter], _ before: borrowing RowText, _ after: borrowing RowText) {
     values.removeAll(keepingCapacity: true)
     for parameter in parameters {

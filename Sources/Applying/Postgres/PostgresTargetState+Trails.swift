@@ -57,6 +57,6 @@ extension PostgresTargetState {
   private func busy(_ trail: TrailName, _ who: String) -> CairnError {
     CairnError(
       .databaseBusy, "a session applies trail \(trail) to \(connection.place): \(who)",
-      hint: "take the apply out of the conf and reload, or stop it, then run again", remedy: .retry)
+      hint: "remove the apply from the conf and reload, or stop it, then run again", remedy: .retry)
   }
 }

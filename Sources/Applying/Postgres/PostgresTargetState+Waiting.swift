@@ -1,19 +1,19 @@
 import Changes
 import PostgresKit
 
-/// Tables that wait.
+/// The suspended tables of a PostgreSQL target, kept in the table `cairn.waiting`.
 ///
 /// ```
-/// cairn.waiting(id, trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code, message,
-///   hint)
+/// cairn.waiting(id, trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code,
+///   message, hint)
 /// ```
 extension PostgresTargetState {
   struct Waiting: Equatable {
-    /// The row's number; nil before it is saved.
+    /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`: the source's name for it where the main way is.
+    /// The table's name in `cairn.table_state`: the name that the source gives it at the place of the main way.
     @ByBytes var source: String
-    /// The table's name in the trail at its own checkpoint.
+    /// The table's name in the trail at the table's own checkpoint.
     @ByBytes var place: String
     /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
     /// that transaction is done.
@@ -29,7 +29,7 @@ extension PostgresTargetState {
       message text NOT NULL, hint text NOT NULL);
     """
 
-  /// Returns whether the table exists; an older version's database lacks it.
+  /// Returns whether `cairn.waiting` exists; an older version's database lacks it.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
   func waiting(of trail: TrailName) throws -> [Waiting] {
@@ -43,8 +43,9 @@ extension PostgresTargetState {
         let number = Int64(row[8]).flatMap(NumberBounds.number)
       else {
         throw CairnError(
-          .databaseDamaged, "table cairn.waiting of \(connection.place) holds a row that this cairn did not write",
-          hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+          .databaseDamaged,
+          "table cairn.waiting of \(connection.place) holds a row that this version of Cairn did not write",
+          hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
       }
       return Waiting(
         id: row[12], source: row[0], place: row[1], from: Position(row[2]),
@@ -64,7 +65,7 @@ extension PostgresTargetState {
       held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
   }
 
-  /// Stores a waiting table, and returns its number.
+  /// Stores a suspended table in `cairn.waiting`, and returns the number of the entry.
   func add(_ waiting: Waiting, _ trail: TrailName) throws -> String? {
     let table = waiting.table
     return try connection.first(
@@ -78,7 +79,7 @@ extension PostgresTargetState {
         + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
   }
 
-  /// Stores another reason why a table waits.
+  /// Stores another reason why a table is suspended.
   func tell(_ waiting: Waiting, _ error: CairnError) throws {
     try connection.run(
       "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE id = $1",
@@ -119,7 +120,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Ends the wait of tables: each awaits a copy, under the name that it has here.
+  /// Ends the suspension of tables: each awaits a copy, under the name that it has at the target.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
@@ -135,7 +136,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Records a new name that the source gave a waiting table. The target gets it in the table's lane.
+  /// Records a new name that the source gave a suspended table. The target gets the name in the table's lane.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(
@@ -146,6 +147,6 @@ extension PostgresTargetState {
   func moved(_ what: String) -> CairnError {
     CairnError(
       .checkpointMoved, "\(what) was moved by another apply",
-      hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
+      hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 }

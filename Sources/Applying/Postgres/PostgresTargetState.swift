@@ -20,28 +20,28 @@ package struct PostgresTargetState {
 
   /// Apply's state of a table, besides its shape.
   struct Table {
-    /// The schema and name in the target.
+    /// The table's schema and name at the target.
     var schema: String
     var name: String
     /// Whether Cairn created the table, so that its shape follows the source.
     var isCreated = false
     /// Whether the table has been copied as a whole once.
     var isLoaded = false
-    /// The method of a refresh that has begun and not ended; nil: none.
+    /// The method of the table's copy that has begun and not ended; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a requested copy has not begun: it will bring all changes until then.
     var isAwaited = false
-    /// Whether the table was empty when that refresh began, so that its chunks have nothing to replace.
+    /// Whether the table was empty when the refresh in progress began, so that its chunks have nothing to replace.
     var isEmptied = false
     /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
     /// Whether the target refuses what applications write to the table.
     var isGuarded = false
-    /// The rows that belong to the trail; nil: none yet, or an older version did not note it.
+    /// The table's rows that belong to the trail; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
   }
 
-  /// An index or foreign key that is created after the rows are there.
+  /// An index or foreign key that is created after the rows of its tables have come.
   struct Pending {
     enum Kind: String {
       case index
@@ -60,7 +60,7 @@ package struct PostgresTargetState {
   }
 
   let connection: PostgresConnection
-  /// The trail to which the tables belong; nil: no particular one.
+  /// The trail whose state of tables is read and written; nil: no particular one.
   let trail: TrailName?
   package init(_ connection: PostgresConnection, of trail: TrailName? = nil) {
     (self.connection, self.trail) = (connection, trail)
@@ -109,7 +109,7 @@ package struct PostgresTargetState {
     try connection.execute(Self.waitingTable)
   }
 
-  /// Adds the tables and columns that an older version's state lacks.
+  /// Adds the tables and columns that Cairn's state lacks because an older version created it.
   func upgrade() throws {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)
@@ -158,8 +158,9 @@ package struct PostgresTargetState {
       row[5] == String(Self.version)
     else {
       throw CairnError(
-        .databaseDamaged, "table cairn.checkpoint of \(connection.place) holds a row that this cairn did not write",
-        hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+        .databaseDamaged,
+        "table cairn.checkpoint of \(connection.place) holds a row that this version of Cairn did not write",
+        hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
     }
     return (checkpoint, number)
   }
@@ -198,7 +199,8 @@ package struct PostgresTargetState {
     guard made == 1 else { throw moved(trail) }
   }
 
-  /// Moves a checkpoint by compare-and-swap: fails with ``notMoved`` if it is not where it should be.
+  /// The statement that moves a checkpoint by compare-and-swap. Fails with ``notMoved`` if it is not where it should
+  /// be.
   static let moveText = """
     WITH moved AS (
       UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
@@ -207,10 +209,10 @@ package struct PostgresTargetState {
       RETURNING 1)
     SELECT 1 / count(*) FROM moved
     """
-  /// SQLSTATE of a division by zero.
+  /// The SQLSTATE of a division by zero, with which ``moveText`` fails.
   static let notMoved = "22012"
 
-  /// The parameters of ``moveText``.
+  /// Returns the parameters of ``moveText``, in their order.
   static func values(
     _ trail: TrailName, from: Checkpoint, to: Checkpoint, number: UInt64, now: Int64
   ) -> [String?] { values(trail, to: to, number: number, now: now) + fields(from) }
@@ -241,7 +243,7 @@ package struct PostgresTargetState {
       """, [trail?.description])
   }
 
-  /// Returns whether there is state of tables of this trail.
+  /// Returns whether apply's state has tables of this trail.
   package func knowsTables() throws -> Bool {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return false }
     // An older version's state has no trail.
@@ -296,7 +298,7 @@ package struct PostgresTargetState {
       ])
   }
 
-  /// Returns the other trails that know a table.
+  /// Returns the other trails that have state of a table.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
     // An older version's state has no trail, or no claim.
@@ -383,7 +385,7 @@ package struct PostgresTargetState {
 }
 
 extension TableSchema {
-  /// The key that distinguishes the tables of one source.
+  /// The key by which apply's state knows a table of the source.
   var sourceKey: String {
     switch engine {
     case .sqlite: fullName.asciiLowercased

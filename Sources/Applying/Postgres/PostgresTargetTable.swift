@@ -6,46 +6,46 @@ import PostgresKit
 struct PostgresTargetTable {
   struct Column {
     var name: String
-    /// The type as `format_type()` prints it, with its length or precision.
+    /// The column's type as `format_type()` prints it, with its length or precision.
     var type: PostgresType
     /// The type to which a parameter is cast: without length or precision, so that the cast neither cuts nor rounds.
     var castType: String
     var isNotNull: Bool
-    /// The default in SQL; nil for none.
+    /// The column's default in SQL; nil for none.
     var defaultText: String?
     var hasDefault: Bool { defaultText != nil }
     /// The expression of a generated column, in SQL; nil for other columns.
     var generation: String?
     var isGenerated: Bool { generation != nil }
     var identity: TableSchema.Identity
-    /// Whether its default is the next value of a sequence of its own.
+    /// Whether the column's default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
-    /// The default of an insert that does not name the column, if it draws no number; else nil.
+    /// The default that an insert without the column uses; nil if there is none, or if it draws a number of a sequence.
     var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
-    /// Whether `IS NOT DISTINCT FROM` works for the type; if not, values are compared as texts.
+    /// Whether `IS NOT DISTINCT FROM` works for the column's type; if not, values are compared as texts.
     var hasEquality: Bool
-    /// The operator for looking up a key.
+    /// The equality operator by which a key column is looked up.
     var equality: String
-    /// Whether its indexes sort it by its bytes.
+    /// Whether indexes sort the column by its bytes.
     var sortsByBytes: Bool
   }
 
   struct UniqueIndex {
     var name: String
     var isPrimary: Bool
-    /// Whether it is checked at once, in our session too: it is not deferrable.
+    /// Whether PostgreSQL checks the index at once, also in apply's session: it is not deferrable.
     var isImmediate: Bool
     var areNullsDistinct: Bool
-    /// The column names or expressions, as PostgreSQL reads them.
+    /// The index's column names or expressions, as PostgreSQL reads them.
     var terms: [String]
     /// For each term, the operator by which two values are equal, and the collation if there is one.
     var equalities: [(operation: String, collation: String?)]
-    /// The names of its columns; nil if a term is an expression.
+    /// The names of the index's columns; nil if a term is an expression.
     var columns: [String]?
     var predicate: String?
 
-    /// Returns whether its columns are exactly these, in any order.
+    /// Returns whether the index's columns are exactly these, in any order.
     func isOver(_ names: [String]) -> Bool {
       columns.map { Set($0.map(\.nameKey)) == Set(names.map(\.nameKey)) } ?? false
     }
@@ -58,7 +58,7 @@ struct PostgresTargetTable {
   let uniqueIndexes: [UniqueIndex]
 
   var qualifiedName: String { "\(schema.quotedName).\(name.quotedName)" }
-  /// The name for everything except inserts: without tables that inherit from it, which are tables of their own.
+  /// The table's name in all statements but inserts. ONLY leaves out tables that inherit from it.
   var rowsName: String { (isPartitioned ? "" : "ONLY ") + qualifiedName }
 
   func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
@@ -72,13 +72,14 @@ struct PostgresTargetTable {
     }
   }
 
-  /// Returns the unique key over exactly these columns, preferably one that is checked at once.
+  /// Returns the unique index over exactly these columns; one that is checked at once comes first. Nil if there is
+  /// none.
   func key(over names: [String]) -> UniqueIndex? {
     let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
     return found.first { $0.isImmediate } ?? found.first
   }
 
-  /// Returns the table; nil if there is none.
+  /// Reads a table of the target from the catalog; nil if there is none.
   ///
   /// - Throws: `schema-stopped` for a view, or anything else that is not a table.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
@@ -91,7 +92,7 @@ struct PostgresTargetTable {
     guard kind == "r" || kind == "p" else {
       throw CairnError(
         .schemaStopped, "\(schema).\(name) of \(connection.place) is not an ordinary table",
-        hint: "rename it, or leave the table out with --tables", context: ["table": "\(schema).\(name)"])
+        hint: "rename it, or leave the table out with 'tables' (--tables)", context: ["table": "\(schema).\(name)"])
     }
     return PostgresTargetTable(
       schema: schema, name: name, isPartitioned: kind == "p", columns: try columns(oid, connection),
@@ -182,9 +183,10 @@ struct PostgresTargetTable {
   }
 }
 
-/// The generated columns of a target that are NULL in every row.
+/// The notices about generated columns of a target that are NULL in every row.
 package enum EmptyColumns {
-  /// Returns a notice for each such column of a table; none if there is no such table.
+  /// Returns a notice for each column of a table that is generated and NULL in every row; none if there is no such
+  /// table.
   package static func notices(_ schema: String, _ table: String, _ connection: PostgresConnection) throws -> [String] {
     try PostgresTargetTable.read(schema, table, connection)?.emptyColumns ?? []
   }

@@ -6,16 +6,16 @@ import Changes
 /// state names a waiting table as of the place of the main way. Its lane is at an earlier place, where the table may
 /// have another name.
 struct ReplayScope {
-  /// A table of a lane of which nothing is to be applied yet: its name there, and the record with which it begins.
+  /// A table of a lane to which the lane applies nothing yet: its name there, and the record with which it begins.
   private struct Coming {
     let place: String
     let from: Position
   }
 
   let isLane: Bool
-  /// The name in apply's state of each waiting table, by the name that it has here.
+  /// The name in apply's state of each suspended table, by the name that the table has at this place of the trail.
   private(set) var places: [NameKey: String] = [:]
-  /// The tables that have not begun, by the name in apply's state.
+  /// The lane's tables that have not begun, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]
 
   init(waiting: some Sequence<PostgresTargetState.Waiting>, isLane: Bool) {
@@ -29,7 +29,8 @@ struct ReplayScope {
     }
   }
 
-  /// Returns the table's name in apply's state; nil if this replay does not apply the table.
+  /// Returns the name in apply's state of a table with this name in the trail; nil if this replay does not apply the
+  /// table.
   func key(_ name: String) -> String? {
     if isLane { return places[name] }
     return places[name] == nil ? name : nil
@@ -37,7 +38,7 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Moves a lane to a record. Returns whether tables begin there.
+  /// Moves a lane on to a record. Returns whether tables of the lane begin at that record.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -48,7 +49,7 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// Excludes a table from this replay, from here on.
+  /// Excludes a table from this replay, from the present record on.
   mutating func leave(_ name: String) {
     if isLane { places[name] = nil } else { places[name] = name }
   }

@@ -6,7 +6,7 @@ import PostgresKit
 final class ReturnedRows {
   private enum Form {
     case stored(SQLiteValue)
-    /// An integer if the number is one, as the affinity NUMERIC stores it.
+    /// A number, which becomes an integer if it is whole, as the affinity NUMERIC stores it.
     case number
     case single
   }
@@ -16,7 +16,7 @@ final class ReturnedRows {
   private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Nil if a column's values do not determine the values at the source.
+  /// Prepares the conversion of returned rows. Nil if a column's values here do not determine the values at the source.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
@@ -36,7 +36,7 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The row that was read last, as an image. A value of the wrong form becomes one that no source has.
+  /// The row that was read last, as an image of the trail. A value of the wrong form becomes one that no source has.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ line: UnsafeRawBufferPointer) {

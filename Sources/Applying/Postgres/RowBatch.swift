@@ -10,7 +10,7 @@ import Changes
 final class RowBatch {
   enum Kind { case delete, update, insert }
 
-  /// The form of a statement: changes of one form can go together.
+  /// The form of a statement: changes of one form can be sent together.
   struct Shape: Hashable {
     var kind: Kind
     /// The columns that an update sets.
@@ -20,9 +20,9 @@ final class RowBatch {
   }
 
   struct Entry {
-    /// The index in ``shapes``.
+    /// The index of the entry's shape in ``shapes``.
     var shape: Int
-    /// The rows before and after, in ``rows``; nil if there is none.
+    /// The indexes of the row before and after in ``rows``; nil if there is none.
     var before: Int?
     var after: Int?
   }
@@ -115,7 +115,7 @@ final class RowBatch {
     return lastShape
   }
 
-  /// Returns whether the columns are here as the change found them.
+  /// Returns whether the batch has, for the checked columns, the values that the change found.
   private func isKnown(_ before: borrowing RowText, _ checks: ColumnMask, at index: Int) -> Bool {
     let entry = entries[index]
     for column in table.columns.indices where checks.contains(column) {
@@ -126,7 +126,7 @@ final class RowBatch {
     return true
   }
 
-  /// Returns the first of two rows that gives the column.
+  /// Returns the first of two rows (by their numbers) that gives the column; nil if neither does.
   func row(_ first: Int?, _ second: Int?, giving column: Int) -> Int? {
     if let first, rows.gives(column, of: first) { return first }
     if let second, rows.gives(column, of: second) { return second }
@@ -135,7 +135,7 @@ final class RowBatch {
 
   // MARK: Keys
 
-  /// Returns the last entry of the row with this key.
+  /// Returns the batch's last entry for the row with this key; nil if there is none.
   private func entry(of before: borrowing RowText, _ after: borrowing RowText) -> Int? {
     while placedCount < entries.count {
       place(placedCount)
@@ -170,7 +170,7 @@ final class RowBatch {
     }
   }
 
-  /// Returns a row with the key: keys do not change in a batch, so any image that gives the key will do.
+  /// Returns an image of an entry that gives the key column. Keys do not change in a batch, so any such image will do.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -218,7 +218,7 @@ struct RowStore: ~Copyable {
   func span(_ column: Int, of row: Int) -> RowText.Span { spans[row * columnCount + column] }
   func gives(_ column: Int, of row: Int) -> Bool { span(column, of: row).isGiven }
 
-  /// Returns the text without its NUL; empty for NULL and for a column that is not given.
+  /// Returns a column's text without its NUL; empty for NULL and for a column that is not given.
   func text(_ column: Int, of row: Int) -> UnsafeRawBufferPointer {
     let span = span(column, of: row)
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -274,19 +274,19 @@ struct RowStore: ~Copyable {
 struct KeyPlaces {
   private struct Slot {
     var hash = 0
-    /// The entry's number plus one; 0: free.
+    /// The number of the entry plus one; 0: the slot is free.
     var entry: Int32 = 0
   }
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var used: [Int] = []
 
-  /// Returns the entry with this hash for which `isSame` is true.
+  /// Returns the number of the entry with this hash for which `isSame` is true; nil if there is none.
   func find(_ hash: Int, _ isSame: (Int) -> Bool) -> Int? {
     let slot = slots[slot(hash, isSame)]
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores an entry, and replaces one with the same key.
+  /// Stores the number of an entry by its hash, and replaces an entry for which `isSame` is true.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

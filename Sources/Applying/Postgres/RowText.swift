@@ -4,7 +4,7 @@ import PostgresKit
 /// The values of one row as PostgreSQL reads them: texts that end with a NUL, NULLs, and columns that are not given.
 /// Memory is kept from row to row.
 struct RowText: ~Copyable {
-  /// The place of a column's text, without its NUL.
+  /// The place of a column's text in the row's bytes, without its final NUL.
   struct Span {
     static let null = Span(start: 0, count: -1)
     static let unchanged = Span(start: 0, count: -2)
@@ -64,14 +64,14 @@ struct RowText: ~Copyable {
     return (base + span.start).assumingMemoryBound(to: CChar.self)
   }
 
-  /// Returns the text without its NUL; empty for NULL and for a column that is not given.
+  /// Returns a column's text without its NUL; empty for NULL and for a column that is not given.
   func text(_ column: Int) -> UnsafeRawBufferPointer {
     let span = spans[column]
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
     return UnsafeRawBufferPointer(rebasing: bytes.bytes[span.start..<span.start + span.count])
   }
 
-  /// Returns a copy of the text; nil for NULL, for a column that is not given, and for one that the row lacks.
+  /// Returns a copy of a column's text; nil for NULL, and for a column that is not given or that the row lacks.
   func string(_ column: Int) -> String? {
     column < spans.count && spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
   }
@@ -96,7 +96,7 @@ struct RowText: ~Copyable {
     line.append(UInt8(ascii: "\n"))
   }
 
-  /// Appends the row's texts to other texts, and their places there.
+  /// Appends the row's texts to `texts`, and their places there to `places`.
   func copy(to texts: inout ByteWriter, _ places: inout [Span]) {
     let start = texts.count
     texts.append(bytes.bytes)
@@ -111,7 +111,7 @@ struct RowText: ~Copyable {
     return Span(start: start, count: spans[column].count)
   }
 
-  /// Takes over the texts of another row.
+  /// Replaces the row by the texts of another row.
   mutating func assign(_ other: borrowing RowText) {
     removeAll()
     bytes.append(other.bytes.bytes)
@@ -119,7 +119,7 @@ struct RowText: ~Copyable {
     isWhole = other.isWhole
   }
 
-  /// Replaces the row by texts.
+  /// Replaces the row by these values; nil is NULL.
   mutating func assign(_ values: [String?]) {
     removeAll()
     for value in values {

@@ -21,13 +21,14 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// Records a table of an SQLite source with columns that count by themselves.
+  /// Records a table of an SQLite source that has columns with numbers of a sequence at the target.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }
 
-  /// Moves the sequences before the commit. If the transaction is rolled back, a sequence that is ahead does no harm.
+  /// Moves the sequences that the trail brought, before the commit. If it is rolled back, a sequence that is ahead does
+  /// no harm.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
@@ -51,7 +52,7 @@ struct SequenceUpkeep {
             """, [name, String(wanted)])
         }
       } catch let error as PostgresError where !error.isServerGone && !error.isTransient {
-        progress.note("sequence \(name) of \(sink.connection.place) is not kept up: \(error.message)")
+        progress.note("sequence \(name) of \(sink.connection.place) is not advanced: \(error.message)")
       }
     }
     carried.removeAll()
@@ -95,7 +96,7 @@ struct SequenceUpkeep {
     return closed
   }
 
-  /// Moves the sequences of identity columns to the highest present key. Outside of any transaction.
+  /// Moves the sequences of identity columns to the highest keys in the tables. Runs outside of any transaction.
   mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }
@@ -124,8 +125,8 @@ struct SequenceUpkeep {
       }
     } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
       // The table was dropped or renamed since: nothing depends on the sequence any more.
-    } catch let error as CairnError where error.code == .tableRefused {
-      // Another thing has its name by now.
+    } catch let error as CairnError where [.tableRefused, .ownersCode].contains(error.code) {
+      // Another thing has its name by now, or code of another role: the next write of the table refuses it.
     }
   }
 }

@@ -18,7 +18,8 @@ struct SettlingFunction {
     (self.name, self.table, self.connection) = (name, table, connection)
   }
 
-  /// Returns the function's row, with its key unchanged; nil if the function returns NULL, and so settles nothing.
+  /// Returns the row that the function makes of two rows, with its key unchanged; nil if it returns NULL, and so
+  /// settles nothing.
   func row(_ rows: MetRows) throws -> RowVersion.Row? {
     do {
       let type = table.target.qualifiedName
@@ -50,8 +51,8 @@ struct SettlingFunction {
     if let owner = try connection.first(Self.ownerText, [name, type]) { throw foreign(type, owner) }
   }
 
-  /// The role that could make the function another one, if it is neither the session's nor a superuser: the owner of the
-  /// function, or of its schema, who may drop it. Role `pg_database_owner` has one member, the owner of the database.
+  /// The query for a role that could replace the function and is neither the session's nor a superuser. It is the owner
+  /// of the function, or of its schema, who may drop it. `pg_database_owner` has one member, the owner of the database.
   private static let ownerText = """
     SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
       LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
@@ -69,7 +70,7 @@ struct SettlingFunction {
       context: ["table": table.source.fullName])
   }
 
-  /// Returns a row as PostgreSQL reads it.
+  /// Returns a row as the text of a composite value, which PostgreSQL reads.
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
       let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }
@@ -82,7 +83,7 @@ struct SettlingFunction {
     let type = table.target.qualifiedName
     return CairnError(
       .ruleRefused,
-      "the rule function:\(name) for conflicts of table \(table.source.fullName) cannot be kept: \(reason)",
+      "the rule function:\(name) for conflicts of table \(table.source.fullName) cannot be applied: \(reason)",
       hint:
         "CREATE FUNCTION \(name)(local \(type), incoming \(type), before \(type)) RETURNS \(type) STABLE ..., and GRANT EXECUTE on it to the role of the apply",
       context: ["table": table.source.fullName])

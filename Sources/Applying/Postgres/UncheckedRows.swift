@@ -7,7 +7,7 @@ struct UncheckedRows {
   }
   private static let countMax = 2000
   private(set) var rows: [Row] = []
-  /// The tables that had too many rows to keep.
+  /// The tables that had too many rows to keep, so that they are checked as a whole.
   private(set) var tables: [MappedTable] = []
 
   mutating func note(_ table: MappedTable, _ row: borrowing RowText) {
@@ -15,7 +15,7 @@ struct UncheckedRows {
     add(table, row.strings)
   }
 
-  /// Records a row after an update; columns that `row` does not give are as before.
+  /// Records a row after its update. Columns that `row` does not give have the values of `before`.
   mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
     var values: [String?] = []

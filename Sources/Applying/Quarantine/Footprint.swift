@@ -6,21 +6,21 @@ package struct Footprint: Equatable, Sendable {
   /// The number of rows above which whole tables count instead of single rows.
   static let rowsMax = 10_000
 
-  /// The rows that it writes, by their keys and by their unique values, as they were and as they become.
+  /// The rows that the transaction writes, by their keys and by their unique values, as they were and as they become.
   var rows: Set<RowName> = []
   /// The rows to which the transaction's rows refer by a foreign key.
   var parents: Set<RowName> = []
-  /// The tables of ``rows`` and ``parents``.
+  /// The tables to which the names in ``rows`` and ``parents`` belong.
   var tables: Set<NameKey> = []
-  /// The tables of which any row may be touched.
+  /// The tables in which the transaction may touch any row.
   var wholeTables: Set<NameKey> = []
-  /// The number of changed rows.
+  /// The number of rows that the transaction changes.
   package var changeCount = 0
-  /// Whether the transaction consists of changes of rows only.
+  /// Whether the transaction has only changes of rows, and no schema change and no part of a copy.
   var isOfRows = true
 
-  /// Returns whether a transaction must come after an earlier one. Two transactions that refer to one row are
-  /// independent.
+  /// Returns whether a transaction must come after an earlier one. Two transactions that only reference the same row
+  /// are independent.
   func depends(on earlier: Footprint) -> Bool {
     !rows.isDisjoint(with: earlier.rows) || !parents.isDisjoint(with: earlier.rows)
       || !rows.isDisjoint(with: earlier.parents) || !wholeTables.isDisjoint(with: earlier.tables)
@@ -61,7 +61,7 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Nil if this version did not write the text.
+  /// Reads a footprint. Nil if this version did not write the text.
   init?(_ text: String) {
     for line in text.split(at: "\n") {
       guard let (kind, value) = line.cut(at: " ") else { return nil }
@@ -85,7 +85,7 @@ extension Footprint {
 }
 
 extension String {
-  /// Escapes line breaks, which names may contain.
+  /// The text with its line breaks escaped, which names may contain.
   fileprivate var escapedLine: String {
     var escaped = ""
     for scalar in unicodeScalars {

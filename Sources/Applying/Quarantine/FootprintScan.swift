@@ -33,10 +33,11 @@ struct FootprintScan {
   }
 }
 
-/// The loose unique indexes of tables, kept as many changes are of one table.
+/// The loose unique indexes of tables, cached because many changes are of the same table.
 private struct UniqueBook {
   private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
 
+  /// Returns the loose unique indexes of a table.
   /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }
@@ -60,6 +61,7 @@ extension Footprint {
     case .refreshRow(let id, _):
       changeCount += 1
       addWhole(schema(id))
+    case .waitingRow(let row): addWhole(schema(row.schemaID))
     case .ddl(let ddl):
       addWhole(ddl.before == 0 ? nil : schema(ddl.before))
       addWhole(ddl.after == 0 ? nil : schema(ddl.after))
@@ -81,7 +83,7 @@ extension Footprint {
     let (before, after) = (try change.before?.values(), try change.after?.values())
     let loose = uniques.filter { $0.isTouched(change.operation == .update ? before ?? [] : before, after) }
     for row in [Self.filled(before, from: after), Self.filled(after, from: before)].compactMap({ $0 }) {
-      // A row whose key is not known, or is NULL, may be any.
+      // A row whose key is not known, or is NULL, may be any row.
       guard Self.holds(row, key) else { return touchAll(of: table) }
       for unique in [key] + schema.uniques where Self.holds(row, unique) {
         rows.insert(Self.name(table, unique.map { (schema.columns[$0].name, row[$0]) }))
@@ -105,18 +107,18 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// Returns a row with the values that only the other image has.
+  /// Returns a row, with values from the other image where it has none itself.
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }
   }
 
-  /// Returns whether a row is known to have values in these columns, none of them NULL.
+  /// Returns whether a row's values in these columns are known, and none of them is NULL.
   private static func holds(_ row: [Value?], _ columns: [Int]) -> Bool {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// Returns the name of a row by these columns, in the order of their names.
+  /// Returns the name of a row by the values of these columns, in the order of the columns' names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

@@ -7,12 +7,12 @@ import Mapping
 /// Only the index's database knows which rows are equal in it. Here more rows count as equal: all with the same values
 /// by what is known of the columns, whether indexed or not.
 struct LooseUnique: Equatable {
-  /// The differences between texts that do not count.
+  /// The differences between texts that an index ignores.
   struct Fold: OptionSet {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Letters that are not ASCII may all be equal: nothing else is known of them.
+    /// Letters that are not ASCII may all count as equal, as nothing else is known of the index about them.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -21,7 +21,7 @@ struct LooseUnique: Equatable {
     let fold: Fold
   }
 
-  /// The columns that distinguish rows. Empty: all rows of the table may be equal.
+  /// The columns that distinguish rows in the index. Empty: all rows of the table may be equal.
   let terms: [Term]
   /// The columns of the index: an update that changes none of them leaves the index alone.
   let concerned: Set<Int>
@@ -47,7 +47,7 @@ struct LooseUnique: Equatable {
 
   private init(terms: [Term], concerned: Set<Int>) { (self.terms, self.concerned) = (terms, concerned) }
 
-  /// Reads the statement that creates the index.
+  /// Reads a loose unique index from the statement that creates it.
   private init(index text: String, of schema: TableSchema) {
     var columns: [Int] = []
     var folds: [Fold?] = []
@@ -64,8 +64,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Returns the column of a term that is a plain column; nil for an expression. The fold is nil if nothing is known of
-  /// it.
+  /// Returns the column of an index term, and the differences that the term ignores (nil: not known). Nil for an
+  /// expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -85,7 +85,7 @@ struct LooseUnique: Equatable {
     return (column, fold(collation: name(rest[1])))
   }
 
-  /// Returns the columns that a statement names, or all columns if the table may have generated ones.
+  /// Returns the columns that an index's statement names, or all columns if the table may have generated ones.
   private static func concerned(_ text: String, _ schema: TableSchema) -> Set<Int> {
     let isComputed = SQLText.tokens(Array(schema.createText.utf8)).contains { $0.word == "AS" }
     let all = Set(schema.columns.indices)
@@ -99,7 +99,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Columns
 
-  /// Returns the differences of a column's values that an index ignores; nil: they are not known.
+  /// Returns the differences between a column's values that an index ignores; nil: they are not known.
   ///
   /// - Parameter named: Collations that a unique key of an SQLite table may name, whatever its columns say.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
@@ -136,7 +136,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the collations named in CREATE TABLE: a key in it may have collations of its own.
+  /// Returns the collations that a CREATE TABLE statement names: a key in it may have collations of its own.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)
@@ -148,7 +148,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Keys
 
-  /// Collations that the primary key names itself, as in `PRIMARY KEY (name COLLATE NOCASE)`.
+  /// Returns the collations that the primary key names itself, as in `PRIMARY KEY (name COLLATE NOCASE)`.
   fileprivate static func keyCollations(in schema: TableSchema) -> [String] {
     let bytes = Array(schema.createText.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -175,8 +175,8 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the values that distinguish a row, each with its column; nil if one is not known, or is NULL, which equals
-  /// no other.
+  /// Returns the values by which the index distinguishes a row, each with its column. Nil if a value is not known, or
+  /// is NULL, which equals no other.
   func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
     var values: [(column: Int, value: Value)] = []
     for term in terms {
@@ -205,7 +205,7 @@ struct LooseUnique: Equatable {
   }
 }
 
-/// Keys for which SQLite treats rows as equal although their bytes differ.
+/// The keys for which SQLite treats rows as equal although their bytes differ.
 enum LooseKey {
   /// Returns the collations of a key column of SQLite, as far as the schema shows them; without `BINARY`.
   static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {

@@ -11,24 +11,25 @@ final class QuarantineShelf {
   private let trail: TrailName
   let puts: Bool
   private(set) var quarantine = Quarantine()
-  /// The transactions that failed, with the target's error.
+  /// The transactions that failed, by number, with the target's error.
   private var failed: [UInt64: CairnError] = [:]
   private var scan: FootprintScan
 
-  /// - Parameter puts: Whether apply puts failing transactions aside. Those in quarantine hold others back in any case.
+  /// Makes an empty shelf. `puts`: whether apply puts failing transactions aside. Those in quarantine already hold
+  /// others back in any case.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)
   }
 
-  /// Takes over the transactions in quarantine from the target's log.
+  /// Reads the transactions in quarantine from the target's log.
   func load(_ all: [QuarantinedTransaction], of id: TrailID) {
     quarantine = Quarantine(all, of: trail, id)
   }
 
   var count: Int { quarantine.transactions.count }
 
-  /// Returns whether an error is about rows, so that its transaction is put aside when the group is done again.
+  /// Returns whether an error is about rows. If so, its transaction is put aside when the group is applied again.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -40,7 +41,7 @@ final class QuarantineShelf {
       .contains(error.code)
   }
 
-  /// Returns the transaction that begins after `border`, if it must be put aside; nil: it is to be applied.
+  /// Returns the transaction that begins after `border`, if apply must put it aside; nil: apply applies it.
   ///
   /// - Throws: The error for which the transaction failed, if it changes more than rows.
   func look(
@@ -68,12 +69,12 @@ final class QuarantineShelf {
     return one
   }
 
-  /// Adds a transaction, in the open transaction of the target. After a rollback, call ``load(_:of:)``.
+  /// Adds a transaction to quarantine, in the open transaction of the target. After a rollback, call ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
-  /// Returns whether a table that catches up skips a transaction.
+  /// Returns whether a lane skips a transaction because it is in quarantine.
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }
 
-  /// Forgets errors of transactions up to a number, after a commit.
+  /// Forgets the errors of transactions up to a number, after their commit.
   func forgetFailed(through number: UInt64) { failed = failed.filter { $0.key > number } }
 }

@@ -8,34 +8,34 @@ package struct QuarantinedTransaction: Sendable {
     case discard
   }
 
-  /// Its number in the target's table; 0: not stored yet.
+  /// The transaction's number in the target's table; 0: not stored yet.
   package var id: Int64 = 0
   package var trail: TrailName
   package var number: UInt64
-  /// The place where it begins, and the border before it.
+  /// The place where the transaction begins, and the border before it.
   package var position: Position
   package var border: Checkpoint
-  /// The time when it was put aside, in µs since 1970 UTC.
+  /// The time when the transaction was put aside, in µs since 1970 UTC.
   package var at: Int64
   package var code: String
   package var message: String
   package var hint: String
-  /// The id of the transaction for which it waits; nil: the target refuses it.
+  /// The id of the transaction for which this one waits; nil: the target refuses this one.
   package var heldBy: Int64?
   package var wish: Wish?
   package var footprint: Footprint
 
-  /// The tables whose rows it writes or refers to.
+  /// The tables whose rows the transaction writes or references.
   package var tables: [String] { footprint.tables.sorted().map(\.text) }
 
-  /// The message when it is put aside.
+  /// The message when the transaction is put aside.
   var notice: String {
     heldBy == nil
       ? "transaction \(number) of trail \(trail) is in quarantine as \(id): [\(code)] \(message)"
       : "\(message): it waits in quarantine as \(id)"
   }
 
-  /// Records why the target refuses it.
+  /// Records why the target refuses the transaction.
   mutating func explain(_ error: CairnError) {
     (code, message, hint, heldBy, wish) = (error.code.rawValue, error.message, error.hint, nil, nil)
   }
@@ -53,7 +53,7 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// The union of all their footprints: a transaction that touches none of it depends on none of them.
+  /// The union of the footprints of all transactions: a transaction that touches none of it depends on none of them.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
@@ -70,7 +70,7 @@ struct Quarantine {
 
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }
 
-  /// Returns the first transaction in quarantine after which a later transaction must come.
+  /// Returns the first quarantined transaction before `number` on which the given changes depend; nil if there is none.
   func holder(of footprint: Footprint, number: UInt64) -> QuarantinedTransaction? {
     guard footprint.depends(on: self.footprint) else { return nil }
     return transactions.first { $0.number < number && footprint.depends(on: $0.footprint) }
@@ -82,15 +82,15 @@ struct Quarantine {
     transactions.sort { $0.number < $1.number }
   }
 
-  /// The next thing that apply does with one of them.
+  /// The next thing that apply does with a transaction in quarantine.
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// The transaction waits for another one than before.
+    /// The transaction in quarantine must now wait for another transaction than before.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
-  /// The first thing to do; nil: nothing.
+  /// The first thing to do in quarantine; nil: nothing.
   var step: Step? {
     for transaction in transactions {
       if transaction.wish == .discard { return .forget(transaction) }
@@ -107,10 +107,11 @@ struct Quarantine {
   /// The place from which the trail must not be purged; nil: quarantine needs none of it.
   var needs: Position? { transactions.map(\.border.position).min() }
 
-  /// The number before the first one in quarantine: later transactions may be applied out of order.
+  /// The last transaction before the first one in quarantine: later ones may be applied out of order. Nil: none is
+  /// there.
   var heldThrough: UInt64? { heldThrough(besides: nil) }
 
-  /// Returns the same number without `one`.
+  /// Returns the same number as if `one` were not in quarantine.
   func heldThrough(besides one: QuarantinedTransaction?) -> UInt64? {
     transactions.first { $0.id != one?.id }.map { $0.number - 1 }
   }

@@ -4,17 +4,17 @@ import SQLiteKit
 /// The triggers of an SQLite target that fire while apply writes: those that `fire_triggers` names.
 ///
 /// All triggers of the file are off on apply's connection. SQLite still fires triggers of the schema `temp`
-/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. What a copy writes
-/// fires no trigger of the file.
+/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. The writes of a copy
+/// fire no trigger of the file.
 final class FiredTriggers {
   private static let prefix = "cairn_fired_"
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// The schema version for which the copies were created, and their number.
+  /// The schema version for which the copies were created, and their number; nil: none are known.
   private var made: (version: Int64, count: Int)?
 
-  /// - Parameter patterns: names of triggers, with `*`; none: nothing fires.
+  /// Chooses the triggers by patterns of their names, with `*`; none: no trigger fires.
   init(_ database: Database, patterns: [String]) throws {
     self.database = database
     fires = { TablePatterns(patterns).includes($0) }
@@ -28,10 +28,10 @@ final class FiredTriggers {
 
   let isUsed: Bool
 
-  /// Whether a trigger fires.
+  /// Returns whether a trigger fires while apply writes.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Creates the copies of the file's present triggers; in a transaction, whose rollback drops them.
+  /// Creates the copies of the file's chosen triggers, if the schema has changed. A rollback drops them.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -47,7 +47,7 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Drops the copies before a change of the schema, which they would prevent.
+  /// Drops the copies of triggers before a change of the schema, which they would prevent.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -65,7 +65,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Reports the triggers of a table that keep a virtual table, such as an index for full-text search, and do not fire.
+  /// Reports the triggers of a table that do not fire and would keep a virtual table, such as an index for full-text
+  /// search.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }

@@ -12,7 +12,7 @@ struct HeldRows {
     let values: [Value]
     let error: CairnError
 
-    /// Whether `image` names this row by its key.
+    /// Returns whether `image` has the key of this held row.
     func isNamed(by image: [ColumnView], of other: TargetTable) -> Bool {
       table.schema.name.hasSameBytes(as: other.schema.name) && !other.schema.key.isEmpty
         && other.schema.key.allSatisfy { image[$0].value == values[$0] }
@@ -41,14 +41,14 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// Removes and returns the row that `image` names by its key.
+  /// Removes and returns the held row whose key `image` has; nil if there is none.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the row with a key.
+  /// Removes and returns the held row with a key; nil if there is none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
@@ -59,7 +59,7 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Writes the rows that can be written.
+  /// Writes the held rows that can be written.
   ///
   /// - Parameter insert: Writes a row; returns whether it could.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
@@ -73,13 +73,13 @@ struct HeldRows {
     }
   }
 
-  /// Removes and returns the rows that are left at the end of a transaction.
+  /// Removes and returns the held rows that are left at the end of a transaction.
   mutating func takeAll() -> [Row] {
     defer { removeAll() }
     return rows
   }
 
-  /// Removes the rows of a table that is emptied.
+  /// Removes the held rows of a table that is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

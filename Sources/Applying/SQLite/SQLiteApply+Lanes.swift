@@ -5,7 +5,7 @@ import Trails
 
 // Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension SQLiteApply {
-  /// The next attempt of a waiting table, and the reader with which it catches up.
+  /// The next attempt of a suspended table to catch up, and the replay for it.
   struct Lane {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
@@ -41,7 +41,7 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Makes a table wait after its group was rolled back. From the refused change on, the group is done again without
+  /// Suspends a table after its group was rolled back. From the refused change on, the group is applied again without
   /// the table.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
@@ -51,7 +51,7 @@ extension SQLiteApply {
     try reopen(refusals)
   }
 
-  /// Begins again after the last commit.
+  /// Starts a new replay after the last commit, with the records that the target refuses.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -60,7 +60,7 @@ extension SQLiteApply {
       statements: statements)
   }
 
-  /// Creates the lanes of tables that began to wait in a group. They are not tried at once.
+  /// Creates the lanes of tables that were suspended in a group. Their first attempt comes later.
   func noteWaiting() {
     let next = Clock.monotonicMilliseconds + Lane.delayMin
     for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = lane(key, next: next) }
@@ -78,7 +78,7 @@ extension SQLiteApply {
     return Lane(desk: desk, next: next)
   }
 
-  /// Runs the lanes that are due, and returns whether one of them moved.
+  /// Runs the lanes that are due. Returns whether one of them has committed something.
   ///
   /// - Parameter isLast: Whether all lanes run, to their end.
   func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -109,8 +109,7 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Advances a lane. Its rows are settled as those of the main way are, with everything that was written to them
-  /// since.
+  /// Advances a lane. Its rows are settled as on the main way, with all versions that were written since.
   private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.
@@ -177,7 +176,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies what precedes the refused change, for good.
+  /// Applies what precedes the refused change in a lane, for good.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
@@ -199,7 +198,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Continues a table whose rule could not be kept, with a copy that has begun since. Returns whether there is one.
+  /// Lets a table whose rule could not be kept continue with a copy that has begun since. Returns false if there is no
+  /// copy.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
@@ -228,8 +228,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the wait of a table that has no change between its checkpoint and that of the main way. Forgets a table that
-  /// neither end has any more.
+  /// Ends the suspension of a table that has no change between its checkpoint and that of the main way. Forgets a table
+  /// that neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
@@ -290,7 +290,7 @@ extension SQLiteApply {
     return hasReached
   }
 
-  /// Ends a table's wait, in the open transaction. Forgets the table if it was dropped meanwhile.
+  /// Ends a table's suspension, in the open transaction. Forgets the table if it was dropped meanwhile.
   private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
@@ -313,7 +313,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Stores the reason why a table waits, if it has changed.
+  /// Stores the reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], let was = known.waiting?.table,
       was.message != error.message || was.hint != error.hint

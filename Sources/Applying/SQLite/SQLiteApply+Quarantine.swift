@@ -4,7 +4,7 @@ import SystemKit
 
 // Transactions that are put aside, and retried.
 extension SQLiteReplay {
-  /// Returns whether to skip the transaction that begins. Logs it as put aside, in the group's transaction.
+  /// Returns whether the transaction that begins is skipped. If so, logs it in quarantine, in the group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -21,7 +21,7 @@ extension SQLiteReplay {
 extension SQLiteApply {
   private var log: QuarantineLog { QuarantineLog(target.database) }
 
-  /// Takes over the transactions in quarantine from the target's log.
+  /// Reads the transactions in quarantine from the target's log.
   func loadQuarantine() throws {
     shelf.load(try log.list(), of: replay.reader.id)
     let count = shelf.count
@@ -32,9 +32,9 @@ extension SQLiteApply {
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
   /// Carries out one request of an operator about quarantine, or a step that it made possible. Returns false if there
-  /// is none.
+  /// was nothing to do.
   ///
-  /// It does nothing while a table waits: the table's part of a transaction could not be applied with the rest.
+  /// Does nothing while a table is suspended: its part of a transaction could not be applied with the rest.
   func settleQuarantine(_ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, waiting.isEmpty, now >= nextLook else { return false }
@@ -67,13 +67,13 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies a transaction at its place, in a commit of its own.
+  /// Applies a quarantined transaction at its place in the trail, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, stop, &$0) }
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Returns false if the transaction is to be tried again, after `wait`.
+  /// Tries to apply a quarantined transaction. Returns false if it must be tried again, after a call of `wait`.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {

@@ -56,10 +56,10 @@ package final class SQLiteApply {
     if let desk {
       let (state, database) = (target.state, target.database)
       desk.shared.hold(name, through: heldThrough)
-      try desk.lookAtKeys { try TargetTable.alternates(database) }
+      try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
-        candidates: SQLiteCandidates(database: database).counts,
+        candidates: SQLiteCandidates(database: database).counts, returned: StoredReturns(database).all,
         reach: { try state.reach(of: $0) ?? .init() })
       try desk.shared.check(name, replay.reader.id)
     }
@@ -108,8 +108,8 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies what the trail has as one commit, without transactions that the target refuses. Returns false if there is
-  /// nothing.
+  /// Applies the available transactions as one commit, except those that the target refuses. Returns false if there are
+  /// none.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -218,7 +218,7 @@ package final class SQLiteApply {
     }
   }
 
-  /// Notes in the journal what was applied.
+  /// Notes in the target's journal which transactions of the trail were applied.
   ///
   /// - Parameter number: The last transaction before the first one that waits or is in quarantine.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
@@ -275,7 +275,7 @@ package final class SQLiteApply {
     progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 
-  /// Purges what neither this target nor any waiting table needs.
+  /// Purges the segments of the trail that neither this target nor a suspended table needs.
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()

@@ -21,7 +21,7 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Returns the rows that have the values of a row in a plain index, other than its key.
+  /// Returns the rows that have the values of a row in a plain index; empty for the index over the key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
@@ -33,7 +33,7 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Inserts the row, deletes the rows in its way until none is left, and rolls all of that back.
+  /// Finds the rows in the way of a row: inserts it, deletes them one by one until it fits, and rolls all of that back.
   ///
   /// The terms of an index over expressions, or with WHERE, depend on affinities and collations of the columns. Only
   /// SQLite can compute them, and only when it writes the row.

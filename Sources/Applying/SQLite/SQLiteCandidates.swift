@@ -24,12 +24,12 @@ struct SQLiteCandidates: CandidateStore {
     if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
   }
 
-  /// Whether the table has the column `since`, which earlier builds did not create.
+  /// Returns whether `cairn_candidate` has the column `since`, which earlier builds did not create.
   private func hasSince() throws -> Bool {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether a table has unique values besides its key.
+  /// Returns whether some table of the file has unique values besides its key, so that rows may have to wait.
   func mayCome() throws -> Bool {
     try database.integer(
       """
@@ -38,9 +38,10 @@ struct SQLiteCandidates: CandidateStore {
       """) != nil
   }
 
-  func byteCount(of origin: String) throws -> Int64 {
+  func byteCount(of origin: String?) throws -> Int64 {
     try database.integer(
-      "SELECT sum(length(CAST(content AS BLOB))) FROM cairn_candidate WHERE origin = ?", [.text(origin)]) ?? 0
+      "SELECT sum(length(CAST(content AS BLOB))) FROM cairn_candidate WHERE ?1 IS NULL OR origin = ?1",
+      [origin.map { .text($0) } ?? .null]) ?? 0
   }
 
   func counts() throws -> [String: Int] {

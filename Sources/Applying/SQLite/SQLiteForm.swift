@@ -4,7 +4,7 @@ import Mapping
 import SQLiteKit
 import Versions
 
-/// Brings rows, as any trail has them, into the form of a table in SQLite: its columns, in their order.
+/// Converts rows of any trail into the form of a table in SQLite: its columns, in their order.
 struct SQLiteForm: RowForm {
   let table: TargetTable
   init(_ table: TargetTable) { self.table = table }
@@ -16,7 +16,7 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Of the row that the version is of.
+  /// Returns the key of a version's row. Throws `trail-damaged` if the version gives no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.schema.key.map { position in
@@ -31,7 +31,7 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.
+  /// Returns, for each column of the table, its place in a trail's rows and the conversion; nil if the trail lacks it.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     if let form = table.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)

@@ -85,7 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Makes the update that waited for the row with this image.
+  /// Applies the update or delete that waited for the row with this image, if there is one.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -106,7 +106,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether the row to be inserted is deleted by a change that precedes it in the trail. Removes that delete.
+  /// Returns whether a delete that precedes the row in ``after`` waits for it. Removes that delete.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }
@@ -116,7 +116,7 @@ extension SQLiteReplay {
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
-  /// Runs a write; a constraint that refuses it becomes an error that names the row.
+  /// Runs a write. If a constraint refuses the write, throws an error that names the row.
   func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)

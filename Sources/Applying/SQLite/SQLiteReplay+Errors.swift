@@ -5,7 +5,7 @@ import SQLiteKit
 // The errors for rows that differ from the trail.
 extension SQLiteReplay {
   static let foreignWrites =
-    "another program wrote to the target, or the source holds rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
+    "another program wrote to the target, or the source has rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
     let key = describeKey(table.schema, before)
@@ -22,7 +22,7 @@ extension SQLiteReplay {
     let column = index.map { table.schema.columns[$0].name } ?? "?"
     return CairnError(
       .rowDiffers,
-      "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
+      "table \(table.schema.name), row \(key): the source \(what) it, but its column \(column) in the target \(database.path) differs from the source (trail \(name) at \(reader.position))",
       hint: Self.foreignWrites, context: context)
   }
 
@@ -41,7 +41,7 @@ extension SQLiteReplay {
     return CairnError(
       .constraintFailed,
       "table \(table.schema.name), row \(key): the target \(database.path) refuses it: \(error.message) \(place)",
-      hint: "make the target's constraints those of the source, then run again", context: context)
+      hint: "make the target's constraints equal to the source's, then run again", context: context)
   }
 
   func describeKey(_ schema: TableSchema, _ row: [ColumnView]) -> String {

@@ -31,7 +31,7 @@ extension SQLiteReplay {
     return Array(image.bytes)
   }
 
-  /// Converts values of another engine into those that SQLite stores.
+  /// Converts the values of a row from another engine into values that SQLite stores.
   func convert(
     _ columns: inout [ColumnView], _ converters: [SQLiteValue], _ made: inout ByteWriter, _ bytes: Int,
     _ table: TargetTable
@@ -55,8 +55,8 @@ extension SQLiteReplay {
       guard case .text(let bytes) = column, String(validating: bytes, as: UTF8.self) == nil else { continue }
       throw CairnError(
         .constraintFailed,
-        "table \(table.schema.name), row \(describeKey(table.imageSchema, columns)): column \(table.imageSchema.columns[index].name) holds text that is not valid UTF-8, which the UTF-16 database \(database.path) cannot keep (trail \(name) at \(reader.position))",
-        hint: "replicate into a UTF-8 database, or mend the text at the source and copy again",
+        "table \(table.schema.name), row \(describeKey(table.imageSchema, columns)): column \(table.imageSchema.columns[index].name) holds text that is not valid UTF-8, which the UTF-16 database \(database.path) cannot store (trail \(name) at \(reader.position))",
+        hint: "replicate into a UTF-8 database, or correct the text at the source and copy again",
         context: ["table": table.schema.name])
     }
   }

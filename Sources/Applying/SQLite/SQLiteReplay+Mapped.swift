@@ -6,8 +6,8 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// It may lack the row before, or columns that it does not repeat. Unique keys may hold only at the end of the
-  /// transaction.
+  /// The change may lack the row before, or columns that the source does not repeat. Unique keys may hold only at the
+  /// end of the transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
@@ -45,7 +45,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs a write. If a unique key of the target prevents it, the resulting row waits.
+  /// Runs a write. If a unique key of the target prevents it, holds the resulting row until the transaction ends.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
@@ -57,7 +57,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Deletes the row that is to be updated from the target, and returns what it becomes.
+  /// Deletes the row that is to be updated from the target. Returns the row as the update makes it.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

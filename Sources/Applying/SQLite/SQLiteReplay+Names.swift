@@ -4,7 +4,7 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The character between a name and the table that cannot have it.
+  /// The character between a name and the full name of a table that cannot have it, in apply's state.
   private static let separator = "\u{1e}"
 
   /// Returns the name by which apply knows a table of the trail.
@@ -19,12 +19,13 @@ extension SQLiteReplay {
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// Returns the name with a mark before each capital letter, because apply's state ignores case.
+  /// Returns a name with a mark before each capital letter, because apply's state ignores case.
   private static func told(_ name: String) -> String {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
-  /// Returns the name that a table aside would have at the target; for any other table, its own name.
+  /// Returns the name that a table under a replacement name would have at the target; for any other table, its own
+  /// name.
   ///
   /// A name may contain the separator. So the table after it must be one that would have the name before it.
   static func wanted(_ name: String) -> String {
@@ -41,7 +42,7 @@ extension SQLiteReplay {
     return name
   }
 
-  /// Returns the other table of the source that has the name of this one; nil if none.
+  /// Returns the other table of the source that already has this table's name at the target; nil if there is none.
   func owner(besides schema: TableSchema) -> String? {
     guard schema.engine == .postgres else { return nil }
     let name = TableMapping.targetName(of: schema, in: .sqlite).sqliteKey
@@ -65,7 +66,8 @@ extension SQLiteReplay {
       known.claim.map { $0 == claim } ?? true
     }
     guard !isCopied, isOld ?? false else { throw error }
-    target.progress.note("\(error.message): a copy would delete the others' rows, and is refused; \(error.hint)")
+    target.progress.note(
+      "\(error.message): a copy would delete rows of other trails, so the table is not copied; \(error.hint)")
     return claim
   }
 
@@ -74,7 +76,7 @@ extension SQLiteReplay {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
-  /// Returns the later shape for one that does not fit; nil if there is none so far.
+  /// Returns the next shape in the trail that fits the target, for one that does not; nil if there is none so far.
   func laterShape(of schema: TableSchema) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
@@ -99,20 +101,28 @@ extension SQLiteReplay {
     let error: CairnError
     if there.isEmpty {
       refusal.phrases = ["table \(schema.name)"]
-      refusal.statements = SQLiteAlteration.create(schema)
-      error = refusal.error("there is no such table", table: schema.name)
+      return Refusal(
+        position: reader.position,
+        error: refusal.error(
+          noTable: schema.name, table: schema.name, goesBothWays: options.goesBothWays("", schema.name)))
     } else {
       refusal.phrases = missing.map { "column \($0.name) of table \(schema.name)" }
       let difference = TableDifference(schema.keeping(there), schema)
       refusal.statements = SQLiteAlteration(difference, isOwn: false).statements.filter { $0.contains(" ADD COLUMN ") }
       error = refusal.error("there is no such column", table: schema.name)
     }
+    if options.goesBothWays("", schema.name) {
+      return Refusal(
+        position: reader.position,
+        error: CairnError(
+          error.code, error.message, hint: SchemaRefusal.hint(noColumn: error.hint), context: error.context))
+    }
     return Refusal(
       position: reader.position,
       error: CairnError(
         error.code, error.message,
         hint: error.hint
-          + "\nwhere it was left out of rows (--ddl ignore), run once with --existing overwrite then, to copy them again",
+          + "\nif rows lack it because 'ddl' was ignore, copy the table again afterwards (--existing overwrite)",
         context: error.context))
   }
 }

@@ -40,8 +40,9 @@ extension SQLiteReplay {
         if known.existing != .overwrite, try table.holdsRows() {
           throw CairnError(
             .targetDiffers,
-            "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
-            hint: "empty it at the target, or use --existing overwrite", context: ["table": name])
+            "table \(name) has no key, so \(known.existing.rawValue) cannot identify its rows",
+            hint: "empty the table at the target, or use existing = \"overwrite\" (--existing overwrite)",
+            context: ["table": name])
         }
         try empty(table)
       }
@@ -77,11 +78,11 @@ extension SQLiteReplay {
 
   // MARK: Columns that only the target has
 
-  /// Empties a table of which all rows come again, if ranges of its rows cannot be replaced one by one.
+  /// Empties a table before a copy brings all its rows, if ranges of its rows cannot be replaced one by one.
   private func empty(_ table: TargetTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
-        "table \(table.schema.name) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
+        "table \(table.schema.name) is emptied for its copy: the values of columns \(own), which only the target has, are deleted"
       )
     }
     try remove(nil, table)
@@ -98,7 +99,7 @@ extension SQLiteReplay {
     try remove(range, table)
   }
 
-  /// Restores the saved columns after the rows of a chunk.
+  /// Restores the columns that were saved before a chunk, after the chunk's rows.
   func endChunk() throws {
     guard let table = aside else { return }
     aside = nil

@@ -33,7 +33,8 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Adopts the new rule before a schema change, which then changes the new shape. A dropped table needs no copy.
+  /// Gives a table the shape of its new rule before a schema change, which then changes that shape. A dropped table
+  /// needs no copy.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
@@ -82,7 +83,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule leads a table to another one, while the operator set no policy for rows.
+  /// Returns whether a changed rule leads a table to another table of the target, and the operator set no policy for
+  /// the rows there.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -91,7 +93,7 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Records that a copy of a table begins.
+  /// Records that a copy of a table begins, for the progress and for its changed rule.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Schema changes.
 extension SQLiteReplay {
-  /// A schema change that was not made. The group is rolled back and repeated with it among the refusals; then the
-  /// table waits exactly there.
+  /// The error for a schema change that is not made. The group is rolled back and applied again. Then the table of the
+  /// change is suspended exactly there.
   struct Refusal: Error {
     let position: Position
     let error: CairnError
@@ -15,7 +15,7 @@ extension SQLiteReplay {
   struct Place {
     let from: Position
     let checkpoint: Checkpoint
-    /// The last transaction before the border.
+    /// The number of the last transaction before ``checkpoint``.
     let number: UInt64
   }
 
@@ -53,6 +53,10 @@ extension SQLiteReplay {
       var change = ShapeChange(
         ddl, before: before, after: after,
         origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } })
+      if let desk {
+        if try isPassedBack(before, after, desk) { return forgetShapes() }
+        change.takeNames(desk.part)
+      }
       if try scope == .main || change.skipUnfit(ddl, fits: fits, later: laterShape) {
         try checkFree(names)
         try adoptBefore(ddl)
@@ -103,7 +107,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Checks before a record whether a lane begins with it, or a table waits from it on.
+  /// Looks, before a record is applied, whether the lane begins there, or whether a table must be suspended from there
+  /// on.
   func reach(_ record: Record) throws {
     if case .lane(let key) = scope, laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -116,13 +121,14 @@ extension SQLiteReplay {
     switch record {
     case .change(let change): try beginToWait(schema(change.schemaID), error)
     case .refreshRow(let id, _): try beginToWait(schema(id), error)
+    case .waitingRow(let row): try beginToWait(schema(row.schemaID), error)
     case .refresh(let refresh): try beginToWait(schema(refresh.schemaID), error)
     case .ddl(let ddl): try beginToWait(schema(ddl.before == 0 ? ddl.after : ddl.before), error)
     default: break
     }
   }
 
-  /// Makes a table wait from a refused record on. Apply has applied everything before it.
+  /// Suspends a table from a refused record on. Apply has applied everything before that record.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
@@ -141,7 +147,7 @@ extension SQLiteReplay {
     try save(name, known)
   }
 
-  /// Returns whether a change is skipped because its table waits: then only the table's name is updated.
+  /// Returns whether a schema change is skipped because its table is suspended: then only the table's name is updated.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
       guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }
@@ -154,7 +160,7 @@ extension SQLiteReplay {
       guard target.tables[after.sqliteKey]?.waiting == nil else {
         throw CairnError(
           .schemaStopped,
-          "table \(before), which waits, is renamed to \(after), and another table of that name waits too: \(waiting.table.message)",
+          "suspended table \(before) is renamed to \(after), and another table of that name is suspended too: \(waiting.table.message)",
           hint: waiting.table.hint, context: ["table": before])
       }
       moved.waiting?.names.append(after)
@@ -172,7 +178,8 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Throws `schema-stopped` if a waiting table has the new name: it is not free until that table has moved on.
+  /// Throws `schema-stopped` if a suspended table has the new name: the name is not free until that table has caught
+  /// up.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)
@@ -185,13 +192,26 @@ extension SQLiteReplay {
         phrases: [names.before.map { "rename table \($0) to \(after)" } ?? "create table \(after)"]
       ).error(
         "the name is that of table \(waiting.table.name), which waits", table: after,
-        hint: "do first what that table waits for")
+        hint: "first follow the hint of that table")
     }
+  }
+
+  /// Returns whether a change creates a table that was renamed here since: it is there already.
+  ///
+  /// - Throws: `schema-stopped` for any other change of such a table, as long as apply's state has its former name.
+  private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
+    guard let named = before ?? after, let move = desk.move(of: named) else { return false }
+    if before == nil { return true }
+    if case .lane = scope, after != nil {
+      let there = try underNameThere(mapping(named)).target.name
+      if there.isSameInSQLite(as: move.now.name) { return false }
+    }
+    throw move.unmade(named, at: database.path)
   }
 
   // MARK: Making it
 
-  /// Returns the table in the target's form, without references to tables that the apply may not write.
+  /// Returns a table of the source in the target's form, without references to tables that the apply may not write.
   func mapping(_ schema: TableSchema) throws -> TableMapping {
     try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
   }
@@ -227,6 +247,7 @@ extension SQLiteReplay {
     // The rows of a copy that is awaited come again.
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
+    change.yieldsDefaults = !(known?.isAwaited ?? false) && options.yieldsDefaults("", name, to: self.name)
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
@@ -241,7 +262,13 @@ extension SQLiteReplay {
     case (.rename, let before?, let after?), (.reshape, let before?, let after?):
       // If a table is renamed, its triggers show its former name.
       if before.target.name.hasSameBytes(as: after.target.name) { try target.release(after.target.name) }
+      let isUnderItsNames = zip([made.before, made.after], [before, after]).allSatisfy { given, there in
+        guard let given else { return false }
+        return TableMapping.targetName(of: given, in: .sqlite).isSameInSQLite(as: there.target.name)
+      }
+      let isOpen = try change.policy == .follow && isUnderItsNames && target.shape.isOpen(change)
       try target.shape.reshape(change)
+      isShapeMade = isOpen
       try move(before, after)
     default: break
     }
@@ -253,10 +280,10 @@ extension SQLiteReplay {
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
-  /// Returns whether apply does not know a table because all of its rows are still to come.
+  /// Returns whether apply has no state of a table because all of its rows are still to come with a copy.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Creates a table at its first record, to be copied: apply did not read the record that creates it.
+  /// Creates a table at its first record, if apply did not read the record that creates it: the table awaits a copy.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {
@@ -287,7 +314,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Records the names that tables have in the trail after a change that this database has already made.
+  /// Records in apply's state the names after a schema change that this database had already made.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.

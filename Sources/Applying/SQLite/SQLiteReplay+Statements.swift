@@ -26,19 +26,26 @@ extension SQLiteReplay {
     let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
     // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
+    let limit = statements.millisecondsMax(statement)
     do {
       if isLarge {
         statements.run(running)
         _ = try statements.passes(change, reader)
-        let (digest, next) = try RowsPassed.passing(reader, statements) { try execute(plan, schema) }
+        let (digest, next) = try RowsPassed.passing(reader, statements) {
+          try database.within(milliseconds: limit) { try execute(plan, schema) }
+        }
         statements.ran(digest)
         ahead = next
         return true
       }
-      let digest = try execute(plan, schema)
+      let digest = try database.within(milliseconds: limit) { try execute(plan, schema) }
       statements.run(running)
       statements.ran(digest)
       return try statements.passes(change, reader)
+    } catch let error as SQLiteError where error.isInterrupted {
+      // SQLite has rolled the whole group back: it is done again.
+      statements.ranOut(statement)
+      throw StatementDiffers(running, StatementDesk.tooLong)
     } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
       // The statement is undone as a whole, but its rows may have been skipped already.
       if isLarge { throw StatementDiffers(running, StatementDesk.notTaken) }
@@ -51,7 +58,7 @@ extension SQLiteReplay {
     guard let statements, let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, held.isEmpty else { return .no(reason: "rows before it wait for others") }
+    guard early.isEmpty, held.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
     _ = try table(change.schemaID)
     let judged = Replayable.judge(statement, for: .sqlite) { [self] name in
       guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }
@@ -81,7 +88,7 @@ extension SQLiteReplay {
     return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
   }
 
-  /// Adds each row to the digest while it is written.
+  /// Executes a statement, and adds each row to the digest while SQLite writes the row.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -96,7 +103,7 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Adds the rows to the digest once all are written.
+  /// Executes a statement, and adds its rows to the digest after all are written.
   ///
   /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); they are converted back.
   private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {

@@ -6,31 +6,31 @@ import SystemKit
 import Trails
 import Versions
 
-// Two-way: rows that somebody else has written to as well.
+// Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
-  /// So many are in memory while rows are looked through.
+  /// The number of keys that are read at a time while rows of the target are removed for a copy.
   private static let keysMax = 1000
 
-  /// Inside of the group's transaction: what is committed here, as far as anybody can know.
+  /// Looks for local commits, in the group's transaction: reads the own trail, and the journal's rows that it lacks.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
-    try desk.lookAtKeys { try TargetTable.alternates(database) }
-    _ = try window.catchUp(rowNames: desk.names.namesAndReferences)
+    try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
+    _ = try window.catchUp(rowNames: desk.ownNames, learn: desk.names.learn)
     if desk.learnColumns() { forgetShapes() }
     guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
     var uncaptured: Set<RowName> = []
     let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
       if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
-      uncaptured.formUnion(desk.names.parents(schema, values).map(\.name.reference))
+      uncaptured.formUnion(desk.names.parents(schema, values, from: nil).map(\.name.reference))
       uncaptured.formUnion(desk.names.alternates(schema, values))
     }
     guard isShown else { throw LocalAhead() }
-    if uncaptured.isEmpty { desk.shared.noteCaptured() }
+    if uncaptured.isEmpty, let number = desk.shared.noteCaptured() { try storedReturns.close(by: number) }
     desk.inform(uncaptured: uncaptured)
   }
 
-  /// Whether a change is resolved when its transaction ends.
+  /// Returns whether a change is resolved when its transaction ends.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     do { return try resolver.defers(change, schema, table) } catch let error as CairnError
@@ -38,14 +38,14 @@ extension SQLiteReplay {
     { throw Refusal(position: reader.position, error: error) }
   }
 
-  /// Whether a row that a copy brings gives way to what was written here.
+  /// Returns whether a row that a copy brings gives way to a row that was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Removes what the target has in a range, except rows of which the author of the copy does not know what was done to
-  /// them here.
+  /// Removes the rows of a range, or all rows, except those that were changed here without the knowledge of the copy's
+  /// author.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {
@@ -61,7 +61,7 @@ extension SQLiteReplay {
   }
 }
 
-// What the resolution of conflicts needs of SQLite.
+// The parts of conflict resolution that depend on SQLite.
 extension SQLiteReplay: ApplyTarget {
   func flush() {}
 
@@ -102,6 +102,7 @@ extension SQLiteReplay: ApplyTarget {
 
   var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
   var decisions: Decisions { Decisions(database) }
+  var storedReturns: StoredReturns { StoredReturns(database) }
 
   func log(_ record: ConflictRecord) throws {
     try ConflictLog(database).append(record)

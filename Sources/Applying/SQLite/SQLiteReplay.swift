@@ -6,36 +6,36 @@ import SystemKit
 import Trails
 import Versions
 
-/// Reads a trail from one place on and writes what is in its scope to an SQLite target, in groups of whole transactions.
+/// Reads a trail from one place on, and writes its records to an SQLite target, in groups of whole transactions.
 ///
-/// It leaves the transaction of a group open: whoever asked for it moves the checkpoint and commits. After an error it
-/// is of no use.
+/// The transaction of a group is left open: the caller moves the checkpoint and commits. After an error, the replay
+/// cannot be used.
 final class SQLiteReplay {
-  /// Programs that write to the target wait while a commit of ours is under way.
+  /// The rows after which a commit is due by default. Applications that write to the target wait for the commit.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
-    /// All tables but those that wait.
+    /// All tables except suspended ones.
     case main
-    /// One table that waits: its name in apply's state, in lower case.
+    /// One suspended table: its name in apply's state, in lower case.
     case lane(NameKey)
   }
 
-  /// What a group was.
+  /// The transactions that a replay has applied, for their commit.
   struct Group {
     var last = TransactionHeader(commitTime: 0)
     var rows = 0
-    /// Whether the trail has anything in it that a database could be another one by.
+    /// Whether the group changes the database: a group without changes is not noted in the journal.
     var isOfChanges = false
   }
 
   let target: SQLiteTarget
   let scope: Scope
   let reader: ApplyReader
-  /// The border before the group.
+  /// The checkpoint at which the present group begins.
   private(set) var groupStart: Checkpoint
-  /// Changes that are known not to be made, by their place in the trail, with the reason.
+  /// The records of schema changes that the target refuses, by their position, with the reasons.
   let refusals: [Position: CairnError]
-  /// Copies with which the lane's table goes on instead, by the record that it waits with.
+  /// For a lane: the later copies with which its table continues, by the record at which the table waits.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -43,61 +43,63 @@ final class SQLiteReplay {
   let name: TrailName
   let isUTF16: Bool
   let folder: String
-  /// Where the database is captured, and others write to its rows as well.
+  /// The desk of a two-way apply; nil: one-way.
   let desk: Desk?
-  /// The resolution of conflicts in that case; nil: one-way.
+  /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
-  /// Transactions that are put aside; nil: this replay brings one of them back.
+  /// The trail's transactions in quarantine; nil: this replay applies one of them again.
   let shelf: QuarantineShelf?
-  /// Statements that may be executed once more; nil: none.
+  /// The desk that decides which statements are executed again; nil: all are applied as rows.
   let statements: StatementDesk?
-  /// It was read while a statement was executed.
+  /// The record that was read ahead while a statement was executed; nil: none.
   var ahead: Record?
 
-  /// The transaction that was begun last.
+  /// The last transaction that the replay began to read.
   private(set) var current: UInt64 = 0
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
-  /// It is passed over.
+  /// Whether the transaction that is being read is skipped.
   private var isAside = false
   /// The last transaction that was applied.
   private(set) var number: UInt64
-  /// The last one that this replay may look at.
+  /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
-  /// The lane's table, as the trail calls it here; nil before it was created.
+  /// The name that the lane's table has at this place of the trail; nil before the table was created.
   var laneName: String?
-  /// Where the lane's table waits, once it has been brought up to there: nothing of it is applied behind that.
+  /// The place from which on the lane's table waits again, and nothing of it is applied; nil: it does not wait.
   var halt: Place?
-  /// Changes of the group that were left to others, or out.
+  /// The changes of the group that were skipped.
   private var skipped = 0
 
-  /// The table and range into which refresh rows go.
+  /// The table that is being copied; ``copied`` is the number of its rows so far, ``estimated`` that of all.
   var copying: TargetTable?
-  /// Of which rows are being replaced that have values which only the target knows.
+  /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// Tables of which a copy has begun.
+  /// The tables whose copy began in this replay.
   var started: Set<NameKey> = []
-  /// Since the last commit.
+  /// The transactions in which copies began since the last commit, by the tables' plain names at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// Of rows, that were settled in the group.
+  /// The number of conflicts that were settled in the group.
   var conflicts = 0
+  /// Whether apply itself made the present schema change, and not an operator before.
+  var isShapeMade = false
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
-  /// Values that were made from those of another engine, of the row before and the row after.
+  /// The buffers for values that were converted from another engine, of the row before and the row after.
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
-  /// The table of the record at hand; nil: of none.
+  /// The schema id of the table of the record that is being applied; nil: the record has no table.
   private var idAtHand: UInt64?
 
-  /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
+  /// Opens the trail in `folder`. Throws `checkpoint-foreign` if the trail does not have the checkpoint.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
@@ -119,7 +121,7 @@ final class SQLiteReplay {
 
   // MARK: Groups
 
-  /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
+  /// Applies transactions until a commit is due, or through transaction `limit`. Returns nil if there are none.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }
@@ -187,7 +189,7 @@ final class SQLiteReplay {
       }
       guard let following = try next() else {
         throw CairnError(
-          .trailDamaged, "trail \(name) ends inside of transaction \(group.last.number)",
+          .trailDamaged, "trail \(name) ends inside transaction \(group.last.number)",
           hint: "run 'cairn trail verify \(name)'", remedy: .bug)
       }
       record = following
@@ -196,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
+  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Lanes follow the main way; two-way, the desk checks.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -212,7 +214,7 @@ final class SQLiteReplay {
 
   private func apply(_ record: Record, _ stop: StopSignal) throws {
     try reader.checkBarred()
-    // There may be millions of them.
+    // A statement may have millions of changes, so this comes first.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if aside != nil {
       if case .refreshRow = record {} else { try endChunk() }
@@ -246,34 +248,44 @@ final class SQLiteReplay {
       try checkWhole(table)
       try settlingMeetings(table) { try takeCopied(table) }
       copied += 1
+    case .waitingRow(let row): try takeWaiting(row)
     case .refresh(let refresh):
       try statements?.checkIdle()
-      if let table = try table(refresh.schemaID) { try apply(refresh, table) }
+      if let table = try table(refresh.schemaID) {
+        let source = try schema(refresh.schemaID)
+        // Apply's state still has the table under its former name.
+        if scope == .main, let move = desk?.move(of: source) {
+          throw Refusal(position: reader.position, error: move.unmade(source, at: database.path))
+        }
+        try apply(refresh, table)
+      }
     case .ddl(let ddl):
       try statements?.checkIdle()
       if reader.takesNameAway(ddl) { try resolver?.resolve(stop) }
+      isShapeMade = false
       try apply(ddl)
       if let desk {
+        if isShapeMade { desk.learn(ddl, reader.schema(ddl.before), reader.schema(ddl.after)) }
         desk.shared.noteShapes()
-        try desk.lookAtKeys { try TargetTable.alternates(database) }
+        try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
       }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     case .begin, .commit, .progress, .marker, .sequence: break
     case .reserved(let kind, _):
       throw CairnError(
-        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
-        hint: "use a newer cairn")
+        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) is unknown to this version",
+        hint: "use a newer version of Cairn")
     }
   }
 
-  /// Of a transaction that is not applied: what others need to know.
+  /// Reads a record of a skipped transaction: a new schema replaces the known table of its id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
   // MARK: Tables
 
-  /// The table for a schema id, which counts within a segment; nil when it is not in the scope, or left out.
+  /// Returns the table of a schema id in the present segment; nil if the table is not in the scope, or is left out.
   func table(_ id: UInt64) throws -> TargetTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -294,14 +306,14 @@ final class SQLiteReplay {
     }
   }
 
-  /// A table that is not as it should be.
+  /// The error for a table that cannot be opened, as it is not what the trail needs.
   private struct Unopened: Error {
     let error: CairnError
-    /// The target, and what is known of it, are as they were before.
+    /// Whether the target, and apply's state of it, are as they were before the table was opened.
     let isUndone: Bool
   }
 
-  /// Opens a table, or changes nothing. Throws ``Unopened``.
+  /// Opens a table. If that fails, throws ``Unopened``, and changes nothing.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -327,19 +339,22 @@ final class SQLiteReplay {
     let targetName = self.targetName(of: schema)
     guard isInScope(targetName), let part = try part(of: schema) else { return nil }
     let mapping = try underNameThere(try mapping(part.schema))
+    let move = desk?.move(of: schema)
+    if let move, try target.shape.exists(move.former.name) { throw move.taken(schema, at: database.path) }
     try meet(mapping, key(targetName))
-    try adopt(id, mapping)
+    if move == nil { try adopt(id, mapping) }
     var known = target.tables[key(targetName)] ?? .init()
-    try claim(&known, for: mapping)
+    if move == nil { try claim(&known, for: mapping) }
     let name = mapping.target.name
     try options.checkAllowed("", name, in: .sqlite)
     let claim = try claimRows(of: mapping.source, as: name)
-    // A copy replaces nothing in a history: what comes before it counts as well.
+    // In a history, a copy replaces nothing, so the changes before it are applied too.
     let isAwaited = known.isAwaited && mapping.source.treatment?.isHistory != true
     if known.claim != claim || known.isAwaited != isAwaited {
       if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
       known.claim = claim
-      try save(name, known)
+      // Until the new name comes back, apply's state has the former one.
+      try save(move == nil ? name : targetName, known)
     }
     let columns = Set(
       try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.sqliteKey })
@@ -349,12 +364,12 @@ final class SQLiteReplay {
     if options.policy(isCreated: known.isCreated) != .ignore {
       guard there.count == mapping.target.columns.count else { throw try lacking(mapping, there) }
     } else if columns.isEmpty {
-      target.progress.note("table \(name) is left out: the target has none, and --ddl ignore creates none")
+      target.progress.note("table \(name) is left out: the target lacks it, and 'ddl' is ignore")
       return nil
     }
     for (index, column) in mapping.target.columns.enumerated() where !there.contains(index) {
       target.progress.note(
-        "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
+        "column \(name).\(column.name) is left out: the target lacks it, and 'ddl' is ignore")
     }
     try target.fired.keepInStep()
     try target.keepHooked()
@@ -376,12 +391,12 @@ final class SQLiteReplay {
     }
   }
 
-  /// A person may have given a table that waits the name that it is to have later.
+  /// Returns the table under the name that it has at the target: an operator may have given it a later name already.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name
     if try target.shape.exists(name) {
-      // It is that of another table by now.
+      // Another table has this name by now.
       let isTaken = target.tables.contains { $0.key != key && $0.value.waiting?.holds(name) ?? false }
       guard isTaken, let later = try names.last(where: target.shape.exists) else { return mapping }
       return mapping.named(later)
@@ -389,7 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Where apply's state has a table that is called so here.
+  /// Returns the name in apply's state of the table that has this name at this place of the trail.
   func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {
@@ -401,7 +416,7 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Two tables of PostgreSQL may have one name here: it belongs to the first.
+  /// Records which table of PostgreSQL has a name here. Throws `name-collision` if another one has it already.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
@@ -424,7 +439,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// A table that waits is remembered until its lane has reached the others.
+  /// Forgets a table. A suspended table is kept in apply's state until its lane has caught up.
   func forget(_ name: String) throws {
     let key = key(name)
     target.guardsAreDue = true
@@ -439,7 +454,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Takes the connection's own triggers off before a change of the schema. ``opened(_:)`` puts them back.
+  /// Drops the connection's own triggers before a change of the schema. ``opened(_:)`` creates them again.
   func releaseTriggers() throws {
     try target.fired.release()
     try target.releaseHooks()
@@ -447,16 +462,4 @@ final class SQLiteReplay {
   }
 
   func forgetShapes() { bySchema.removeAll(keepingCapacity: true) }
-}
-
-extension Record {
-  /// The table whose rows the record changes or copies; nil for all other records.
-  fileprivate var schemaID: UInt64? {
-    switch self {
-    case .change(let change): change.schemaID
-    case .refreshRow(let id, _): id
-    case .refresh(let refresh): refresh.schemaID
-    default: nil
-    }
-  }
 }

@@ -26,7 +26,7 @@ struct SQLiteStateDatabase: StateDatabase {
     try database.query("SELECT name FROM pragma_table_info(?)", [.text(table(name))]).map { $0[0].string }
   }
 
-  /// A transaction that writes excludes all others.
+  /// Takes no lock for creating tables of Cairn: in SQLite, a transaction that writes excludes all others.
   func lockForInstall() {}
 
   func rows(_ sql: String, _ values: [String?]) throws -> [[String?]] {
@@ -41,7 +41,8 @@ struct SQLiteStateDatabase: StateDatabase {
     }
   }
 
-  /// Columns of numbers store texts that are numbers as numbers.
+  /// Runs a statement, and returns the number of changed rows. A column of numbers stores a text with a number as a
+  /// number.
   @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
     try database.run(sql, values.map { $0.map { .text($0) } ?? .null })
     return database.changes
@@ -64,16 +65,21 @@ struct SQLiteStateDatabase: StateDatabase {
 }
 
 extension ConflictLog {
-  /// The conflicts of an SQLite target.
+  /// Opens the conflict log of an SQLite target.
   package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
 extension QuarantineLog {
-  /// The transactions in quarantine of an SQLite target.
+  /// Opens the quarantine log of an SQLite target.
   package init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 
+extension StoredReturns {
+  /// Opens the list of rows of an SQLite target that came back from waiting.
+  init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
+}
+
 extension Decisions {
-  /// The open decisions of an SQLite target.
+  /// Opens the list of open decisions of an SQLite target.
   init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }

@@ -22,15 +22,15 @@ final class SQLiteTarget {
   private var schemaVersion: Int64 = 0
   /// The schema version in which Cairn's tables were checked; -1: none.
   private var provedSchema: Int64 = -1
-  /// Whether capture of the file hands on what this transaction writes.
+  /// Whether capture of the file hands on the rows that this transaction writes.
   private var isRelaying = false
-  /// Whether the journal notes, in this transaction, where the rows that follow began.
+  /// Whether the journal has a note, in this transaction, of the transaction in which the following rows began.
   private var hasBegunRelay = false
-  /// The schema version with which the connection's own triggers are in step; nil: none, or not known.
+  /// The schema version for which the connection's own triggers were created; nil: none are there, or it is not known.
   private var hooked: Int64?
   /// Whether the connection may have triggers of its own: a rollback restores those that a transaction dropped.
   private var mayHaveHooks = false
-  /// The tables as stored, or as the open transaction will store them; by name in lower case.
+  /// Apply's state of the tables, as stored or as the open transaction will store it; by name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
   /// Whether tables were created, changed, renamed or dropped: then the triggers that guard them are updated before the
   /// commit.
@@ -38,7 +38,7 @@ final class SQLiteTarget {
   /// The tables that this run has put under their new rules.
   var adopted: Set<NameKey> = []
 
-  /// Opens the file, and creates it if it does not exist.
+  /// Opens the target's file, and creates it if it does not exist.
   ///
   /// - Throws: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
@@ -65,11 +65,13 @@ final class SQLiteTarget {
     try database.transaction {
       let version = try database.integer("PRAGMA schema_version") ?? 0
       try database.checkOwnTables()
+      try database.checkOwnSizes()
       try state.isInstalled() ? state.upgrade() : state.install()
       if options.twoWay != nil || options.localWrites.has(\.areSettled) { try ConflictLog(database).install() }
       if options.twoWay != nil {
         try SQLiteCandidates(database: database).install()
         try Decisions(database).install()
+        try StoredReturns(database).install()
       }
       try state.guardTables { options.isGuarded("", $0) }
       try SQLiteGuards(database).reconcile()
@@ -80,7 +82,7 @@ final class SQLiteTarget {
     try reload()
   }
 
-  /// Opens the file, and creates it if it does not exist.
+  /// Opens a file of SQLite as apply does, and creates it in WAL mode if it does not exist.
   static func open(_ path: String) throws -> Database {
     let isNew = !Folder.exists(path)
     let database = try Database(path: path, mode: .create)
@@ -96,14 +98,15 @@ final class SQLiteTarget {
     throw CairnError(
       .databaseMissing,
       found == nil
-        ? "there is no database \(database.path) any more"
+        ? "database \(database.path) no longer exists"
         : "the database \(database.path) is another file than the one that was opened",
       hint: found == nil
-        ? "put it back: apply goes on where it was" : "start apply again: it goes on where that file is in the trail",
+        ? "put it back: apply continues where it stopped"
+        : "start apply again: it continues at the position that this file has in the trail",
       remedy: .retry)
   }
 
-  /// Commits, unless the path has another file or none.
+  /// Commits, unless the target's path has another file or none: throws `database-missing` then.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -173,7 +176,7 @@ final class SQLiteTarget {
     provedSchema = version
   }
 
-  /// Reads the tables as stored, and forgets what was not committed.
+  /// Reads apply's state of the tables again, and forgets what was not committed.
   func reload() throws { tables = try state.tables() }
 
   func rollback() {
@@ -182,7 +185,7 @@ final class SQLiteTarget {
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
-  /// The tables that wait for something of this trail, by name in lower case.
+  /// Returns the suspended tables that wait for something of this trail, by name in lower case.
   func waiting(in trail: TrailID) -> [NameKey: TargetState.Waiting] {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }

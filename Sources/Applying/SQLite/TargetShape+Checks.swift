@@ -36,7 +36,7 @@ extension TargetShape {
     try checkKeys(of: table, mapping, change)
   }
 
-  /// Throws `schema-stopped` if a column that only the target has needs a value.
+  /// Throws `schema-stopped` if a column that only the target has may not be NULL and has no default.
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
       let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
@@ -80,7 +80,7 @@ extension TargetShape {
     }
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey($0.text) }
-      // Columns of which the key takes no two values for one that the source tells apart.
+      // The columns in which the key treats no two values as equal that the source distinguishes.
       let plain = zip(unique.terms, names).filter { term, name in
         let collation = term.collation.asciiUppercased
         return term.column != nil && (collation == "BINARY" || collations[name]?.contains(collation) ?? false)
@@ -106,20 +106,20 @@ extension TargetShape {
 
   private func unfit(_ why: String, _ schema: TableSchema, _ change: Change) -> CairnError {
     refusal(change).error(
-      "table \(schema.name) is there, and \(why)", table: schema.name,
-      hint: "make it so by hand; wanted is: \(schema.createText)")
+      "table \(schema.name) exists, and \(why)", table: schema.name,
+      hint: "create it by hand: \(schema.createText)")
   }
 }
 
 extension TableSchema.Object {
-  /// Returns whether the statement of another index says the same from the table's name on, where only blanks and case
-  /// may differ.
+  /// Returns whether the statement of another index defines the same index. Only the index's and table's names, blanks
+  /// and case may differ.
   fileprivate func isSameIndex(as other: String) -> Bool {
     let (own, theirs) = (Self.definition(text), Self.definition(other))
     return !own.isEmpty && own == theirs
   }
 
-  /// Returns `UNIQUE` or not, and the words after the table's name.
+  /// Returns the words of an index's statement after the table's name; empty unless the index is unique.
   private static func definition(_ text: String) -> [NameKey] {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

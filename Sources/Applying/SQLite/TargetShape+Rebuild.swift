@@ -28,7 +28,7 @@ extension TargetShape {
       let after = try storage(alteration.difference.after.name, columns.new, isBefore: false)
       guard before == after else {
         throw refusal(change).error(
-          "values of column \(columns.new) would be altered by its new type, and no copy of the rows follows",
+          "values of column \(columns.new) would change with its new type, and no copy of the rows follows",
           table: change.name)
       }
     }
@@ -75,13 +75,13 @@ extension TargetShape {
       table: change.name)
   }
 
-  /// Returns the error for rows that prevent a change. They are not deleted if columns that only the target has hold
-  /// values.
+  /// Returns the error for rows that prevent a schema change. Such rows are not deleted if columns that only the target
+  /// has hold values.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
     return refusal(change).error(
-      "SQLite says: \(error.message); its rows are not emptied for the copy that follows, because only the target has column \(names)",
+      "SQLite says: \(error.message); the table is not emptied for the following copy, because only the target has column \(names)",
       table: change.name)
   }
 
@@ -110,7 +110,7 @@ extension TargetShape {
     }
   }
 
-  /// Drops an index with the same name on another table of ours, which the source has dropped already.
+  /// Runs a body that creates an index. First drops the index of this name if another table of Cairn's still has it.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

@@ -6,7 +6,7 @@ import SQLiteKit
 extension TargetShape {
   /// Returns the added NOT NULL columns without a default, if the table has rows: SQLite cannot add such columns.
   ///
-  /// The rows are ones that the source does not have, or not yet. `definition` is the text after ADD COLUMN.
+  /// The source does not have these rows, or not yet. `definition` is the text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }
@@ -25,7 +25,7 @@ extension TargetShape {
     return added
   }
 
-  /// Throws `schema-stopped` with the column that lacks values; SQLite would only report that it cannot be added.
+  /// Throws `schema-stopped` with the name of the column that lacks values; SQLite's error would not say that.
   func checkValues(_ difference: TableDifference, _ change: Change) throws {
     let added = try unfilled(difference, change)
     guard let first = added.first, let after = change.after?.target else { return }

@@ -10,18 +10,20 @@ struct TargetShape {
   let database: Database
   let progress: ApplyProgress
 
-  /// A change of a table: before and after, as the source has it and as the target should.
+  /// A schema change of a table: the table before and after, at the source and at the target.
   struct Change {
     var before: TableMapping?
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the name changes, and perhaps indexes: the statement that creates the table need not be the one
-    /// after.
+    /// Whether only the name changes, and perhaps indexes. Then the statement that creates the table need not become
+    /// that of the source.
     var isRename = false
     var right = SchemaRight(isCreated: false)
-    /// Whether every row of the target's table is one of this trail's source.
+    /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
+    /// Whether this end takes the other end's default of a two-way table's column that both have added.
+    var yieldsDefaults = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
@@ -31,7 +33,7 @@ struct TargetShape {
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
-  /// Returns the table as the target has it; nil if there is none.
+  /// Returns the schema of a table as the target has it; nil if there is no such table.
   func table(_ name: String) throws -> SQLiteTable? {
     try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
@@ -45,7 +47,7 @@ struct TargetShape {
 
   // MARK: Create and drop
 
-  /// Creates the table with its indexes.
+  /// Creates a table with its indexes.
   ///
   /// - Parameter isOwn: Whether Cairn created the existing table, at an earlier copy.
   /// - Returns: False if the table exists already, or is not to be created.
@@ -57,16 +59,19 @@ struct TargetShape {
       case .follow:
         for statement in SQLiteAlteration.create(schema) { try run(statement, change) }
         return true
-      case .stop: throw refusal(change).error("the policy is --ddl stop", table: schema.name)
+      case .stop: throw refusal(change).error("'ddl' is stop", table: schema.name)
       case .ignore: return false
       }
     }
     do { try check(after, change) } catch let error as CairnError where isOwn && change.policy == .follow {
       guard let there = try table(schema.name)?.schema else { throw error }
-      // The table is from an earlier copy, and its rows come again.
+      // The table is from an earlier copy, and its rows come again. Columns that the source does not have stay.
       var again = change
       again.isRefreshed = true
-      try alter(TableDifference(there, schema), again)
+      let names = Set(schema.columns.map { $0.name.sqliteKey })
+      let shared = there.keeping(there.columns.indices.filter { names.contains(there.columns[$0].name.sqliteKey) })
+      try alter(TableDifference(shared, schema), again)
+      try check(after, change)
     }
     return false
   }
@@ -79,9 +84,10 @@ struct TargetShape {
     case .follow:
       let others = change.right.others
       let why = others.isEmpty ? "Cairn did not create it" : change.right.refusal
-      progress.note("table \(schema.name) of the target stays: \(why); it is no longer fed by this trail")
+      progress.note("table \(schema.name) of the target stays: \(why); it receives no more rows of this trail")
     case .stop: throw refusal(change).error(change.right.refusal, table: schema.name)
-    case .ignore: progress.note("table \(schema.name) of the target stays, as --ddl ignore says; it is no longer fed")
+    case .ignore:
+      progress.note("table \(schema.name) of the target stays, as 'ddl' is ignore; it receives no more rows")
     }
   }
 
@@ -93,28 +99,48 @@ struct TargetShape {
     if !change.isMovingAside { try checkOwnNames(change, before.target, after.target) }
     switch change.policy {
     case .stop:
+      try checkReusedNames(change, change.right.refusal)
       let isRenamed = try was.isSameInSQLite(as: now) || (!exists(was) && exists(now))
       guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
         throw refusal(change).error(change.right.refusal, table: was)
       }
-      if !change.isMovingAside, let names = try table(now)?.schema.columns.map(\.name) {
-        try checkFilled(Set(names.map { $0.sqliteKey }), change)
+      if !change.isMovingAside, let columns = try table(now)?.schema.columns {
+        try checkFilled(columns, change)
       }
     case .ignore:
       guard try exists(was) || exists(now) else { return }
       guard try exists(now), try was.isSameInSQLite(as: now) || !exists(was) else {
-        throw refusal(change).error("--ddl ignore leaves its name as it is", table: was)
+        throw refusal(change).error("'ddl' is ignore, so it keeps its name", table: was)
       }
       if change.isMovingAside { return }
+      try checkReusedNames(change, "schema changes are ignored (--ddl ignore)")
       try check(after, change)
-      try checkFilled(Set(try table(now)?.schema.columns.map { $0.name.sqliteKey } ?? []), change)
+      try checkFilled(try table(now)?.schema.columns ?? [], change)
     case .follow:
       let difference = TableDifference(before.target, after.target, origins: change.origins)
       try keepingDependents(change) { try follow(difference, change) }
     }
   }
 
-  /// Throws `schema-stopped` if a column that only the target has is in the way of a renamed one.
+  /// Returns whether the target's table is still as before a change: it has its former name, and the new one is free.
+  /// The same must hold for the columns.
+  func isOpen(_ change: Change) throws -> Bool {
+    guard let before = change.before?.target, let after = change.after?.target else { return false }
+    guard let there = try table(before.name)?.schema.columns else { return false }
+    if try !before.name.isSameInSQLite(as: after.name) && exists(after.name) { return false }
+    return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
+  }
+
+  /// Throws `schema-stopped` if the target's columns do not show whether the change was made. Rows that come again have
+  /// their values with them.
+  private func checkReusedNames(_ change: Change, _ why: String) throws {
+    guard !change.isRefreshed, let before = change.before, let after = change.after,
+      TableDifference(before.target, after.target, origins: change.origins).reusesNames
+    else { return }
+    throw refusal(change).error(reusedNames: why, table: change.name)
+  }
+
+  /// Throws `schema-stopped` if a renamed column's new name is that of a column which only the target has.
   private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
     guard let there = try table(before.name) ?? table(after.name) else { return }
     let difference = TableDifference(before, after, origins: change.origins)
@@ -133,7 +159,7 @@ struct TargetShape {
     }
     guard try exists(now) else {
       guard change.isCreated, change.isRefreshed else {
-        throw refusal(change).error("the target has no such table", table: was)
+        throw refusal(change).error(noTable: now, table: was, goesBothWays: change.right.goesBothWays)
       }
       for statement in SQLiteAlteration.create(after.target) { try run(statement, change) }
       return
@@ -144,7 +170,7 @@ struct TargetShape {
     if change.isMovingAside { return }
     try checkDefaults(difference, change)
     try checkValues(difference, change)
-    let there = Set(try table(now)?.schema.columns.map { $0.name.sqliteKey } ?? [])
+    let there = try table(now)?.schema.columns ?? []
     try alter(difference, change)
     try checkFilled(there, change)
     if !change.isCreated { try check(after, change) }
@@ -170,19 +196,21 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if a new column that was there before has another value in a row than at the source, where
-  /// each row has the default of the column.
+  /// Throws `schema-stopped` if a new column was there before, with other values than at the source. There, each row
+  /// has the default of the column.
   ///
-  /// This happens if an operator has added the column. If other trails or applications write to the table too, only NULL
-  /// is known to be another value.
+  /// This happens if an operator has added the column. Other trails or applications may write to the table too. Then
+  /// only NULL, and the default that the column has here, are known to be other values.
   ///
-  /// - Parameter there: The columns before the change, in lower case.
-  private func checkFilled(_ there: Set<NameKey>, _ change: Change) throws {
+  /// - Parameter there: The columns before the change.
+  private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let column = after.target.columns[index]
-      guard there.contains(column.name.sqliteKey) else { continue }
-      let filled = FilledColumn(after.source.columns[index], column, isSourceAlone: change.isSourceAlone)
+      guard let own = there.first(where: { $0.name.sqliteKey == column.name.sqliteKey }) else { continue }
+      let filled = FilledColumn(
+        after.source.columns[index], column, isSourceAlone: change.isSourceAlone, own: own,
+        yields: change.yieldsDefaults)
       let (table, name) = (after.target.name.quotedName, column.name.quotedName)
       func check(_ condition: String, isNull: Bool = false) throws {
         guard try database.integer("SELECT 1 FROM \(table) WHERE \(condition) LIMIT 1") != nil else { return }
@@ -190,10 +218,13 @@ struct TargetShape {
       }
       if filled.sourceDefault != nil { try check("\(name) IS NULL", isNull: true) }
       if let wanted = filled.wanted { try check("\(name) COLLATE BINARY IS NOT \(wanted)") }
+      if let (mine, wanted) = filled.displaced {
+        try check("\(name) COLLATE BINARY IS \(mine) AND \(name) COLLATE BINARY IS NOT \(wanted)")
+      }
     }
   }
 
-  /// Alters the table after a rename: by ALTER TABLE if that gives the wanted statement, else by a rebuild.
+  /// Alters a table after a rename: by ALTER TABLE if that gives the wanted statement, else by a rebuild.
   private func alter(_ difference: TableDifference, _ change: Change) throws {
     let name = difference.after.name
     guard let found = try table(name), !found.schema.columns.isEmpty else {
@@ -298,8 +329,8 @@ struct TargetShape {
 }
 
 extension SQLiteError {
-  /// Whether the statement does not fit the schema or the present rows.
+  /// Whether SQLite refuses a statement because it does not fit the schema or the present rows.
   var isSchemaRefusal: Bool { primary == 1 }
-  /// Whether a value does not have the type that a STRICT table or a rowid needs.
+  /// Whether SQLite refuses a value without the type that a STRICT table or a rowid needs.
   var isMismatch: Bool { primary == 20 }
 }

@@ -2,16 +2,16 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// The state of a table that waits.
+  /// The state of a suspended table.
   struct Waiting: Equatable {
     var table: WaitingTable
-    /// The names of the table at the target since its checkpoint. The first is its present name there. The last is the
-    /// one that the source has given it since.
+    /// The names of the suspended table at the target since its checkpoint. The first is its present name there. The
+    /// last is the name that the source has given it since.
     @ByBytes var names: [String]
     /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
     /// that transaction is done.
     var from: Position?
-    /// Whether the source has dropped the table.
+    /// Whether the source has dropped the table since it waits.
     var isGone = false
 
     static let columns: [(name: String, declaration: String)] = [
@@ -24,9 +24,9 @@ extension TargetState {
       (self.table, self.names, self.from) = (table, names, from)
     }
 
-    /// Nil for a table that does not wait.
+    /// Reads the state of a suspended table; nil for a table that is not suspended.
     ///
-    /// - Throws: `database-damaged` if Cairn did not write the state: a table that waits must not count as one that goes
+    /// - Throws: `database-damaged` if Cairn did not write the state: a suspended table must not count as one that goes
     ///   on.
     init?(_ name: String, _ row: [Value]) throws {
       if row[0] == .null { return nil }
@@ -37,8 +37,8 @@ extension TargetState {
       else {
         throw CairnError(
           .databaseDamaged,
-          "table cairn_table of the target holds a state of table \(name) that this cairn did not write",
-          hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+          "table cairn_table of the target holds a state of table \(name) that this version of Cairn did not write",
+          hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
       }
       table = WaitingTable(
         name: row[7].string, checkpoint: Checkpoint(trail: trail, position: position, chain: chain),
@@ -61,11 +61,11 @@ extension TargetState {
       ]
     }
 
-    /// Returns whether the table has a name, or will have it.
+    /// Returns whether the suspended table has this name at the target, or will have it.
     func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
-  /// Throws `checkpoint-moved` unless the table still waits at this place.
+  /// Throws `checkpoint-moved` unless the table `name` is still suspended at this place.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query(
@@ -76,7 +76,7 @@ extension TargetState {
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }
 
-  /// Throws `checkpoint-moved` unless the trail's checkpoint is this one.
+  /// Throws `checkpoint-moved` unless the trail's checkpoint is `expected`.
   func check(_ trail: TrailName, at expected: Checkpoint?) throws {
     guard try checkpoint(of: trail)?.checkpoint == expected else {
       throw moved("the checkpoint of trail \(trail) in \(database.path)")
@@ -86,7 +86,7 @@ extension TargetState {
   func moved(_ what: String) -> CairnError {
     CairnError(
       .checkpointMoved, "\(what) was moved by another apply",
-      hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
+      hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 
   /// Returns the place up to which a trail has been applied; nil: none of it.
@@ -114,7 +114,7 @@ extension TargetState {
     }
   }
 
-  /// Ends the wait of tables: each awaits a copy, under the name that it has here.
+  /// Ends the suspension of tables: each awaits a copy, under the name that it has at the target.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {
@@ -130,7 +130,7 @@ extension TargetState {
     }
   }
 
-  /// Ends the wait of tables in a trail that is gone: they start with the records that come.
+  /// Ends the suspension of tables in a trail that is gone: they start with the records that come.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

@@ -6,8 +6,8 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): see TargetState+Waiting.swift
-/// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
+/// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
+/// cairn_origin(name, shape): the shapes that tables had in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
 package struct TargetState {
@@ -17,7 +17,7 @@ package struct TargetState {
   struct Table {
     /// Whether Cairn created the table, so that its shape follows the source.
     var isCreated = false
-    /// The method of a refresh that has begun and not ended; nil: none.
+    /// The method of the table's copy that has begun and not ended; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a requested copy has not begun: it will bring all changes until then.
     var isAwaited = false
@@ -25,16 +25,16 @@ package struct TargetState {
     var existing: ExistingRows = .overwrite
     /// The table of a PostgreSQL source that feeds this one; empty for an SQLite source, whose names are the same here.
     var source = ""
-    /// The rows that belong to the trail; nil: none yet, or an older version did not note it.
+    /// The table's rows that belong to the trail; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
     /// Whether the target refuses what applications write to the table.
     var isGuarded = false
-    /// The state of a table whose part of the trail waits; nil: it does not wait.
+    /// The state of a suspended table; nil: the table is not suspended.
     var waiting: Waiting?
   }
 
   let database: Database
-  /// The trail to which the tables belong; nil: no particular one.
+  /// The trail whose state of tables is read and written; nil: no particular one.
   let trail: TrailName?
   package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
@@ -59,7 +59,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Adds columns that an older version's tables lack.
+  /// Adds the columns that an older version's tables of Cairn lack.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns
@@ -99,13 +99,14 @@ package struct TargetState {
       let position = Position(storedSegment: segment, offset: offset)
     else {
       throw CairnError(
-        .databaseDamaged, "table cairn_checkpoint of \(database.path) holds a row that this cairn did not write",
-        hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+        .databaseDamaged,
+        "table cairn_checkpoint of \(database.path) holds a row that this version of Cairn did not write",
+        hint: "use the version of Cairn that wrote it, or run 'cairn detach' on the target and replicate again")
     }
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint by compare-and-swap.
+  /// Moves the checkpoint of a trail by compare-and-swap.
   ///
   /// - Throws: `checkpoint-moved` if it is not at `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
@@ -170,7 +171,7 @@ package struct TargetState {
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  /// Returns the other trails that know a table.
+  /// Returns the other trails that have state of a table.
   package func feeders(of name: String) throws -> [TableClaim.Feeder] {
     guard try isInstalled() else { return [] }
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
@@ -214,7 +215,7 @@ package struct TargetState {
       "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
   }
 
-  /// Returns whether there is state of tables of this trail.
+  /// Returns whether apply's state has tables of this trail.
   package func knowsTables() throws -> Bool {
     guard try isInstalled() else { return false }
     let hasTrail = try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'trail'") != nil

@@ -28,7 +28,7 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Returns whether the table has unique values besides its key, which is a key of the target, too.
+  /// Returns whether the target has a unique key over the table's key columns, and another one besides.
   func hasOtherUniqueValues() throws -> Bool {
     let rows = try database.query(
       """
@@ -68,15 +68,20 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns the unique columns that foreign keys reference and that are not the key.
-  static func alternates(_ database: Database) throws -> RowNames.Alternates {
+  /// Returns all foreign keys of the database (`own`), and the unique columns that they reference besides keys
+  /// (`alternates`).
+  static func foreignKeys(
+    _ database: Database
+  ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
+    let references = try references(database)
     var found: RowNames.Alternates = [:]
-    for reference in try references(database) {
+    for reference in references {
       let columns = reference.references.map { $0.sqliteKey }.sorted()
       if try key(reference.parent, database).map({ $0.sqliteKey }).sorted() == columns { continue }
       found[reference.parent.sqliteKey, default: []].insert(columns)
     }
-    return found
+    let own = references.map { RowNames.OwnKey($0.child, $0.columns, to: $0.parent) }
+    return (found, Set(own))
   }
 
   private static func key(_ table: String, _ database: Database) throws -> [String] {
@@ -108,7 +113,7 @@ extension TargetTable {
     return found.filter { $0.columns.count == $0.references.count }
   }
 
-  /// Returns whether another row references this one.
+  /// Returns whether another row references this row.
   func isReferred(_ row: [Value]) throws -> Bool {
     for reference in referrers {
       let values = reference.references.compactMap { column in

@@ -3,72 +3,71 @@ import Conflicts
 import Mapping
 import SQLiteKit
 
-/// The statements that write the rows of one table, for one epoch of its schema. Prepared when first needed.
-///
-/// Parameters are numbered by column: `?1…?n` the row before, `?n+1…?2n` the row after.
+/// The statements that write the rows of one SQLite table while its schema stays as it is. Prepared when first needed.
 final class TargetTable {
   enum Insertion: Hashable {
     case strict
-    /// Rows that stand in the way, by any unique key, go.
+    /// An insert that first deletes all rows with one of the new row's unique values.
     case replacing
-    /// A row with the same key stays as it is.
+    /// An insert that leaves a present row with the same key unchanged.
     case keeping
-    /// A row with the same key takes the values; columns that only the target has stay.
+    /// An insert that gives a present row with the same key the new values. Columns that only the target has stay.
     case merging
   }
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// By the key alone (`isChecked` false), or also by every other value of the row before.
+    /// Finds the row by its key alone (`isChecked` false), or also by every other value of the row before.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
-    /// Rows that SQL takes for equal to the row before.
+    /// Selects the rows that SQL treats as equal to the row before.
     case twins
   }
 
-  /// As the trail has it, or the part of that which is written.
+  /// The table as the trail has it, or the part of it that is written.
   let source: TableSchema
-  /// As the target has it.
+  /// The table as the target has it.
   let schema: TableSchema
-  /// As the trail has it, with columns that the target may lack.
+  /// The table as the trail's images have it, with columns that the target may lack.
   let imageSchema: TableSchema
-  /// The columns of an image that the target has; nil: all.
+  /// The indexes of the image's columns that the target has; nil: all.
   let kept: [Int]?
-  /// What turns the values of another engine into those of the target, by column; nil where they are the same.
+  /// The conversions from values of another engine, by column of an image; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
-  /// Whether the target sorts keys as the source does, so that a range of them is the same there.
+  /// Whether the target sorts keys as the source does, so that a range of keys has the same rows at both ends.
   let sortsAsSource: Bool
   var state: TargetState.Table
-  /// What a rule says of it.
+  /// The treatment of the table by a rule; nil: none.
   let treatment: TableTreatment?
-  /// What becomes of what others write to it.
+  /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites
-  /// What others write to it goes back.
+  /// Whether rows that applications write to the target's table are replicated back.
   let goesBothWays: Bool
   let database: Database
   private var statements: [Shape: Statement] = [:]
-  /// Two-way: no row that is there is changed; nil: not looked up.
+  /// Two-way: whether this direction only adds rows, and changes none that is there; nil: not looked up yet.
   var takesRowsIn: Bool?
-  /// The columns, by their place in the trail, whose changes are summed.
+  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
   var summed: [Int] = []
-  /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged.
+  /// Two-way: whether rows may clash in unique values besides the key. No row is replaced: it is judged which one
+  /// waits.
   var mayCollide = false
-  /// Foreign keys of others that lead to it.
+  /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
-  /// The place and the form of each column in rows of the last schema that a ``SQLiteForm`` was asked for.
+  /// The schema that a ``SQLiteForm`` converted last, with the place and the conversion of each column in its rows.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
-  /// As of ``wide()``, the last time.
+  /// The table that ``wide()`` returned last; nil: none.
   var wider: TargetTable?
   private let names: [String]
   private let table: String
-  /// Columns with the value that tells this trail's rows from others.
+  /// The columns with a constant that distinguishes this trail's rows from those of other trails, with its value.
   private let shares: [(name: String, value: Value)]
-  /// The column that has the time when a row was removed; quoted.
+  /// The quoted name of the column that gets the time when a row is removed; nil: the table has none.
   private let mark: String?
 
-  /// `there`: the columns of the mapping that the target has, nil: all. `image`, with the place of each column of the
-  /// mapping in it: the shape that the trail has, where the mapping is that of a part.
+  /// Describes a table. `there`: the mapping's columns that the target has; nil: all. `image`: the trail's shape, with
+  /// the places of the mapping's columns in it, if the mapping is only of a part of that shape.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -87,7 +86,7 @@ final class TargetTable {
     converters =
       source.engine == .sqlite
       ? nil : (image?.schema ?? source).columns.map { SQLiteValue(from: $0, goesBothWays: goesBothWays) }
-    // Chunks follow the bytes of UTF-8; in a file in UTF-16, text does not.
+    // Chunks are ordered by the bytes of UTF-8. In a file in UTF-16, text is ordered differently.
     let isUTF16 = database.isUTF16
     sortsAsSource =
       source.engine == .sqlite
@@ -115,10 +114,10 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the target has already. If local writes are settled row by row, it holds in a copy only.
+  /// The policy for rows that the target already has. If local writes are settled by row, it holds during copies only.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// True when a row is told from others by all its values.
+  /// Returns whether the row `before` is identified by all its values: the table has no key, or the row has NULL in it.
   func isWholeRow(_ before: [ColumnView]) -> Bool {
     if schema.flags.contains(.wholeRow) { return true }
     guard schema.flags.contains(.nullableKey) else { return false }
@@ -137,7 +136,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// A row that had to wait.
+  /// Inserts a row that had to wait for another one.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -158,12 +157,12 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// `after` holds values for the columns that change; the others are unchanged.
+  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()
     for (index, column) in after.enumerated() where !column.isUnchanged { mask.insert(index) }
-    // Nothing changed that is told: the row is only looked for.
+    // No given value changes: the statement only finds out whether the row is there.
     if mask.isEmpty, let given = before.indices.first(where: { !before[$0].isUnchanged }) { mask.insert(given) }
     let isFull = !before.contains { $0.isUnchanged }
     let checks = (isChecked && isFull) || whole
@@ -182,8 +181,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// The rowid of one row that is equal to `before` in every value and storage class; SQL's own comparison takes 1 for
-  /// 1.0, and 0.0 for -0.0.
+  /// Returns the rowid of one row that equals `before` in every value and storage class; nil if there is none. SQL's
+  /// own comparison treats 1 and 1.0 as equal, and 0.0 and -0.0.
   private func twin(of before: [ColumnView]) throws -> Int64? {
     let statement = try prepared(.twins, isWholeRow: true)
     try bind(before, to: statement, all: true)
@@ -200,7 +199,7 @@ final class TargetTable {
     return nil
   }
 
-  /// The row with the key of `before`, as the target has it; nil when there is none.
+  /// Returns the target's row with the key of `before`; nil if there is none, or if the row has no key.
   func probe(_ before: [ColumnView]) throws -> [Value]? {
     guard !isWholeRow(before) else { return nil }
     let statement = try prepared(.probe, isWholeRow: false)
@@ -225,13 +224,13 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// Looked up once; for a chunk of a copy again.
+  /// The names of ``ownColumns`` when they were last read; each chunk of a copy reads them again.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
   }
 
-  /// The target's columns that the source has not, and that are not computed: quoted.
+  /// Reads the quoted names of the columns that only the target has, without generated ones.
   private func lookAtOwnColumns() throws -> [String] {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -240,7 +239,7 @@ final class TargetTable {
     return own
   }
 
-  /// Those of them that have a value in some row, for people; nil when nothing would be lost with the rows.
+  /// Returns the columns that only the target has, for messages, if one has a value in some row; else nil.
   func ownValues() throws -> String? {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty else { return nil }
@@ -249,8 +248,8 @@ final class TargetTable {
     return own.joined(separator: ", ")
   }
 
-  /// Keeps what they have in the rows of a range that are about to come again, in a temporary table. True when there is
-  /// something to be given back.
+  /// Saves the values of the target's own columns in the rows that a chunk is about to replace, in a temporary table.
+  /// Returns whether any were saved.
   func setAside(_ range: Refresh.Range) throws -> Bool {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty, !schema.key.isEmpty, !schema.flags.contains(.wholeRow), let rows = rows(in: range) else {
@@ -264,7 +263,7 @@ final class TargetTable {
     return true
   }
 
-  /// Gives rows with the same key what was set aside.
+  /// Restores the saved values in the rows with the same key.
   func giveBack() throws {
     let own = try ownColumns
     let set = own.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
@@ -275,7 +274,7 @@ final class TargetTable {
 
   private func imageIndex(_ index: Int) -> Int { kept?[index] ?? index }
 
-  /// What an image of the key alone has for a column, as the target has it.
+  /// Returns a key column's value in the target's form, from an image that gives only the key.
   private func value(_ image: [Value?], _ column: Int) -> Value {
     let index = imageIndex(column)
     let value = image[index] ?? .null
@@ -298,8 +297,8 @@ final class TargetTable {
     return statement
   }
 
-  /// Has a statement fail if its row breaks a constraint. Otherwise the ON CONFLICT clause of a constraint of the target
-  /// would leave the row out, or delete another one, without a word.
+  /// The clause that makes a statement fail if its row breaks a constraint. Otherwise the ON CONFLICT clause of a
+  /// constraint of the target would silently leave the row out, or delete another one.
   ///
   /// Source: https://sqlite.org/lang_conflict.html
   static let orAbort = " OR ABORT"
@@ -337,7 +336,7 @@ final class TargetTable {
 
   private func condition(_ isChecked: Bool, _ isWholeRow: Bool) -> String {
     let all = names.indices.map { index in
-      // Where the affinity leaves numbers as they are, 7 and 7.0 are two values.
+      // If the affinity leaves numbers as they are, 7 and 7.0 are two values.
       let isTyped = schema.columns[index].affinity != "BLOB"
       let value = "\(names[index]) COLLATE BINARY IS ?\(index + 1)"
       return isTyped ? value : "(\(value) AND typeof(\(names[index])) = typeof(?\(index + 1)))"
@@ -356,8 +355,8 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Removes what the target has in the range of a chunk, or all: deletes it, unless a rule keeps it, or marks it with
-  /// the time of the commit.
+  /// Removes the rows in the range of a chunk, or all rows. A rule can keep them, or mark them with the time of the
+  /// commit, instead of deleting them.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {
@@ -371,8 +370,8 @@ final class TargetTable {
     }
   }
 
-  /// Of the rows in a range, or of all, without those with NULL in it: the first `limit` behind `last`, in the order of
-  /// their keys.
+  /// Returns the keys of rows in a range, or of all rows: the first `limit` keys after `last`, in their order. Keys
+  /// with NULL are left out.
   func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)
@@ -400,13 +399,13 @@ final class TargetTable {
     return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
   }
 
-  /// The columns that order the rows of this trail.
+  /// The key columns that order the rows of this trail in chunks.
   private var rangeKey: [Int] {
     guard !shares.isEmpty else { return schema.key }
     return schema.key.filter { index in !shares.contains { $0.name.hasSameBytes(as: schema.columns[index].name) } }
   }
 
-  /// Columns as they compare where the rows come from.
+  /// Returns the SQL terms for columns, with the collations by which the source orders them.
   private func ordered(_ key: [Int]) -> [String] {
     key.map { index in
       let collation = schema.columns[index].collation
@@ -414,7 +413,7 @@ final class TargetTable {
     }
   }
 
-  /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
+  /// Returns the rows of a range, as a WHERE clause with the values of its parameters; nil if the range has no bounds.
   private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
     case .unkeyed, .some: return nil

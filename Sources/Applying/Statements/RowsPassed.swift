@@ -16,12 +16,13 @@ final class RowsPassed: @unchecked Sendable {
     (self.reader, self.statements) = (reader, statements)
   }
 
-  /// Calls `execute`, and returns its result with the record that was read last if that one is not to be skipped.
+  /// Calls `execute` while another thread skips the statement's changes. Returns its result, and the record that was
+  /// read last unless that is skipped too.
   static func passing<T>(
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {
     let rows = RowsPassed(reader, statements)
-    // Without a thread, the caller skips them afterwards.
+    // Without a thread, the caller skips the changes afterwards.
     let thread = try? WorkerThread { rows.pass() }
     let result = Result { try execute() }
     rows.isExecuted.store(true, ordering: .relaxed)

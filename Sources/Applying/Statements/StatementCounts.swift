@@ -1,12 +1,12 @@
 /// The number of statements of the trail that were executed, and the reasons why the others were not.
 package struct StatementCounts: Equatable, Sendable {
-  /// The number of reasons that are counted apart; further ones are counted together.
+  /// The number of reasons that are counted separately; further reasons are counted together.
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
 
-  /// Statements that were executed again at the target.
+  /// The number of statements that were executed again at the target.
   package private(set) var replayed: UInt64 = 0
-  /// Statements whose rows were applied.
+  /// The number of statements whose rows were applied.
   package private(set) var asRows: UInt64 = 0
   package private(set) var reasons: [String: UInt64] = [:]
 
@@ -35,10 +35,10 @@ package struct StatementCounts: Equatable, Sendable {
     let head = "\(replayed) of \(replayed + asRows) statements were executed as such"
     guard asRows > 0 else { return head }
     return
-      "\(head); of the others the rows were applied, since \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
+      "\(head); for the rest the rows were applied: \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
-  /// The reasons, the most frequent first.
+  /// The reasons for applying rows, with their counts, the most frequent first.
   package var ordered: [(reason: String, count: UInt64)] {
     reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
   }

@@ -1,12 +1,14 @@
 import Changes
 import Mapping
 import Statements
+import SystemKit
 
-/// A repeated statement had another effect than at the source: its group is rolled back, and its rows are applied.
+/// The error for a repeated statement that had another effect than at the source. Its group is rolled back, and its
+/// rows are applied.
 struct StatementDiffers: Error {
   let position: Position
   let text: String
-  /// The reason why its rows are applied.
+  /// The reason why the statement's rows are applied.
   let reason: String
 
   init(_ running: StatementDesk.Running, _ reason: String = StatementDesk.different) {
@@ -41,34 +43,36 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
-  /// The number of skipped changes of the running statement, and the schema id of the last one.
+  /// The number of skipped changes of the running statement. ``passedSchema`` is the schema id of the last one.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
-  /// The places of statements whose rows are to be applied, with the reason.
+  /// The places of statements whose rows are applied, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that had another effect or that the target refused, with the reason.
+  /// The texts of statements that had another effect or that the target refused, with the reasons.
   private var differing: [NameKey: String] = [:]
-  /// The counts of the open group.
+  /// The counts of statements in the open group.
   private var counts = StatementCounts()
   private var tables = SourceTables()
+  private var time: StatementTime
 
-  /// Nil if only rows are wanted, or if applications may write to them too.
+  /// Nil if the options want only rows, or if replication is two-way.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
+    time = StatementTime(milliseconds: options.statementMilliseconds)
   }
 
   // MARK: Along the trail
 
-  /// Starts a replay, from a border of transactions.
+  /// Forgets everything about the open group, when a replay begins at a border of transactions.
   func begin() {
     forget()
     counts = StatementCounts()
     tables.begin()
   }
 
-  /// Starts a statement.
+  /// Takes a statement of the trail: it is executed with its first change, or its rows are applied.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()
@@ -83,17 +87,18 @@ final class StatementDesk {
     }
     guard policy == .statements || executed.rowsAffected > 0 else { return counts.addRows(Self.few) }
     if let reason = differing[executed.text] { return counts.addRows(reason) }
+    guard !time.isOver(now: Clock.monotonicMilliseconds) else { return counts.addRows(Self.pause) }
     state = .offered(executed, position)
   }
 
-  /// Removes and returns the statement that waits for a decision, when its first change comes.
+  /// Removes and returns the statement that was offered, when its first change comes; nil if none was.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
     return (statement, position)
   }
 
-  /// Starts skipping the changes of a statement.
+  /// Starts skipping the changes of a statement that is executed.
   func run(_ running: Running) {
     (state, isRunning) = (.running(running), true)
     (passed, passedSchema) = (0, 0)
@@ -108,7 +113,20 @@ final class StatementDesk {
 
   func refuse(_ reason: String) { counts.addRows(reason) }
 
-  /// Returns whether a change belongs to the executed statement.
+  /// Returns the time in which a statement must be executed, ms.
+  func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
+
+  /// Records that a statement was undone because it took too long.
+  func ranOut(_ statement: ExecutedStatement) {
+    let limit = millisecondsMax(statement)
+    time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
+    differing[statement.text] = Self.tooLong
+    progress.note(
+      "a statement of the trail ran longer than \(limit / 1000) s and was rolled back: its rows are applied instead, and no statement is executed for \(limit * 9 / 1000) s (\(statement.text.prefix(200)))"
+    )
+  }
+
+  /// Returns whether a change belongs to the executed statement, so that it is skipped.
   ///
   /// - Throws: ``StatementDiffers`` if the change is of another table.
   func passes(_ change: ChangeView, _ reader: ApplyReader) throws -> Bool {
@@ -124,14 +142,14 @@ final class StatementDesk {
     return true
   }
 
-  /// Throws ``StatementDiffers`` if a statement's changes are being skipped: it did more than it can repeat.
+  /// Throws ``StatementDiffers`` if a statement's changes are being skipped: the next record is none of these.
   func checkIdle() throws {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends a statement.
+  /// Ends the statement that was begun last.
   ///
-  /// - Throws: ``StatementDiffers`` if it had another effect here.
+  /// - Throws: ``StatementDiffers`` if the statement had another effect here.
   func end(_ end: StatementEnd) throws {
     defer { forget() }
     switch state {
@@ -151,16 +169,18 @@ final class StatementDesk {
 
   private static let few = "they wrote few rows"
   static let notTaken = "the target does not take them"
+  static let tooLong = "they take too long at the target"
+  private static let pause = "a statement took too long shortly before"
   static let different = "they did something else at the target"
 
-  /// Makes the next run of the group apply the rows of a statement.
+  /// Records that a statement had another effect: when the group is applied again, its rows are applied.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
     differing[differs.text] = differs.reason
   }
 
-  /// Records the commit of a group: nothing before this place is read again.
+  /// Records the commit of a group through a place in the trail: nothing before that place is read again.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -171,8 +191,8 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// Returns a table of the source by its name in lower case, as of this place; nil if a rule makes another table of
-  /// it.
+  /// Returns a table of the source as of this place, by its name in lower case. Nil if there is none, or if a rule
+  /// makes another table of it.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

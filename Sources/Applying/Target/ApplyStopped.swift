@@ -1,2 +1,2 @@
-/// The stop signal was set within a group of transactions, which is rolled back.
+/// The error for a stop signal that was set within a group of transactions, which is rolled back.
 struct ApplyStopped: Error {}

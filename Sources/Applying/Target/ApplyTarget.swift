@@ -3,7 +3,7 @@ import Conflicts
 import Mapping
 import Versions
 
-/// The writing of rows to a database, as the parts of apply need it that know no engine.
+/// The functions by which the engine-independent parts of apply write rows to a target database.
 ///
 /// All calls belong to the open transaction of the target. A row is a value for each column of its table, in the
 /// table's order.
@@ -26,11 +26,11 @@ protocol ApplyTarget: AnyObject {
   /// Returns the table with the columns that only the target has, which applications may have written; nil if there
   /// are none.
   func wide(_ table: Table) throws -> Table?
-  /// The conversion of rows of any trail to rows of a table.
+  /// Returns the conversion of rows of any trail to rows of a table.
   func form(of table: Table) -> Form
-  /// Whether foreign keys lead to the table.
+  /// Returns whether foreign keys reference the table.
   func hasReferrers(_ table: Table) throws -> Bool
-  /// Whether copies of the row's table merge their rows with those that are there.
+  /// Returns whether copies of the row's table merge their rows with the present rows.
   func mergesCopies(at row: ContestedRow) -> Bool
 
   // MARK: Rows
@@ -42,11 +42,11 @@ protocol ApplyTarget: AnyObject {
   /// - Returns: False, and nothing is written, if another row has one of its unique values.
   /// - Throws: an error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
-  /// Whether another row references this one.
+  /// Returns whether another row references this row.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
-  /// Removes and returns the row that waits for the end of its transaction, as it is meant to be; nil if none waits.
+  /// Removes and returns a row that waits for the end of its transaction, as it is meant to be; nil if none waits.
   func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
-  /// Returns the row that a function of the database makes of two rows; nil if it makes none.
+  /// Returns the row that a function of the database makes of two rows; nil if the function settles nothing.
   ///
   /// - Throws: `rule-refused`.
   func settle(_ rows: MetRows, by function: String, in table: Table) throws -> RowVersion.Row?
@@ -56,40 +56,43 @@ protocol ApplyTarget: AnyObject {
   /// The rows that wait because a later row has one of their unique values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
+  /// The rows that waited and are back in their tables.
+  var storedReturns: StoredReturns { get }
   func log(_ record: ConflictRecord) throws
 }
 
-/// A table of a target, as the parts of apply see it that know no engine.
+/// A table of a target, as the engine-independent parts of apply see it.
 protocol ApplyTable: AnyObject {
-  /// Its name at the target, its columns in the order of rows, and its key.
+  /// The table's name at the target, its columns in the order of rows, and its key.
   var shape: TableSchema { get }
-  /// The policy for rows that the target has already.
+  /// The policy for rows that the table already held before its first copy.
   var existing: ExistingRows { get }
-  /// The copy that is under way; nil: none.
+  /// The method of the copy in progress; nil: none.
   var refreshing: Refresh.Method? { get }
-  /// Whether the trail leaves out what happens to single partitions.
+  /// Whether the table is partitioned: the trail leaves out what happens to single partitions.
   var isPartitioned: Bool { get }
   /// Whether both ends write rows, so that conflicts are resolved row by row.
   var goesBothWays: Bool { get }
-  /// Whether rows may clash in unique values besides the key. No row is replaced for that: it is judged which one waits.
+  /// Whether rows may clash in unique values besides the key. No row is replaced for that: it is judged which one
+  /// waits.
   var isContested: Bool { get }
-  /// Whether this way only takes rows in, and changes none that is there; nil: not looked up.
+  /// Whether this direction only adds rows, and changes none that is there (`insert-only`); nil: not looked up yet.
   var takesRowsIn: Bool? { get set }
-  /// The columns, by their place in the trail, whose changes are summed.
+  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
   var summed: [Int] { get set }
 }
 
 extension ApplyTable {
   var columnNames: [String] { shape.columns.map(\.name) }
 
-  /// Whether an update or delete may miss its row.
+  /// Whether an update or delete may find no row: during a copy, or after a first copy that kept the present rows.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
-  /// Whether an insert may find its row there. The trail does not report `TRUNCATE` of one partition, so its rows may
-  /// still be there.
+  /// Whether an insert may find its row there already. The trail does not report `TRUNCATE` of one partition, so its
+  /// rows may remain.
   var mayHoldRows: Bool { mayLackRows || isPartitioned }
 
-  /// The key of a row as the conflict log and waiting rows name it.
+  /// Returns the key of a row as the conflict log and waiting rows name it.
   func key(_ values: [Value]) -> ConflictRow { ConflictRow(shape.key.map { shape.columns[$0].name }, values) }
 }
 
@@ -103,6 +106,6 @@ protocol RowForm {
 }
 
 extension RowForm {
-  /// Whether two keys name one row.
+  /// Returns whether two keys name the same row.
   func isSame(_ a: [Value], _ b: [Value]) -> Bool { zip(a, b).allSatisfy { $0.isSameKey(as: $1) } }
 }

@@ -2,9 +2,10 @@ import Changes
 import Mapping
 import Versions
 
-/// The columns of rows that were written before their author knew that a column was renamed or dropped here.
+/// The present names for rows that were written under former ones. Their author did not know yet that a column or the
+/// table was renamed here, or a column dropped.
 ///
-/// Such rows come under the names that the columns have now, and without the columns that are gone:
+/// Such rows come under the present names, and without the columns that are gone:
 ///
 ///     here:  ALTER TABLE item RENAME COLUMN name TO title, transaction 7 of the own trail
 ///     comes: item(id, name), by a node that knows the own trail through transaction 6
@@ -12,21 +13,76 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renamed and dropped columns, in the order of the own trail.
+  /// The renamed tables, and the renamed and dropped columns, in the order of the own trail, then of the trails that
+  /// brought such changes here.
   var steps: [ColumnStep] = []
 
-  /// Returns the part of a table that is still here, with the names of now; nil if it is the table as it came.
+  /// A table that was renamed here: as it was under the name by which rows come, and as it is now.
+  struct Move {
+    let former: ColumnStep.Table
+    let now: ColumnStep.Table
+  }
+
+  /// Returns the part of a table that is still here, under its present names; nil if it is the table as it came.
   ///
-  /// - Parameter known: the last transaction of the own trail that the author of the rows knew.
+  /// - Parameter known: the last transaction of a step's trail that the author of the rows knew.
   /// - Parameter origin: the trail that brings the rows.
-  func part(of table: TableSchema, knowing known: UInt64, of origin: String) -> LaterShape.Part? {
-    let open = steps.filter { $0.number > known && !$0.applied.hasSameBytes(as: origin) }
-    guard !open.isEmpty, let mapped = try? TableMapping(table, to: engine, names: names).target,
+  func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
+    guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }
+    let kept = now.indices.filter { now[$0] != nil }
+    guard table.key.allSatisfy(kept.contains) else { return nil }
+    var part = table.keeping(kept)
+    part.foreignKeys = table.foreignKeys.compactMap { key in
+      var moved = key
+      moved.columns = key.columns.compactMap { kept.firstIndex(of: $0) }
+      return moved.columns.count == key.columns.count ? moved : nil
+    }
+    for (index, column) in kept.enumerated() { part.columns[index].name = now[column] ?? "" }
+    if let move { part = named(part, move.now) }
+    return LaterShape.Part(part, kept)
+  }
+
+  /// Returns the names that a renamed table had here and has now; nil if it still has the name under which it came.
+  func move(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> Move? {
+    changed(table, knowing: known, of: origin)?.move
+  }
+
+  /// Returns a table of a trail in the form that it has here; nil if it has no such form, or lacks columns in it.
+  func mapped(_ table: TableSchema) -> TableSchema? {
+    guard let mapped = try? TableMapping(table, to: engine, names: names).target,
       mapped.columns.count == table.columns.count
     else { return nil }
-    let target = fold(TableMapping.targetName(of: table, in: engine, names: names))
+    return mapped
+  }
+
+  /// Returns a table of a trail under the name that the table `now` has here.
+  func named(_ table: TableSchema, _ now: ColumnStep.Table) -> TableSchema {
+    var copy = table
+    let isPostgres = engine == .postgres
+    if table.engine == .postgres {
+      (copy.namespace, copy.name) = (isPostgres ? now.namespace : "public", now.name)
+    } else {
+      copy.name = isPostgres ? NamePolicy.sqliteName(namespace: now.namespace, name: now.name) : now.name
+    }
+    if var original = copy.original {
+      (original.namespace, original.name) = (isPostgres ? now.namespace : "public", now.name)
+      copy.original = original
+    }
+    return copy
+  }
+
+  /// Returns the present names of a table (nil: unchanged) and of its columns (nil: gone). Nil if all names are as they
+  /// came.
+  private func changed(
+    _ table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String
+  ) -> (names: [String?], move: Move?)? {
+    let open = steps.filter { $0.number > known($0) && !$0.applied.hasSameBytes(as: origin) }
+    guard !open.isEmpty, let mapped = mapped(table) else { return nil }
+    var target = fold(TableMapping.targetName(of: table, in: engine, names: names))
+    let first = target
     let came = mapped.columns.map { fold($0.name) }
     var now: [String?] = mapped.columns.map(\.name)
+    var move: Move?
     var isChanged = false
     for step in open where fold(step.table.fullName) == target {
       let held = now.map { $0.map(fold) }
@@ -37,28 +93,27 @@ struct ColumnsNow {
         now[index] = new
         isChanged = true
       }
+      if let moved = step.moved {
+        target = fold(moved.fullName)
+        move = target == first ? nil : Move(former: move?.former ?? step.table, now: moved)
+      }
     }
-    guard isChanged else { return nil }
-    let kept = now.indices.filter { now[$0] != nil }
-    guard table.key.allSatisfy(kept.contains) else { return nil }
-    var part = table.keeping(kept)
-    part.foreignKeys = table.foreignKeys.compactMap { key in
-      var moved = key
-      moved.columns = key.columns.compactMap { kept.firstIndex(of: $0) }
-      return moved.columns.count == key.columns.count ? moved : nil
-    }
-    for (index, column) in kept.enumerated() { part.columns[index].name = now[column] ?? "" }
-    return LaterShape.Part(part, kept)
+    return isChanged || move != nil ? (now, move) : nil
   }
 
-  /// Returns a version of a row as it would be if its author had known the columns of now.
+  /// Returns a version of a row as it would be if its author had known the present columns.
   ///
   /// - Parameter own: the name of the own trail.
   func version(_ version: StoredVersion, own: String) -> StoredVersion {
     guard !steps.isEmpty else { return version }
-    let (origin, seen) = (version.stamp.origin, version.seen[own] ?? 0)
-    let known = origin.hasSameBytes(as: own) ? version.stamp.number : seen
-    guard let part = part(of: version.schema, knowing: known, of: origin) else { return version }
+    let origin = version.stamp.origin
+    let part = part(
+      of: version.schema,
+      knowing: { step in
+        let trail = step.origin.isEmpty ? own : step.origin
+        return origin.hasSameBytes(as: trail) ? version.stamp.number : version.seen[trail] ?? 0
+      }, of: origin)
+    guard let part else { return version }
     func picked(_ row: [Value?]?) -> [Value?]? {
       row.map { row in part.positions.map { $0 < row.count ? row[$0] : nil } }
     }
@@ -68,4 +123,24 @@ struct ColumnsNow {
   }
 
   private func fold(_ name: String) -> NameKey { name.key(in: engine) }
+}
+
+extension ColumnsNow.Move {
+  /// Returns the error for rows that come under a former name which another table has now.
+  func taken(_ table: TableSchema, at place: String) -> CairnError {
+    CairnError(
+      .schemaStopped,
+      "table \(former.fullName) of \(place) is now called \(now.fullName), earlier changes have its former name, and another table has that name",
+      hint: "rename or drop the other table \(former.fullName), and apply continues by itself",
+      context: ["table": table.fullName])
+  }
+
+  /// Returns the error for a schema change that comes under a former name.
+  func unmade(_ table: TableSchema, at place: String) -> CairnError {
+    CairnError(
+      .schemaStopped,
+      "a change of table \(former.fullName) is not applied at \(place) yet: it was renamed to \(now.fullName) here before the other end had the rename",
+      hint: "nothing to do: apply continues by itself when the other end has the new name",
+      context: ["table": table.fullName])
+  }
 }

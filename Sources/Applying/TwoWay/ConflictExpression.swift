@@ -6,8 +6,8 @@ import SQLiteKit
 /// The expression of a rule `sql:` for conflicts.
 ///
 /// It is over two values of a column and the value before them (`local`, `incoming`, `before`), and over their rows
-/// (`local_COLUMN` and so on). Or it is over the rows alone. It is in SQLite's language at every node, whatever engine
-/// has the row, so that all nodes get the same result. Values of PostgreSQL that are numbers count as numbers.
+/// (`local_COLUMN` and so on). Or it is over the rows alone. It is in SQLite's language at every node, whatever the
+/// engine of the row, so that all nodes get the same result. PostgreSQL's numbers count as numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -23,7 +23,7 @@ package struct ConflictExpression {
 
   private struct Operand {
     var side: Side
-    /// The column of the operand; nil: the column whose value is wanted.
+    /// The column of the operand; nil: the column about which the rule decides.
     var column: (index: Int, name: String)?
 
     var name: String { column.map { "\(side)_\($0.name)" } ?? side.rawValue }
@@ -33,6 +33,7 @@ package struct ConflictExpression {
   private let operands: [Operand]
   private let calculator: Calculator
 
+  /// Prepares the expression of a rule.
   /// - Parameter columns: The columns of the table.
   /// - Parameter isOfRows: Whether the expression is a condition under which the later row wins.
   /// - Throws: `rule-refused`, with SQLite's message.
@@ -51,8 +52,8 @@ package struct ConflictExpression {
     } catch let error as SQLiteError { throw Self.refused(text, error.message) }
   }
 
-  /// Returns the value in PostgreSQL's form if the later row's value has it. For rows: 1, 0 or NULL. Unknown values are
-  /// NULL.
+  /// Returns the value of the expression, in PostgreSQL's form if the later row's value has that. For an expression
+  /// over rows: 1, 0 or NULL. Unknown operands are NULL.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -68,7 +69,7 @@ package struct ConflictExpression {
     return found
   }
 
-  /// Returns the fault of an expression; nil if it may be right for some table.
+  /// Returns the reason why a rule's expression cannot be right for any table; nil if it may be right for some table.
   package static func fault(_ text: String, isOfRows: Bool) -> String? {
     ExpressionFault.reason(of: text, isColumn: false) { name in
       let name = name.asciiLowercased
@@ -87,7 +88,7 @@ package struct ConflictExpression {
 
   private static func refused(_ text: String, _ reason: String) -> CairnError {
     CairnError(
-      .ruleRefused, "the rule sql:\(text) for conflicts cannot be kept: \(reason)",
+      .ruleRefused, "the rule sql:\(text) for conflicts cannot be applied: \(reason)",
       hint:
         "it is an expression in SQLite's language over local, incoming and before, and local_COLUMN, incoming_COLUMN and before_COLUMN of the rows; of rows over these alone"
     )
@@ -95,7 +96,7 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as a number if PostgreSQL's text is a number that SQLite represents exactly.
+  /// The value as a number, if it is a text of PostgreSQL with a number that SQLite represents exactly; else unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)
@@ -105,7 +106,7 @@ extension Value {
     return .text(bytes)
   }
 
-  /// The value as PostgreSQL reads it.
+  /// The value in the form in which a trail of PostgreSQL has it.
   fileprivate var printed: Value {
     switch self {
     case .null, .exact: self

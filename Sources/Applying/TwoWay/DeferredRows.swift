@@ -1,9 +1,10 @@
 import Changes
 import Versions
 
-/// Rows of the transaction at hand, each with what the changes made of it so far, in the order in which they came.
+/// The rows of the transaction at hand that are resolved at its end, in the order in which they came. Each has the sum
+/// of its changes.
 ///
-/// Past a limit all of them move to a temporary file, so that memory stays bounded however large the transaction is.
+/// Above a limit, all rows move to a temporary file, so that memory stays bounded however large the transaction is.
 ///
 ///     let rows = DeferredRows<TargetTable>(bytesMax: 16 << 20)
 ///     try rows.fold(name, table, schema, step)
@@ -18,13 +19,13 @@ final class DeferredRows<Table: AnyObject> {
   private let bytesMax: Int
   private var byteCount = 0
   private var rows: [Row] = []
-  /// The last of each name in ``rows``.
+  /// The index in ``rows`` of the last row of each name.
   private var indexes: [RowName: Int] = [:]
-  /// For each row in ``rows`` the one of the same name before it.
+  /// For each row in ``rows``, the index of the one before it with the same name; nil: none.
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// The tables and schemas of the rows in the file, which refer to them by their places.
+  /// The tables of the rows in the file, which has only their indexes; ``schemas`` likewise.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 
@@ -33,7 +34,7 @@ final class DeferredRows<Table: AnyObject> {
   var count: Int { file?.count ?? rows.count }
   var isEmpty: Bool { count == 0 }
 
-  /// Whether there is a row of that name.
+  /// Returns whether a row with this name is deferred.
   func holds(_ name: RowName) throws -> Bool { try file?.holds(hash: name.hash) ?? (indexes[name] != nil) }
 
   subscript(index: Int) -> Row {
@@ -43,7 +44,7 @@ final class DeferredRows<Table: AnyObject> {
     }
   }
 
-  /// The last row of that name for which it is true.
+  /// Returns the last row with this name whose changes meet the condition; nil if there is none.
   func last(of name: RowName, where isIt: (VersionFold) throws -> Bool) throws -> (index: Int, row: Row)? {
     if let file {
       return try file.last(hash: name.hash) { number, reader in
@@ -59,7 +60,7 @@ final class DeferredRows<Table: AnyObject> {
     return nil
   }
 
-  /// Adds a change of a row to what is known of the row.
+  /// Adds a change to the row that it concerns, or adds the row.
   func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) throws {
     guard let found = try last(of: name, where: { $0.isSameRow(step, schema) }) else {
       return try append(Row(name: name, table: table, fold: VersionFold(step, schema)))

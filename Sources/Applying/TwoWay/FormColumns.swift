@@ -5,7 +5,7 @@ enum FormColumns {
   /// Returns for each column of the target its place in the trail's table; nil if the trail's table lacks the column.
   ///
   /// Columns are found by name. If names of key columns differ, one end has renamed them while rows of the other end
-  /// were on their way: the columns that are left over in both keys belong together, in the order of the keys.
+  /// were on their way. Then the columns that are left over in both keys belong together, in the order of the keys.
   ///
   ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     [0, 1]
   ///

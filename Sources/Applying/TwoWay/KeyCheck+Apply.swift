@@ -1,5 +1,6 @@
 import Changes
 import Mapping
+import PostgresKit
 import SQLiteKit
 
 /// The refusal of a table that cannot go both ways.
@@ -12,6 +13,12 @@ extension KeyCheck {
   static func check(
     _ source: TableSchema, _ target: TableSchema, in place: Place, includes: (String, String) -> Bool
   ) throws {
+    if case .postgres(let server) = place { try refuseLookAlike(source, target, server) }
+    if source.engine == .postgres, let (one, other) = source.likeColumns {
+      throw refusal(
+        source, TableSchema.likeColumnsReason(one, other),
+        hint: "rename one of them: ALTER TABLE \(source.qualifiedName) RENAME COLUMN \(other.quotedName) TO ...")
+    }
     let texts = try numericTexts(source, target, place)
     let why: String?
     if source.key.isEmpty || source.flags.contains(.wholeRow) {
@@ -25,14 +32,31 @@ extension KeyCheck {
       why = try problem(of: target, in: place, includes: includes)
     }
     guard let why else { return }
-    throw CairnError(
-      .tableRefused, "table \(source.fullName) cannot go both ways: \(why)",
+    throw refusal(
+      source, why,
       hint:
-        "give it a key of which different texts are different values, such as text, numbers or uuid, at each node; or leave it out of 'tables' (--tables \("*,!\(source.fullName)".shellWord))",
+        "give it a key in which different texts are never equal, such as text, numbers or uuid, at each node; or leave the table out: \([source.fullName].leftOut)"
+    )
+  }
+
+  private static func refusal(_ source: TableSchema, _ why: String, hint: String) -> CairnError {
+    CairnError(
+      .tableRefused, "table \(source.fullName) cannot be replicated two-way: \(why)", hint: hint,
       context: ["table": source.fullName])
   }
 
-  /// The key columns of PostgreSQL's numeric without a scale that the SQLite target, as it is, keeps as text.
+  /// Throws `table-refused` if the server has an older table whose name differs only in the case of ASCII letters.
+  private static func refuseLookAlike(
+    _ source: TableSchema, _ target: TableSchema, _ server: PostgresConnection
+  ) throws {
+    guard let older = try server.olderLookAlike(of: target) else { return }
+    throw refusal(
+      source,
+      "the target has table \(older), whose name differs only in the case of ASCII letters",
+      hint: "rename one of them at both nodes: ALTER TABLE \(source.qualifiedName) RENAME TO ...")
+  }
+
+  /// Returns the key columns of type numeric without a scale that the SQLite target, as it is, keeps as text.
   private static func numericTexts(
     _ source: TableSchema, _ target: TableSchema, _ place: Place
   ) throws -> [NameKey] {

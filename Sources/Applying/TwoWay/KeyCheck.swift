@@ -54,8 +54,12 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns the problem of a key column as far as the table's shape shows it, without its database.
+  /// Returns the problem of a key column, or of columns of PostgreSQL whose names SQLite treats as equal. Uses the
+  /// table's shape alone, without its database.
   static func declared(_ table: TableSchema) -> String? {
+    if table.engine == .postgres, let (one, other) = table.likeColumns {
+      return TableSchema.likeColumnsReason(one, other)
+    }
     guard !table.flags.contains(.wholeRow) else { return nil }
     for column in table.key.map({ table.columns[$0] }) {
       var parts: [KeyPart] = []
@@ -76,7 +80,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns the collations of the unique indexes over exactly these columns.
+  /// Returns the collations other than BINARY in the unique indexes over exactly these columns, by column.
   private static func parts(_ table: String, _ columns: [String], _ database: Database) throws -> [NameKey: [KeyPart]] {
     let rows = try database.query(
       """

@@ -5,12 +5,13 @@
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of transactions after an overtaken one whose rows are locked first. It doubles if another follows soon.
+  /// The number of transactions after an overtaken one whose rows are locked first. It doubles if a second one follows
+  /// soon.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }
 
-  /// Records that a group through a transaction was overtaken.
+  /// Records that applications overtook a group through transaction `number`.
   ///
   /// - Parameter isAgain: Whether it is the second time, without a commit in between.
   mutating func note(_ number: UInt64, isAgain: Bool) {

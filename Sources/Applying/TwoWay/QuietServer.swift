@@ -5,11 +5,11 @@ import PostgresKit
 /// Each writing transaction has a number, so it is enough to know that all new numbers are ours.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Our transactions that may have been open at that moment.
+  /// Apply's own transactions that may have been open at that moment.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only our transactions have ended since the passed moment. If so, the later moment counts as
-  /// passed.
+  /// Returns whether only apply's own transactions have ended since the passed moment. If so, the later moment counts
+  /// as passed.
   ///
   /// - Parameter own: The transaction that asks.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
@@ -30,16 +30,16 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// Adds the asking transaction to ours, unless the snapshot already counts it as ended.
+  /// Adds the asking transaction to apply's own, unless the snapshot already counts it as ended.
   ///
   /// A snapshot does not list its own transaction as running. It counts it as ended only if a later one has ended.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// Records a transaction in which an apply wrote something that no application sees as its own change.
+  /// Records a transaction of an apply that has no changes of an application, such as one that only notes progress.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
-  /// Forgets the moment, as the server may be another one now.
+  /// Forgets the passed moment, as the server may be another one now.
   mutating func forget() { self = QuietServer() }
 }

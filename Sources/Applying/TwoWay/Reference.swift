@@ -1,15 +1,15 @@
 import Changes
 
-/// A foreign key of another table of the target.
+/// A foreign key that references a table of the target.
 struct Reference: Equatable, Sendable {
-  /// The schema of the table that refers; empty in SQLite.
+  /// The schema of the referencing table; empty in SQLite.
   var namespace = ""
-  /// The table that refers, and its columns.
+  /// The referencing table, and its columns.
   @ByBytes var child: String
   @ByBytes var columns: [String]
-  /// The table that is referred to, and the columns there.
+  /// The referenced table, and its columns.
   @ByBytes var parent: String
   @ByBytes var references: [String]
-  /// PostgreSQL: whether a column has another type than the one that it references, which is none of the server's own.
+  /// PostgreSQL: whether a comparison of the columns runs a cast: their types differ, and one of them is user-defined.
   var convertsByCode = false
 }

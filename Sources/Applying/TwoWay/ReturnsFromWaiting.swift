@@ -1,3 +1,5 @@
+import Changes
+import Trails
 import Versions
 
 /// Rows that waited for a unique value and are back in their tables, with the transactions known here at that time.
@@ -13,27 +15,52 @@ struct ReturnsFromWaiting {
     var isOpen: Bool
   }
 
-  /// The number of names at which all are forgotten: by then, the first are known everywhere.
-  private static let countMax = 10_000
+  /// The number of entries above which all are forgotten: by then, every node knows the first of them.
+  static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// The transactions known here when this list began, by their trails. Any row may have come back before.
-  private var atBegin: [String: UInt64] = [:]
+  /// By trail, the transactions that were known here when the last forgotten row came back.
+  private var ofForgotten: [String: UInt64] = [:]
 
-  /// Begins the list, at a start.
+  /// Whether a row came back by a change that the own trail may not have yet.
+  var hasOpen: Bool { !open.isEmpty }
+
+  /// Loads the rows that came back before this start. If a trail was begun again since, the numbers of the former trail
+  /// are dropped.
   ///
-  /// - Parameter numbers: The transactions known here, by their trails.
-  mutating func begin(behind numbers: [String: UInt64]) { atBegin = numbers }
-
-  /// - Parameter numbers: The transactions known here, by the trails of other nodes.
-  mutating func note(_ row: KeyedRow, behind numbers: [String: UInt64]) {
-    if known.count >= Self.countMax {
-      (known, open) = ([:], [])
-      begin(behind: numbers)
+  /// - Parameter ids: The present trails.
+  /// - Parameter reached: The last transaction of the own trail.
+  mutating func load(
+    _ entries: [StoredReturns.Entry], _ ids: [TrailName: TrailID], own: TrailName, reached: UInt64
+  ) {
+    let names = Dictionary(ids.map { ($0.value, $0.key.description) }) { first, _ in first }
+    for entry in entries {
+      var numbers: [String: UInt64] = [:]
+      for (id, number) in entry.known { names[id].map { numbers[$0] = max(number, numbers[$0] ?? 0) } }
+      // After a loss of the own trail, no author knows what it had.
+      if let number = entry.own, number <= reached { numbers[own.description] = number }
+      note(entry.row?.keyed, behind: numbers, isOpen: entry.row != nil && entry.own == nil)
     }
+  }
+
+  /// Notes that a row which waited is back in its table.
+  ///
+  /// - Parameter row: The row; nil: any row that this list does not hold.
+  /// - Parameter numbers: The transactions known here, by the trails of other nodes; with the own one if the return is
+  ///   not open.
+  /// - Returns: Whether the list was full, so that all rows before this one are forgotten.
+  @discardableResult
+  mutating func note(_ row: KeyedRow?, behind numbers: [String: UInt64], isOpen: Bool = true) -> Bool {
+    guard let row else {
+      ofForgotten = numbers
+      return false
+    }
+    let isFull = known.count >= Self.countMax
+    if isFull { (known, open, ofForgotten) = ([:], [], numbers) }
     known[row.name, default: []].removeAll { $0.row.isSame(as: row) }
-    known[row.name, default: []].append(Return(row: row, numbers: numbers, isOpen: true))
-    open.insert(row.name)
+    known[row.name, default: []].append(Return(row: row, numbers: numbers, isOpen: isOpen))
+    if isOpen { open.insert(row.name) }
+    return isFull
   }
 
   /// Records that the own trail has everything that was written here, through transaction `number`.
@@ -47,14 +74,14 @@ struct ReturnsFromWaiting {
     open.removeAll()
   }
 
-  /// Returns whether a row may still wait at the author of a transaction.
+  /// Returns whether a row that came back here may still wait at the author of a transaction.
   ///
   /// - Parameter seen: The transactions of other trails that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {
     func lacks(_ numbers: [String: UInt64]) -> Bool {
       numbers.contains { $0.key != author && $0.value > seen[$0.key] ?? 0 }
     }
-    if lacks(atBegin) { return true }
+    if lacks(ofForgotten) { return true }
     guard let found = known[row.name]?.first(where: { $0.row.isSame(as: row) }) else { return false }
     return found.isOpen || lacks(found.numbers)
   }

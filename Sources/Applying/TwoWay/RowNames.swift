@@ -2,33 +2,33 @@ import Changes
 import Mapping
 import Versions
 
-/// The names of the target's rows that a trail's changes touch: every trail that leads to a row gives it the same name.
+/// The names of the target's rows for the version window. Every trail that leads to a row gives it the same name.
 final class RowNames {
   /// The naming of one shape of a table.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
-    /// For each column, whether a trail of PostgreSQL has a number in it: all its values are exact texts there.
+    /// For each column, whether a trail of PostgreSQL has only numbers in it, as exact texts.
     private let areNumbers: [Bool]
-    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it. Spaces at their end are padding
-    /// there, which other nodes do not write.
+    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it. Spaces at the end of these are
+    /// padding, which other nodes do not write.
     private let arePadded: [Bool]
     /// The columns of the key, in the order of their names.
     let key: [Int]
-    /// The other unique columns that foreign keys reference.
+    /// The columns that foreign keys reference besides the key, each set with the name that they complete.
     let alternates: [Part]
     /// The rows of other tables that the table references, each with the columns by their names there.
     let references: [Reference]
-    /// The number of columns up to the last one of the key.
+    /// The number of columns up to the last column of the key.
     let width: Int
 
-    /// A name with its table, and the columns that complete it.
+    /// The beginning of a name, which has the table, and the columns that complete the name.
     struct Part {
       let begun: RowNaming
       let columns: [Int]
 
-      /// Returns the name; nil if one of the values is NULL or not given.
+      /// Returns the name that these columns of a row complete; nil if one of the values is NULL or not given.
       func name(_ value: (Int) -> ColumnView) -> RowName? {
         var row = begun
         for index in columns {
@@ -49,8 +49,10 @@ final class RowNames {
       }
     }
 
-    /// - Parameter isOwn: Whether the foreign key leads to rows of the same table.
-    typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool)
+    /// A foreign key of the table. `isByKey`: whether it references the key. `isOwn`: whether it leads to rows of the
+    /// same table. `isOfDatabase`: whether the target has the foreign key too. `table`: the referenced table, as the
+    /// trail names it.
+    typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool, isOfDatabase: Bool, table: TableSchema)
 
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
       (begun, copied) = (RowNaming(table: target), RowNaming(table: RowNames.copied(target)))
@@ -67,8 +69,8 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Returns whether a schema is this shape. Each segment of a trail has equal schemas of its own; the present one is
-    /// found at once.
+    /// Returns whether this naming is for tables with this schema. Each segment of a trail has equal schemas of its
+    /// own; a schema of the present segment is recognized at once.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -76,7 +78,7 @@ final class RowNames {
       return true
     }
 
-    /// Returns a value of a row without padding.
+    /// Returns a value of a row without the padding of `char(n)`.
     func plain(_ index: Int, _ view: ColumnView) -> ColumnView {
       guard arePadded[index] else { return view }
       return switch view {
@@ -85,12 +87,12 @@ final class RowNames {
       }
     }
 
-    /// Calls `body` with a value of a row without padding.
+    /// Calls `body` with a value of a row without the padding of `char(n)`.
     func withPlain(_ index: Int, _ value: Value, _ body: (ColumnView) -> Void) {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a value of the key as ``keyValue(_:_:)`` does, for a view that has no padding.
+    /// Returns a key value as ``keyValue(_:_:)`` does, for a view that has no padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
@@ -120,25 +122,49 @@ final class RowNames {
     }
   }
 
-  /// A row to which another one refers.
+  /// A row that another row references.
   struct Parent {
     let name: RowName
     /// Whether the row is referenced by its key; false: by other unique columns.
     let isByKey: Bool
-    /// The values by which it is referenced, in the order of the parent's columns. Empty unless they were requested.
+    /// The values by which the parent is referenced, in the order of its columns. Empty unless they were requested.
     var key: [Value] = []
   }
 
   /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; those of
   /// columns are sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
-  /// The alternates of the target.
+  /// The columns of the target that foreign keys reference besides keys.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
       (known, last) = ([:], nil)
     }
   }
+
+  /// A foreign key of the target. All names are in lower case; those of columns are sorted.
+  struct OwnKey: Hashable {
+    let child: NameKey
+    let columns: [NameKey]
+    let parent: NameKey
+
+    init(_ child: String, _ columns: [String], to parent: String) {
+      (self.child, self.parent) = (child.sqliteKey, parent.sqliteKey)
+      self.columns = columns.map { $0.sqliteKey }.sorted()
+    }
+  }
+  /// The foreign keys of the target. They count for every trail.
+  var ownKeys: Set<OwnKey> = [] {
+    didSet {
+      guard ownKeys != oldValue else { return }
+      (known, last) = ([:], nil)
+    }
+  }
+
+  /// The first names of renamed tables. All values that name rows of one database share them.
+  var roots = TableRoots()
+  /// The value of ``TableRoots/count`` when the present namings were made.
+  private var rootsCount = 0
 
   private let engine: Engine
   private let names: NamePolicy
@@ -149,11 +175,11 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// The columns of rows, under the same names of tables and columns.
+  /// The present names for renamed columns, without any steps so far; they use the same engine and naming policy.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
-  /// Returns the names of the rows that a change touches. None if the row has no key or NULL in it. Two if the change
-  /// gives the row another key: the old one first.
+  /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. Two names if the
+  /// change gives the row another key: the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -172,7 +198,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change gives a row a key of the same name that is another text.
+  /// Returns whether a change gives a row another key text that leads to the same name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -182,7 +208,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the rows of ``names(_:_:)`` with their keys, in the form of the trail.
+  /// Returns the rows that ``names(_:_:)`` names, with their keys in the form of the trail.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)
@@ -197,21 +223,21 @@ final class RowNames {
     }
   }
 
-  /// Returns a row of a copy or of the target, with all its values; nil if it has no key.
+  /// Returns the name and key of a row of a copy or of the target, given as values; nil if it has no key.
   func keyed(_ schema: TableSchema, _ row: [Value]) -> KeyedRow? {
     guard let name = name(schema, row) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, row[$0]) })
   }
 
-  /// Returns the same as ``name(_:_:)-(TableSchema,ImageView)``, with the row's key.
+  /// Returns the name and key of a row of a copy, given as an image; nil if it has no key.
   func keyed(_ schema: TableSchema, _ image: ImageView) throws -> KeyedRow? {
     guard let name = try name(schema, image) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, after[$0].value ?? .null) })
   }
 
-  /// Returns the key of a version's row, as in ``KeyedRow/key``.
+  /// Returns the key of the row that a version is of, in the form of ``KeyedRow/key``.
   func key(of version: StoredVersion) -> [Value] {
     let naming = naming(of: version.schema)
     return naming.key.map { index in
@@ -219,7 +245,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether other rows reference a row that a change touches by this name, through columns other than its key.
+  /// Returns whether a reference leads to a row that a change touches, through columns other than the row's key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -238,13 +264,18 @@ final class RowNames {
   /// Returns the other rows that a row references after a change. A row that references itself is left out: it protects
   /// nothing.
   ///
-  /// - Parameter withKeys: Whether the result has the values by which the rows are referenced.
-  func parents(_ schema: TableSchema, _ change: ChangeView, withKeys: Bool = false) throws -> [Parent] {
+  /// - Parameters:
+  ///   - admitted: The rows that the change's trail may write. Its author decides which foreign keys it declares. So
+  ///     one to another table counts only if the target has it too. Nil for the own trail: all count.
+  ///   - withKeys: Whether the result has the values by which the rows are referenced.
+  func parents(
+    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false
+  ) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.after != nil, !naming.references.isEmpty else { return [] }
     try readWhole(change, naming)
     return naming.references.compactMap { reference in
-      guard let parent = reference.parent.name(left) else { return nil }
+      guard Self.counts(reference, admitted), let parent = reference.parent.name(left) else { return nil }
       if reference.isOwn, parent == name(naming, left) || naming.alternates.contains(where: { $0.name(left) == parent })
       {
         return nil
@@ -254,18 +285,24 @@ final class RowNames {
     }
   }
 
-  /// Returns the rows that a row referenced before a change took it away from its key.
-  func left(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
+  private static func counts(_ reference: Naming.Reference, _ admitted: AdmittedRows?) -> Bool {
+    guard let admitted, !reference.isOfDatabase, !reference.isOwn else { return true }
+    return admitted.includes(referenced: reference.table)
+  }
+
+  /// Returns the rows that a row referenced before a change deleted it or gave it another key.
+  func left(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
     guard try change.operation == .delete || names(schema, change).count == 2 else { return [] }
     try readWhole(change, naming)
     return naming.references.compactMap { reference in
-      reference.parent.name { before[$0] }.map { Parent(name: $0, isByKey: reference.isByKey) }
+      guard Self.counts(reference, admitted) else { return nil }
+      return reference.parent.name { before[$0] }.map { Parent(name: $0, isByKey: reference.isByKey) }
     }
   }
 
-  /// Returns the names of a change's rows by columns that foreign keys reference, other than their keys.
+  /// Returns the names of a change's rows by the columns that foreign keys reference besides keys.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -280,12 +317,14 @@ final class RowNames {
   }
 
   /// Returns everything that the window keeps of a change: the rows that it touches, and the rows that it references.
-  func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
+  func namesAndReferences(
+    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
+  ) throws -> ChangedRows {
     if change.treatment.contains(.copied), let image = change.after { return try ChangedRows(copied(schema, image)) }
     var rows = try names(schema, change)
-    for parent in try parents(schema, change) { rows.append(parent.name.reference) }
+    for parent in try parents(schema, change, from: admitted) { rows.append(parent.name.reference) }
     for name in try alternates(schema, change) { rows.append(name) }
-    for parent in try left(schema, change) { rows.append(parent.name.leavers) }
+    for parent in try left(schema, change, from: admitted) { rows.append(parent.name.leavers) }
     return rows
   }
 
@@ -296,22 +335,22 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column of the row after the change.
+  /// Returns a column of the row as it is after the change.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
-  /// Returns the name that replaces a table's name for rows of a copy.
+  /// Returns the name that a table has in the names of copied rows.
   static func copied(_ table: String) -> String { "\(table) copied" }
 
-  /// Returns the name of a row of a copy; nil if it has no key.
+  /// Returns the name of a row that an image gives; nil if it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name of a row as one of a copy, which is no version of it; nil if it has no key.
+  /// Returns the name of a row as a row of a copy, which is no version of it; nil if it has no key.
   ///
-  /// It distinguishes copies of two nodes that did not know each other.
+  /// By such names, copies of two nodes that did not know each other are distinguished.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -323,7 +362,7 @@ final class RowNames {
     return name(naming, begun(naming)) { after[$0] }
   }
 
-  /// Returns the name of a row with all its values.
+  /// Returns the name of a row that is given with all its values; nil if it has no key.
   func name(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.begun } }
 
   func copied(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.copied } }
@@ -338,11 +377,12 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references, as far as its values are given.
-  func parents(_ schema: TableSchema, _ row: [Value?]) -> [Parent] {
+  /// Returns the rows that a row references, as far as the row's values are given.
+  func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
-      reference.parent.name(of: row, naming).map { name in
+      guard Self.counts(reference, admitted) else { return nil }
+      return reference.parent.name(of: row, naming).map { name in
         Parent(
           name: name, isByKey: reference.isByKey,
           key: reference.parent.columns.map { naming.keyValue($0, row[$0] ?? .null) })
@@ -350,13 +390,22 @@ final class RowNames {
     }
   }
 
-  /// Returns the names of a row by other unique columns, as far as its values are given.
+  /// Returns the names of a row by unique columns other than its key, as far as the row's values are given.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
+  /// Learns the new name of a table from a schema change. Without a table before, a new table takes the name.
+  func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
+    let name = TableMapping.targetName(of: after, in: engine, names: names)
+    guard let before else { return roots.free(name) }
+    roots.rename(TableMapping.targetName(of: before, in: engine, names: names), to: name)
+  }
+
   private func naming(of schema: TableSchema) -> Naming {
+    let count = roots.count
+    if count != rootsCount { (known, last, rootsCount) = ([:], nil, count) }
     // Most changes are of the same table as the change before.
     if let last, last.isOf(schema) { return last }
     if let naming = known[schema.fullName], naming.isOf(schema) {
@@ -368,7 +417,7 @@ final class RowNames {
     let naming = Naming(
       schema, as: target,
       keyed.sorted { schema.columns[$0].name.sqliteKey < schema.columns[$1].name.sqliteKey },
-      alternates: alternates[target.sqliteKey, default: []].compactMap { alternate($0, schema) },
+      alternates: otherKeys(of: target).compactMap { alternate($0, schema) },
       references: schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
@@ -376,7 +425,13 @@ final class RowNames {
   }
 
   private func target(_ schema: TableSchema) -> String {
-    TableMapping.targetName(of: schema, in: engine, names: names)
+    roots.root(of: TableMapping.targetName(of: schema, in: engine, names: names))
+  }
+
+  /// Returns the unique columns, other than the key, that foreign keys reference in a table with this first name.
+  private func otherKeys(of target: String) -> Set<[NameKey]> {
+    let key = target.sqliteKey
+    return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []
   }
 
   private func begun(_ target: String, _ alternate: [NameKey]) -> RowNaming {
@@ -396,10 +451,12 @@ final class RowNames {
     let (own, target) = (target(schema), target(parent))
     let pairs = zip(key.references.map { $0.sqliteKey }, key.columns).sorted { $0.0 < $1.0 }
     let columns = key.columns.count == 1 ? key.columns : pairs.map(\.1)
-    let isByKey = !alternates[target.sqliteKey, default: []].contains(pairs.map(\.0))
+    let isByKey = !otherKeys(of: target).contains(pairs.map(\.0))
+    func targetName(_ table: TableSchema) -> String { TableMapping.targetName(of: table, in: engine, names: names) }
+    let ownKey = OwnKey(targetName(schema), key.columns.map { schema.columns[$0].name }, to: targetName(parent))
     return (
       .init(begun: isByKey ? RowNaming(table: target) : begun(target, pairs.map(\.0)), columns: columns), isByKey,
-      own == target
+      own == target, ownKeys.contains(ownKey), parent
     )
   }
 
@@ -415,7 +472,7 @@ final class RowNames {
     return row.name
   }
 
-  /// Reads the first columns of a row, without padding.
+  /// Reads the first `width` columns of a row's image, without the padding of `char(n)`.
   private func read(_ image: ImageView, _ naming: Naming, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
     let width = min(width, naming.schema.columns.count)

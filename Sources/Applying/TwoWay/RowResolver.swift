@@ -3,24 +3,23 @@ import Conflicts
 import SystemKit
 import Versions
 
-/// The resolution of conflicts in two-way replication: it brings rows that both ends have written to the state that all
-/// nodes reach, whatever the order in which they learn of the writes.
-///
-/// It works within the open transaction of a target, on rows that ``TwoWayDesk`` has deferred to the end of the trail's
-/// transaction. It knows no engine.
+/// The resolution of conflicts in two-way replication. It brings rows that both ends have written to the state that all
+/// nodes reach, in whatever order they learn of the writes.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
 
-  private unowned let target: Target
-  private let desk: Desk
+  unowned let target: Target
+  let desk: Desk
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// Rows of copies that wait until those of the group are judged.
-  private var displacedCopies: [ContestedRow] = []
-  /// Rows of the transaction that wait for a unique value since its last judgement.
+  /// The rows of copies that wait until the rows of the group are judged.
+  var displacedCopies: [ContestedRow] = []
+  /// The rows of the group that began to wait for a unique value since the last judgement.
   private var displaced: [ContestedRow] = []
+  /// The rows that waited where a copy was read, and wait here since the last judgement.
+  var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
     (self.target, self.desk, self.trail, self.clock) = (target, desk, trail, clock)
@@ -28,7 +27,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Classification
 
-  /// Whether a change is resolved when its transaction ends, instead of written as it comes.
+  /// Returns whether a change is resolved when its transaction ends, instead of written as it comes.
   ///
   /// - Parameter schema: The table as the trail has it.
   /// - Throws: `table-refused` if the change does not give what a summed column was before.
@@ -44,7 +43,7 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Whether a row that a copy brings gives way to a row that was written here.
+  /// Returns whether a row that a copy brings gives way to a row that was written here.
   ///
   /// - Parameter schema: The table as the trail has it.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
@@ -55,7 +54,7 @@ final class RowResolver<Target: ApplyTarget> {
     return try desk.keeps(row, copied: copied)
   }
 
-  /// Whether a copy may delete a row that it does not bring: its author knows what was done to the row here.
+  /// Returns whether a copy may delete a row that it does not bring: its author knows what was done to the row here.
   ///
   /// - Parameter row: The row's key at its places; the other values count for nothing.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
@@ -67,7 +66,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: The end of a transaction
 
-  /// Resolves the rows that were deferred.
+  /// Resolves the deferred rows of a transaction, at its end.
   func resolve(_ stop: StopSignal) throws {
     guard desk.isToSettle else { return }
     let (gone, puts) = try resolveRows(stop)
@@ -79,7 +78,7 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each row, and deletes those that go: they make room for the unique values of others.
+  /// Resolves each deferred row, and deletes those that must go: they make room for the unique values of other rows.
   private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()
@@ -147,7 +146,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(target.wide(row.table)) }
 
-  /// The row with all that the transaction made of it.
+  /// Returns the row with everything that its transaction made of it.
   private func whole(_ row: Desk.Row, _ key: [Value]) throws -> Desk.Row {
     let form = target.form(of: row.table)
     return try desk.whole(row) { try form.isSame(key, form.key($0)) }
@@ -171,7 +170,7 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: row.name, in: table.shape) }
   }
 
-  /// Notes what this node decides of a row. It writes the decision after the commit, so that the decision follows what
+  /// Stores the decision of this node about a row. It is written as a change after the commit, so that it follows what
   /// was applied.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
@@ -179,14 +178,13 @@ final class RowResolver<Target: ApplyTarget> {
       try target.attempt { try decisions.note(decision, keepsEarlier: row.isKept) }
       desk.shared.mayHaveDecisions = true
     } else if desk.shared.mayHaveDecisions, !row.isKept {
-      try target.attempt { try decisions.forget(table.shape.namespace, table.shape.name, table.key(key)) }
+      try target.attempt { _ = try decisions.forget(table.shape.namespace, table.shape.name, table.key(key)) }
     }
   }
 
   // MARK: Referenced rows
 
-  /// Puts deleted rows back that others reference. The rest stays deleted: rows that reference only each other go
-  /// together.
+  /// Restores deleted rows that other rows reference. Rows that only deleted rows reference stay deleted.
   private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
     guard !gone.isEmpty else { return }
     try putBackReferred(gone).forEach { one in
@@ -199,7 +197,8 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Returns the rows that others reference, and puts them back as they were: each may itself reference others.
+  /// Returns the deleted rows that other rows reference, after putting them back as they were: each may reference
+  /// others.
   private func putBackReferred(_ gone: SpilledList<GoneRow>) throws -> SpilledList<GoneRow> {
     var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
@@ -221,8 +220,8 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Brings referenced rows back whose deletes do not count, and the rows that they reference themselves. Rows that are
-  /// there stay as they are.
+  /// Brings rows back that are referenced and whose deletes do not count, and the rows that they reference themselves.
+  /// Rows that are there stay as they are.
   private func bringBackNeeded() throws {
     // A row that waits for a unique value is not there afterwards, and may be one of a ring.
     var met: Set<KeyedRow> = []
@@ -235,10 +234,10 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Returns the rows that the row references, if it came back.
+  /// Brings one row back. Returns the rows that it references, if it came back.
   ///
-  /// - Parameter isReferred: Whether the row is the first of them. It may have been brought to its present state while
-  ///   less was known of its references.
+  /// - Parameter isReferred: Whether the row is the first of its line. It may have been brought to its present state
+  ///   while less was known of its references.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)
@@ -257,12 +256,12 @@ final class RowResolver<Target: ApplyTarget> {
     try target.log(
       SettledRow.returned(
         row, local: local, desk.place, of: trail, table.shape, key: key, now: clock.microseconds()))
-    return try desk.names.parents(last.schema, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
+    return try desk.parents(of: last, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
   }
 
   // MARK: Two rows that want one unique value
 
-  private var hasCandidates: Bool {
+  var hasCandidates: Bool {
     get { desk.shared.mayHaveCandidates }
     set { desk.shared.mayHaveCandidates = newValue }
   }
@@ -283,37 +282,48 @@ final class RowResolver<Target: ApplyTarget> {
     try judge()
   }
 
-  /// Decides which of the rows that want one unique value have it, before the commit.
+  /// Decides, before the commit, which of several rows has a unique value that all of them want.
   ///
   /// - Returns: Whether a row was written.
   @discardableResult func judge() throws -> Bool {
     guard hasCandidates else { return false }
     try target.flush()
     let fresh = displaced + displacedCopies
-    if !fresh.isEmpty { try checkRoom() }
-    (displaced, displacedCopies) = ([], [])
+    if !fresh.isEmpty || !met.isEmpty { try checkRoom() }
     let contest = CandidateContest(
-      target.candidates, fresh: fresh,
+      target.candidates, fresh: fresh, met: met,
       .init(
         renew: renewed, ranked: desk.ranked,
         lastWrite: { [desk, target] row, isNew in
           try desk.rank(of: row, isNew: isNew, isMerged: target.mergesCopies(at: row))
         },
-        noteReturn: desk.noteReturn(of:), log: log))
+        noteReturn: noteReturn, log: log))
+    (displaced, displacedCopies, met) = ([], [], [])
     let isChanged = try contest.judge()
     desk.candidatesLeft = try target.candidates.counts()
     return isChanged
   }
 
-  /// Throws `constraint-failed` if too many rows of the trail wait.
+  func noteReturn(_ row: ContestedRow) throws {
+    let entries = desk.noteReturn(of: row)
+    try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
+  }
+
+  /// Throws `constraint-failed` if the waiting rows of the trail take too many bytes. Rows that waited where a copy was
+  /// read count for all trails.
   private func checkRoom() throws {
-    let bytes = try target.candidates.byteCount(of: trail.description)
-    guard bytes > desk.shared.waitingBytesMax else { return }
+    try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
+    if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }
+  }
+
+  private func checkRoom(for origin: String?, _ most: Int64) throws {
+    let bytes = try target.candidates.byteCount(of: origin)
+    guard bytes > most else { return }
     throw CairnError(
       .constraintFailed,
-      "\(bytes >> 20) MiB of rows of trail \(trail) would wait for unique values that other rows have: \(desk.shared.waitingBytesMax >> 20) MiB may",
+      "\(bytes >> 20) MiB of rows\(origin.map { " of trail \($0)" } ?? "") would wait for unique values that other rows have; the limit is \(most >> 20) MiB",
       hint:
-        "list those that wait with 'cairn conflicts list --waiting', and give them other values where they were written"
+        "run 'cairn conflicts list --waiting', and give these rows other values where they were written"
     )
   }
 
@@ -323,7 +333,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// An application may have written a waiting row again meanwhile.
+  /// Returns the state of a waiting row by its known versions: an application may have written the row since it waits.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }
@@ -339,34 +349,5 @@ final class RowResolver<Target: ApplyTarget> {
     let renewed = Candidate(
       table.shape, key: key, row: row, stamp: try resolved.stamp ?? desk.lastStamp(candidate.row.keyed))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
-  }
-
-  /// Judges the rows that earlier copies displaced, before a chunk deletes what its author does not have any more: a
-  /// row that waits at the author is not deleted there, and must wait here too.
-  func beginChunk(of table: Table) throws {
-    guard hasCandidates, table.goesBothWays, table.isContested else { return }
-    try judge()
-  }
-
-  /// Takes a row of a copy that another row keeps from its place by a unique value. Rows in the way are deleted if the
-  /// copy's author no longer has them; else the commit decides which row has the value.
-  ///
-  /// - Parameter isInPlace: Whether the row replaces any row that is there, so that it is as the source has it.
-  func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
-    let key = table.shape.key.map { row[$0] }
-    let replaces = isInPlace || table.existing == .overwrite
-    if table.existing == .keep, !replaces, try target.row(key, of: table) != nil { return }
-    _ = try target.put(nil, key, in: table)
-    let candidate = try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: desk.place.stamp))
-    if replaces {
-      try target.flush()
-      for other in try target.candidates.rows(inTheWayOf: candidate.row) where try !desk.contests(other) {
-        _ = try target.put(nil, other.key.columns.map(\.value), in: table)
-      }
-      if try target.candidates.rows(inTheWayOf: candidate.row).isEmpty, try target.put(row, key, in: table) { return }
-    }
-    try target.attempt { try target.candidates.add(candidate) }
-    displacedCopies.append(candidate.row)
-    hasCandidates = true
   }
 }

@@ -2,10 +2,10 @@ import Changes
 import Conflicts
 import Versions
 
-/// What has been learnt of rows when they were settled: one that is written all the time is settled over and over, each time
-/// from all of its versions.
+/// A cache of row versions that were read when rows were settled. A row that is written all the time is settled again
+/// and again, each time from all of its versions.
 struct SettledBefore<Table: AnyObject> {
-  /// As they stand in a trail, in the form of the table.
+  /// The versions of rows that were read at one place of a trail, in the form of the table.
   typealias Read = [(key: [Value], version: RowVersion)]
 
   private struct Row: Hashable {
@@ -19,26 +19,26 @@ struct SettledBefore<Table: AnyObject> {
     let number: UInt64
   }
 
-  /// The versions of a row, but for the one with which it was settled last.
+  /// The versions of a row, without the version with which the row was last settled.
   private struct Condensed {
     let key: [Value]
     var fingerprint: VersionFingerprint
     var versions: CondensedVersions
-    /// That one.
+    /// The version with which the row was last settled.
     var last: RowVersion
     var byteCount: Int
   }
 
-  /// Of values, in memory, of each of both; past that all is read again.
+  /// The bytes of values that ``known`` and ``condensed`` may each hold in memory; above that, the cache is emptied.
   private static var bytesMax: Int { 4 << 20 }
   private var known: [Place: Read] = [:]
   private var byteCount = 0
   private var condensed: [Row: Condensed] = [:]
   private var condensedByteCount = 0
-  /// By these, rows are told apart as long as they are here.
+  /// The tables that ``Row`` identifies by their object; kept here so that they live as long as the entries.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// What is known of a row besides `incoming`, in as few versions as it takes.
+  /// Returns the versions of a row besides `incoming`, condensed to as few as are needed.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
@@ -62,7 +62,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// What is condensed of a row, if it has no other versions now than when it was settled last, but for the one with which it was.
+  /// Returns the condensed versions of a row. Nil if the row has other versions now than when it was last settled,
+  /// besides the one with which it was settled.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {
@@ -70,7 +71,7 @@ struct SettledBefore<Table: AnyObject> {
     if before.fingerprint == now { return before.versions }
     guard try desk.fingerprint(row.name, without: before.last.stamp) == before.fingerprint else { return nil }
     var versions = before.versions
-    // Whoever deletes a row may have written it before, which only the trail has.
+    // The transaction that deletes a row may have written it before, which only the trail shows.
     guard !before.last.isDelete, versions.add(before.last) else { return nil }
     keep(
       Condensed(
@@ -102,7 +103,7 @@ struct SettledBefore<Table: AnyObject> {
 }
 
 extension RowVersion {
-  /// In memory, about.
+  /// The approximate memory of the version, in bytes.
   fileprivate var byteCount: Int { Self.byteCount(before) + Self.byteCount(after) + 200 }
 
   private static func byteCount(_ row: Row?) -> Int { row?.reduce(0) { $0 + ($1?.byteCount ?? 16) } ?? 0 }

@@ -7,11 +7,11 @@ import Versions
 struct SettledRow {
   /// The version that the present transaction wrote.
   let incoming: RowVersion
-  /// All known versions, with the incoming one.
+  /// All known versions of the row, with the incoming one.
   let history: RowHistory
-  /// The settled row; nil: it is not there. Columns that no version gives are nil.
+  /// The settled row; nil: deleted. Columns that no version gives are nil.
   let row: RowVersion.Row?
-  /// The row here before; nil: it was not there.
+  /// The row at the target before; nil: it was not there.
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
@@ -19,16 +19,17 @@ struct SettledRow {
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the present row stays: no other node may change it, conflict or not.
+  /// Whether the present row stays: it is one that no other node may change, with or without a conflict.
   let isKept: Bool
   /// Whether the incoming version has no effect, as its author may not change the present row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
-    /// The decided row; nil: it is not there.
+    /// The row after the decision; nil: it is not there.
     let row: RowVersion.Row?
   }
 
+  /// Settles a row by its versions and by rules.
   /// - Parameter versions: All known versions; the incoming one is the last.
   /// - Parameter deciding: The rules by which this node decides for all others; nil: it does not.
   /// - Parameter columns: The columns of the table at the target.
@@ -58,8 +59,8 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Returns the settled row of one that is not here. If deletes do not count, a deleted row comes back as far as it is
-  /// known.
+  /// Returns the settled row for a row that is not here. If deletes do not count, a deleted row comes back as far as
+  /// its values are known.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -83,19 +84,19 @@ struct SettledRow {
     return nil
   }
 
-  /// Throws `constraint-failed` if only a part of a row is known that has to come back.
+  /// Throws `constraint-failed` if a row must come back and some of its columns are unknown.
   static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
     guard let missing = row.firstIndex(of: nil) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
     throw CairnError(
       .constraintFailed,
-      "table \(table.fullName), row \(shown): another row refers to it, but it was deleted at \(deleted?.origin ?? "another node"), of which the trail does not say what its column \(table.columns[missing].name) was",
+      "table \(table.fullName), row \(shown): another row refers to it, but it was deleted at \(deleted?.origin ?? "another node"), whose trail does not have the value of column \(table.columns[missing].name)",
       hint:
-        "insert the row here as it should be; and where it was deleted let PostgreSQL log whole rows, with ALTER TABLE ... REPLICA IDENTITY FULL",
+        "insert the row here; and at the node that deleted it, make PostgreSQL log whole rows: ALTER TABLE ... REPLICA IDENTITY FULL",
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the code of rules. It gives expressions and functions the present values for those that no version gives.
+  /// Returns the code of the rules. Expressions and functions get the present values for those that no version gives.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -113,21 +114,21 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`: the target has no functions.
+  /// Throws `rule-refused`, for a target that has no functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
-      "the rule function:\(name) for conflicts cannot be kept: it is for a node whose database is PostgreSQL",
-      hint: "name such a node with decides, or write the rule as an expression: sql:")
+      "the rule function:\(name) for conflicts cannot run here: it needs a PostgreSQL database",
+      hint: "name a PostgreSQL node with 'decides', or write the rule as an expression, sql:")
   }
 
-  /// Returns the row as if it had not been deleted. It is used if a row that came back references it.
+  /// Returns the row as if it had not been deleted, for a row that a returned row references.
   func living() throws -> RowVersion.Row? {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
-  /// The stamp of the last write; by it, one of two rows with the same unique value has to go. Nil: all known versions
-  /// are deletes.
+  /// The stamp of the last write to the row, which decides between two rows with one unique value. Nil: all known
+  /// versions are deletes.
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
   /// Whether the row is missing here, and no known version gives all of its columns.
@@ -141,7 +142,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision, if it makes one.
+  /// The row as this node's decision leaves it; the settled row if this node decides nothing.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -153,7 +154,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of a conflict with a present row that differs from the author's image, while no other version is known.
+  /// The kind of the conflict if only the incoming version is known and the present row differs from what its author
+  /// saw; nil: none.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {
@@ -167,10 +169,9 @@ struct SettledRow {
     }
   }
 
-  /// Returns the entries for the conflict log.
+  /// Returns the entries for the conflict log about this row.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not come here, so that the row here may well
-  ///   differ.
+  /// - Parameter isAhead: Whether the author knew changes that have not come here, so that the row here may differ.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
@@ -190,7 +191,7 @@ struct SettledRow {
     return [record(kind, rules.rule.text, nil)]
   }
 
-  /// Returns the decision that this node has to write; nil: none.
+  /// Returns this node's decision about the row that must be written; nil: none.
   func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
     guard decision != nil else { return nil }
     let names = table.columns.map(\.name)
@@ -199,7 +200,7 @@ struct SettledRow {
       settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
-  /// Returns the entry for a row that comes back or stays because another row references it.
+  /// Returns the conflict log's entry for a row that comes back or stays because another row references it.
   static func returned(
     _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], now: Int64
@@ -211,7 +212,7 @@ struct SettledRow {
 }
 
 extension ConflictRecord {
-  /// The record of a transaction at its place, with rows in the order of the table's columns.
+  /// Makes the record of a conflict that a transaction met at its place; rows are in the order of the table's columns.
   init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
@@ -228,7 +229,7 @@ extension ConflictRecord {
 }
 
 extension RowVersion {
-  /// Converts a version of a trail.
+  /// Converts a version that a trail has into the target's form.
   ///
   /// - Parameter lacks: The target's columns that the trail's table does not have.
   /// - Parameter convert: Converts values into the target's form.
@@ -245,6 +246,7 @@ extension RowVersion {
 }
 
 extension [Value?] {
-  /// Returns whether the row would leave the present row as it is: columns that no version gives keep their values.
+  /// Returns whether writing this row would leave the row `local` as it is. Columns that no version gives keep their
+  /// values.
   func isAll(of local: [Value]?) -> Bool { local.map { zip(self, $0).allSatisfy { $0 == nil || $0 == $1 } } ?? false }
 }

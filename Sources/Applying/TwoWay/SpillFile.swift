@@ -1,15 +1,16 @@
 import Changes
 import SQLiteKit
 
-/// Numbered records in a temporary file, which goes when it is closed. Each has a hash by which it is found again.
+/// Numbered records in a temporary file, which is deleted when it is closed. Each record has a hash by which it is
+/// found again.
 ///
-/// The file is SQLite's own kind of temporary database: it has no name, and nothing in it is made durable or rolled back.
+/// The file is a temporary database of SQLite: it has no name, and nothing in it is made durable or rolled back.
 ///
 ///     let file = try SpillFile()
 ///     try file.append(hash: 7, bytes)                  // record 0
 ///     try file.forEach(hash: 7) { number, bytes in … }
 final class SpillFile {
-  /// The number of records; they count from 0.
+  /// The number of records, which are numbered from 0.
   private(set) var count = 0
   private let insert: Statement
   private let update: Statement
@@ -64,7 +65,8 @@ final class SpillFile {
     }
   }
 
-  /// Returns what `body` makes of the last record with this hash for which it is not nil.
+  /// Returns the result of `body` for the last record with this hash for which the result is not nil; nil if there is
+  /// none.
   func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
@@ -94,12 +96,12 @@ final class SpillFile {
     }
   }
 
-  /// Names the file in errors of SQLite, which says nothing of one without a name.
+  /// Runs a body. An error of SQLite gets a message about the temporary file, which has no name.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(
-        code, "the temporary file for rows that apply settles at the end of their transaction failed: \(problem)",
-        hint: "make room where temporary files go (SQLITE_TMPDIR, else /var/tmp)", remedy: .retry)
+        code, "the temporary file for rows that apply resolves at the end of their transaction failed: \(problem)",
+        hint: "free space in the folder for temporary files (SQLITE_TMPDIR, else /var/tmp)", remedy: .retry)
     }
     do { return try body() } catch let error as SQLiteError {
       throw failed(error.asCairnError.code, "\(error)")

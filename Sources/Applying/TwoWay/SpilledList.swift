@@ -3,7 +3,7 @@ import Conflicts
 
 /// An element of a ``SpilledList``.
 protocol Spillable {
-  /// The memory that it takes, about.
+  /// The approximate memory of the element, in bytes.
   var byteCount: Int { get }
   init(from reader: inout ByteReader) throws
   func append(to writer: inout ByteWriter)
@@ -37,14 +37,14 @@ struct SpilledList<Element: Spillable> {
     (elements, byteCount) = ([], 0)
   }
 
-  /// Passes all elements in their order. `body` may append to another list, not to this one.
+  /// Passes all elements to `body` in their order. `body` may append to another list, not to this one.
   func forEach(_ body: (Element) throws -> Void) throws {
     guard let file else { return try elements.forEach(body) }
     for number in 0..<file.count { try body(file.read(number) { try Element(from: &$0) }) }
   }
 }
 
-/// A buffer that is used again for each record.
+/// A buffer that is used again for each record of a temporary file.
 final class SpillWriter {
   private var bytes = ByteWriter(capacity: 4096)
 
@@ -57,15 +57,15 @@ final class SpillWriter {
   }
 }
 
-/// A row as apply is to write it, after all rows of its transaction that go have gone.
+/// A row that apply writes after all deleted rows of its transaction are gone.
 struct SettledPut: Spillable, Equatable {
-  /// In ``TwoWayDesk/row(_:)``.
+  /// The index of the row for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var put: [Value?]?
-  /// All of it.
+  /// The whole row as it will be, with the columns that are not written.
   var outcome: [Value?]
-  /// The stamp of the last write to it, if a version of it is known.
+  /// The stamp of the last write to the row; nil if no version of it is known.
   var stamp: Stamp?
 
   init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {
@@ -98,9 +98,9 @@ struct SettledPut: Spillable, Equatable {
   }
 }
 
-/// A row that apply has deleted and to which others may refer, as it was.
+/// A row that apply has deleted and that other rows may reference, as it was.
 struct GoneRow: Spillable {
-  /// In ``TwoWayDesk/row(_:)``.
+  /// The index of the row for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var there: [Value]
@@ -123,11 +123,11 @@ struct GoneRow: Spillable {
 }
 
 extension [Value] {
-  /// In memory, about.
+  /// The approximate memory of the values, in bytes.
   fileprivate var byteCount: Int { reduce(32) { $0 + $1.byteCount } }
 }
 
 extension [Value?] {
-  /// In memory, about.
+  /// The approximate memory of the values, in bytes.
   fileprivate var byteCount: Int { reduce(32) { $0 + ($1?.byteCount ?? 16) } }
 }

@@ -7,43 +7,52 @@ import SystemKit
 import Trails
 import Versions
 
-/// What the applies of one database share, when the database is captured too and writes go both ways.
+/// The state that all applies of one database share, if the database is captured too and replication is two-way.
 package final class TwoWay: Sendable {
-  /// How conflicts that come with a trail are settled, in a table of the target by its plain name; its columns in their
-  /// order.
+  /// Returns the rules for conflicts that a trail brings to a table of the target. The table is given by its plain
+  /// name, with its columns in their order.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
-  /// Local commits that the own trail does not hold yet.
+  /// The way to find local commits that the own trail does not hold yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: shows the rows of the journal behind a source position of the own trail, inside apply's transaction.
-    /// False: there are too many of them to be looked at.
+    /// SQLite: shows the journal's rows after a source position of the own trail, in apply's transaction. False: there
+    /// are too many of them to look at.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL.
+    /// PostgreSQL: waits until capture has passed all commits.
     case stream(CaptureStream)
   }
 
-  /// Of the trail into which the database is captured.
+  /// The trail into which the database is captured.
   package let own: TrailName
-  /// Of the own trail and of those that are applied, by name.
+  /// The folders of the own trail and of the applied trails, by the name of the trail.
   private let folders: [String: String]
   private let peers: [TrailName]
+  /// The tables that each apply takes, by its trail. Rows of other tables are no versions of rows here.
+  private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
-  /// Whether what tables held before they were captured is copied into the own trail.
+  /// Whether rows that tables held before they were captured are copied into the own trail.
   private let copiesRows: Bool
   package let window: VersionWindow
+  /// The first names of tables that were renamed.
+  let roots = TableRoots()
+  /// The last changes made here by applies that took the name of a table or column away.
+  let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// How far a peer's clock may be ahead of ours, µs.
+  /// The lead that a peer's clock may have over ours, in µs.
   let skewMicrosecondsMax: Int64
-  /// Rows of a transaction that are settled when it ends take this much memory, and then a temporary file.
+  /// The memory for rows that are settled when their transaction ends, in bytes; above that, they go to a temporary
+  /// file.
   let deferredBytesMax: Int
-  /// The most bytes of rows of one trail that wait for unique values: each judgement reads them, in the target's
+  /// The most bytes of one trail's rows that wait for unique values. Each judgement reads these rows, in the target's
   /// transaction.
   let waitingBytesMax: Int64
+  /// The most bytes of all rows that wait for unique values.
+  var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// Keeps groups apart from the reading of copies into the own trail; the applies are the writer. Nil if nothing is
-  /// captured meanwhile.
+  /// The lock that keeps groups apart from the reading of copies into the own trail; applies take it as the writer. Nil
+  /// if nothing is captured meanwhile.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -51,24 +60,27 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
-  /// Of PostgreSQL.
+  /// The detection that no application has committed, for PostgreSQL.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
   private let isRetired = Mutex(false)
 
-  /// `captured`: the tables of the database that go into the own trail; `copiesRows`: with what they held before. `before`:
-  /// the one that the applies of the database shared until now. It is retired: an apply that still has it takes no turn
-  /// any more, and what it has committed is known to the new one.
+  /// Makes the shared state. `captured`: the tables captured into the own trail; `copiesRows`: with the rows that they
+  /// held. `before`: the state that the applies shared until now. It is retired: an apply that still has it gets no
+  /// turn any more, and the new state knows what that apply has committed.
   package init(
-    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
+    captured: TablePatterns,
     copiesRows: Bool = false, local: LocalCommits, turns: AlternatingLock? = nil,
     skewMicrosecondsMax: Int64 = 60_000_000, deferredBytesMax: Int = 16 << 20, waitingBytesMax: Int64 = 64 << 20,
     after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     self.own = own.name
-    folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
+    let places = [own] + applied.map { (name: $0.name, folder: $0.folder) }
+    folders = Dictionary(places.map { ($0.name.description, $0.folder) }) { first, _ in first }
+    admitted = Dictionary(applied.map { ($0.name.description, $0.tables) }) { first, _ in first }
     peers = applied.map(\.name)
     (self.captured, self.copiesRows) = (captured, copiesRows)
     window = VersionWindow(own: own.name, ownFolder: own.folder)
@@ -79,22 +91,29 @@ package final class TwoWay: Sendable {
     before?.isRetired.withLock { $0 = true }
   }
 
-  /// Whether what is written to a table here goes into the own trail; what comes to others comes one way.
+  /// Returns whether rows written to a table here go into the own trail. All other tables are one-way.
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
-  /// Whether rows of a table may be copied into the own trail that nobody has heard of yet.
+  /// Returns whether rows of a table may still have to be copied into the own trail, so that no other node knows them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
+
+  /// Returns which rows of a trail may be versions of rows here; nil: all of them, as for the own trail.
+  func admittedRows(of origin: String) -> AdmittedRows? {
+    if origin.hasSameBytes(as: own.description) { return nil }
+    let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
+    return AdmittedRows(admitted[origin], in: engine)
+  }
 
   func folder(of origin: String) throws -> String {
     if let folder = folders[origin] { return folder }
     throw CairnError(
-      .trailMissing, "a version of a row stands in trail \(origin), which is not applied here",
-      hint: "put the [apply] of that trail back into the conf: a row that both ends wrote is settled from all trails")
+      .trailMissing, "a version of a row is in trail \(origin), which is not applied here",
+      hint: "put the [apply.NAME] of that trail back into the conf: a row that both ends wrote needs all trails")
   }
 
-  /// False after an error that may have been the window's, which then may lack something: another is to be made.
+  /// Whether the shared state can be used. False after an error that may have left the window incomplete.
   package var isSound: Bool {
     guard isSpoilt.withLock({ !$0 }) else { return false }
     return (try? window.check()) != nil
@@ -108,18 +127,19 @@ package final class TwoWay: Sendable {
     if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
 
-  /// An apply is about to read a trail. Throws `busy` if another one was read under its name.
+  /// Throws `busy` if another trail than the one with this id was read under the same name.
   func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
-  /// Reads what stands in the trails, once: whichever apply comes first. `hasUniqueValues`: whether rows may clash in others
-  /// than their keys. `reach`: how far a trail has been applied to the database.
+  /// Reads the trails into the window, once: the first apply does it. `hasUniqueValues`: whether rows may clash in
+  /// unique values besides their keys. `reach`: returns the place up to which a trail has been applied.
   func prepare(
     _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [String: Int],
-    reach: (TrailName) throws -> Reach
+    returned: () throws -> [StoredReturns.Entry], reach: (TrailName) throws -> Reach
   ) throws {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
-      // What an apply commits that has the one of before is read below: none has a turn, and none gets one again.
+      names.roots = roots
+      // Commits of applies with the retired value are read below: none of them has a turn now, or gets one again.
       while !turn.take() {
         Pulse.beat()
         Clock.sleep(milliseconds: 1)
@@ -130,30 +150,40 @@ package final class TwoWay: Sendable {
       // The ids come first: versions that are read next name the trails that their authors knew.
       let ids = trailIDs()
       for (trail, id) in ids { try window.identify(trail, id) }
-      // What is held of any of them counts before the first is read. What was applied of a trail that was begun again since
-      // is nothing of the new one.
+      // The held transactions count before the first trail is read. If a trail was begun again, transactions applied
+      // from its predecessor do not count.
       let reached = try peers.map { trail in
         let reach = try reach(trail)
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
         return (trail: trail, reach: isOther ? Reach() : reach)
       }
       for (trail, reach) in reached { hold(trail, through: reach.held) }
-      for (trail, reach) in reached {
-        try window.read(trail, through: reach.number, rowNames: names.namesAndReferences)
-        note(applied: reach.number, of: trail)
+      func readPeers(again: Bool) throws {
+        for (trail, reach) in reached {
+          let admitted = admittedRows(of: trail.description)
+          try window.read(trail, through: reach.number, again: again) { schema, change in
+            admitted?.includes(schema) == false ? [] : try names.namesAndReferences(schema, change, from: admitted)
+          }
+        }
       }
+      try readPeers(again: false)
+      for (trail, reach) in reached { note(applied: reach.number, of: trail) }
       if try readsOwn {
-        try window.catchUp(rowNames: names.namesAndReferences)
+        // Only the own trail shows which tables were renamed here: changes of other trails were perhaps never made.
+        // Rows that were read under a former name are named again.
+        let count = roots.count
+        try window.catchUp(rowNames: { try names.namesAndReferences($0, $1, from: nil) }, learn: names.learn)
+        if roots.count != count { try readPeers(again: true) }
       } else {
         try window.putOffCatchUp()
       }
-      let known = appliedNumbers.merging([own.description: window.ownReach.number]) { $1 }
-      returned.withLock { $0.begin(behind: known) }
+      let entries = try returned()
+      self.returned.withLock { $0.load(entries, ids, own: own, reached: window.ownReach.number) }
       isPrepared = true
     }
   }
 
-  /// Returns the ids of the trails that exist. The apply of a trail reports it if it cannot be read.
+  /// Returns the ids of the trails that exist. A trail that cannot be read is left out: its apply reports the error.
   private func trailIDs() -> [TrailName: TrailID] {
     var ids: [TrailName: TrailID] = [:]
     for trail in [own] + peers {
@@ -162,23 +192,22 @@ package final class TwoWay: Sendable {
     return ids
   }
 
-  /// Whether the own trail is read before anything is changed. What is learnt from it lets versions of others be forgotten,
-  /// and tells which of two rows is the later one; where much of it has not been read, a peer may be silent, for which that
-  /// is to be counted.
+  /// Whether the own trail is read before anything is changed. Versions of other nodes can then be forgotten, and apply
+  /// knows which of two rows is later. If much of the own trail is unread, it is read for peers that may be silent.
   var readsOwn: Bool {
     get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
 
   // MARK: One apply decides at a time
 
-  /// Waits until no other apply has a group under way, and no copy is being read; false when `stop` was set first.
+  /// Waits until no other apply has a group under way and no copy is read. Returns false if `stop` was set first.
   func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
       try window.check()
       if !isSound {
         throw CairnError(
-          .ioFailed, "what both ends wrote could not be read to its end by another apply to the same database",
-          hint: "see its error; this one begins anew", remedy: .retry)
+          .ioFailed, "another apply to the same database could not read what both ends wrote",
+          hint: "see the error of that apply; this one starts again", remedy: .retry)
       }
       if turn.take() {
         if !isRetired.withLock({ $0 }) {
@@ -191,7 +220,7 @@ package final class TwoWay: Sendable {
         turn.end()
         throw CairnError(
           .busy, "the applies to this database were changed by a reload while this one ran",
-          hint: "none is needed: this apply starts again with the others", remedy: .retry)
+          hint: "nothing to do: all applies to this database start again", remedy: .retry)
       }
       Pulse.beat()
       Clock.sleep(milliseconds: 1)
@@ -204,16 +233,16 @@ package final class TwoWay: Sendable {
     turn.end()
   }
 
-  /// Runs `body` while no other apply has a group under way; nil when `stop` was set first. Nothing is to be waited for in
-  /// it: all applies of the database wait with it.
+  /// Runs `body` while no other apply has a group under way; nil if `stop` was set first. `body` must wait for nothing,
+  /// as all applies of the database wait with it.
   func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
     guard try enter(stop) else { return nil }
     defer { leave() }
     return try body()
   }
 
-  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Each attempt of a two-way apply is a
-  /// turn of its own. An attempt can set what to wait for: apply waits after its turn, because other applies wait for it.
+  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Two-way, each attempt has its
+  /// turn. An attempt can set what to wait for: apply waits after its turn, because other applies wait for the turn.
   static func retryInTurns(
     _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
   ) throws -> Bool {
@@ -228,7 +257,7 @@ package final class TwoWay: Sendable {
     return false
   }
 
-  /// Gives capture the time to take what was committed locally, while nothing is locked. `count`: how often in a row.
+  /// Gives capture time to take local commits, while nothing is locked. `count`: the number of waits in a row so far.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {
     case .stream(let stream): _ = try stream.pass(stop, false)
@@ -236,10 +265,10 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// What a row has against being written as it comes: it is settled from its versions, then.
+  /// Returns whether an error says that a row is not as the trail has it, so that it is settled from its versions.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
 
-  /// Whether rows may wait for a unique value that others have. To be asked, and set, by whom no other apply disturbs.
+  /// Whether rows may wait for unique values of other rows. Only the apply that has the turn reads or sets this.
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
@@ -248,77 +277,94 @@ package final class TwoWay: Sendable {
   /// The number of rows that wait for a unique value, by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
-  /// To be called by an apply that has the turn, after its commit.
+  /// Stores the numbers of waiting rows by table. Called by the apply that has the turn, after its commit.
   func note(waiting counts: [String: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty
   }
 
-  /// Whether rows may wait for what this node decides of them.
+  /// Whether this node may have decided rows without having written the decisions yet.
   var mayHaveDecisions: Bool {
     get { decisions.withLock { $0 } }
     set { decisions.withLock { $0 = newValue } }
   }
 
-  /// How often an apply has changed tables.
+  /// The number of schema changes that applies have carried out.
   var shapeCount: Int { shapes.withLock { $0 } }
   func noteShapes() { shapes.withLock { $0 += 1 } }
 
   // MARK: What has been applied
 
-  /// Whether a change of a table is one that this database has by way of a trail: its own, or one that is applied here. The
-  /// node that tells of it got it by an apply of that trail. Its tables may have changed since, so it is not made again.
+  /// Records committed changes by which tables or columns lost their names.
+  func note(arrived steps: [ColumnStep]) {
+    guard !steps.isEmpty else { return }
+    arrivedSteps.withLock { $0.take(steps) }
+  }
+
+  /// Returns whether a schema change comes back: the database has it from its own trail, or from a trail that is
+  /// applied here. Its tables may have changed since, so it is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
-  /// Of each trail that is applied, the last transaction that the database has.
+  /// The last transaction that the database has of each applied trail, by the trail's name.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
   }
 
-  /// How far a trail has been applied.
+  /// The place up to which a trail has been applied.
   struct Reach {
-    /// The id of the trail.
+    /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
-    /// The last transaction that the database has.
+    /// The number of the last transaction of this trail that the database has applied.
     var number: UInt64 = 0
-    /// The last one before which no table waits, and nothing is in quarantine; nil: that one.
+    /// The last transaction before the first one that waits or is in quarantine; nil: nothing waits.
     var held: UInt64?
   }
 
-  /// Of a trail, what comes behind that transaction may have come out of its order: some tables have it, and others wait.
-  /// See ``VersionWindow/hold(_:through:)``.
+  /// Records that transactions after `number` may be applied out of order: some tables have them, suspended ones do
+  /// not. Nil: none are. See ``VersionWindow/hold(_:through:)``.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Whether the author of a transaction knew what tables that wait here still lack. `seen`: what it knew.
+  /// Returns whether the author of a transaction knew changes that suspended tables lack here. `seen`: what it knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
     held.withLock { held in seen.contains { known in held[known.key].map { $0 < known.value } ?? false } }
   }
 
-  /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.
-  func noteReturn(of row: KeyedRow, by trail: TrailName, _ number: UInt64) {
+  /// Notes that a row which waited for a unique value came back, when transaction `number` of a trail was applied.
+  ///
+  /// - Returns: The entries to store with the row.
+  func noteReturn(of row: ContestedRow, by trail: TrailName, _ number: UInt64) -> [StoredReturns.Entry] {
     var known = appliedNumbers
     known[trail.description] = max(number, known[trail.description] ?? 0)
-    returned.withLock { $0.note(row, behind: known) }
+    let isFull = returned.withLock { $0.note(row.keyed, behind: known) }
+    var ids: [TrailID: UInt64] = [:]
+    for (trail, number) in known { window.id(of: trail).map { ids[$0] = number } }
+    let entry = StoredReturns.Entry(row: row, known: ids)
+    return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// All that programs wrote here before has been read in the own trail.
-  func noteCaptured() {
+  /// Records that the own trail has been read up to everything that applications wrote here before.
+  ///
+  /// - Returns: The transaction to store with the rows that came back before; nil if none is needed.
+  func noteCaptured() -> UInt64? {
     let reached = window.ownReach.number
-    returned.withLock { $0.noteCaptured(own.description, through: reached) }
+    return returned.withLock { list in
+      defer { list.noteCaptured(own.description, through: reached) }
+      return list.hasOpen ? reached + 1 : nil
+    }
   }
 
-  /// Whether a row that came back here may still wait where a transaction was made; `seen`: what its author knew.
+  /// Returns whether a row that came back here may still wait at the author of a transaction. `seen`: what it knew.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
-  /// Whether the author of a transaction knew what has not come here yet, of a trail that does come here. `seen`: what it
-  /// knew of the trails that are here; it may know a trail that was begun again, of which nothing is here.
+  /// Returns whether the author of a transaction knew changes of an applied trail that have not come here yet. `seen`:
+  /// what it knew of the trails here. It may also know a trail that was begun again, unknown here.
   func isAhead(_ header: TransactionHeader, seen: [String: UInt64]) -> Bool {
     applied.withLock { applied in
       header.dependencies.contains { known in
@@ -332,7 +378,7 @@ package final class TwoWay: Sendable {
 final class ApplyTurn: Sendable {
   private let isTaken = Mutex(false)
 
-  /// False where another one has it.
+  /// Takes the turn. Returns false if another apply has it.
   func take() -> Bool {
     isTaken.withLock { isTaken in
       defer { isTaken = true }
@@ -343,16 +389,16 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// The reason and the time for which an apply waits after its turn.
+/// The result of an apply's turn, which says what the apply waits for afterwards.
 enum TurnEnd {
-  /// Nothing; false: nothing was there to be applied.
+  /// The apply waits for nothing. False: there was nothing to apply.
   case moved(Bool)
-  /// A transaction whose clock is ahead.
+  /// The apply waits until the clock of this transaction is no longer ahead.
   case heldBack(TransactionHeader)
-  /// Capture has to take what was committed locally.
+  /// The apply waits until capture has taken the local commits.
   case overtaken
 }
 
-/// A local commit, which the own trail does not hold yet, is of a row that comes: the group is rolled back, and done again
-/// when capture has it.
+/// The error for a local commit to a row of the group that the own trail does not hold yet. The group is rolled back,
+/// and applied again when capture has the commit.
 struct LocalAhead: Error {}

@@ -6,8 +6,8 @@ import Trails
 
 /// The connections of a capture, its trail, and the decisions about both: what the parts of ``PostgresCapture`` share.
 ///
-/// It writes transactions into the trail, makes them durable and confirms them to the server, as ``SlotProgress``
-/// decides.
+/// The session writes transactions into the trail, makes them durable and confirms them to the server, as
+/// ``SlotProgress`` decides.
 final class CaptureSession {
   let uri: String
   let options: PostgresCapture.Options
@@ -28,15 +28,16 @@ final class CaptureSession {
   var refreshes: RefreshQueue
   var catalog = CatalogWatch()
   var sequences = SequenceWatch()
+  var waits = WaitingTables()
 
-  /// The number of the transaction that is open in the trail; nil if none is.
+  /// The number of the transaction that is open in the trail; nil if no transaction is open.
   private var openNumber: UInt64?
-  /// The number of changes in it.
+  /// The number of changes in the open transaction of the trail.
   private var changeCount: UInt64 = 0
   private var barrierNumber = 0
   private var record = ByteWriter()
 
-  /// Connects, and checks that the server can be captured.
+  /// Connects to the source, and checks that its server can be captured.
   init(uri: String, trail: TrailWriter, options: PostgresCapture.Options, clock: Clock, progress: CaptureProgress)
     throws
   {
@@ -59,10 +60,10 @@ final class CaptureSession {
       stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0)))
   }
 
-  /// The name of the server and database, for messages.
+  /// The host and database of the source, for messages.
   var place: String { source.connection.place }
 
-  /// Opens another connection like that of ``source``.
+  /// Opens another connection to the source, with the same URI.
   func connect() throws -> PostgresConnection {
     try PostgresConnection(uri, application: PostgresSource.application(slotName))
   }
@@ -71,7 +72,7 @@ final class CaptureSession {
 
   var isTrailOpen: Bool { openNumber != nil }
 
-  /// Begins the trail's transaction, once part of the incoming one belongs in it.
+  /// Begins a transaction of the trail if none is open, because something belongs in the trail.
   func openTransaction() throws {
     guard openNumber == nil else { return }
     let arriving = incoming.header
@@ -100,17 +101,17 @@ final class CaptureSession {
       $0.changes += changeCount
     }
     changeCount = 0
-    // The file could not distinguish two registries of which neither is durable yet.
+    // The file could not distinguish two registries while neither is durable.
     if hasNewShapes { try sync() }
   }
 
-  /// Keeps the present tables even if a transaction of the trail is dropped.
+  /// Keeps the present known tables and refreshes, even if a transaction of the trail is dropped later.
   func settle() {
     tables.settle()
     refreshes.settle()
   }
 
-  /// Drops the unfinished transaction, and its changes to the tables.
+  /// Drops the unfinished transaction of the trail, and undoes its changes to the known tables.
   func abandon() throws {
     guard openNumber != nil || incoming.isOpen else { return }
     if openNumber != nil { try trail.abandon() }
@@ -119,7 +120,7 @@ final class CaptureSession {
     refreshes.abandon()
   }
 
-  /// Appends a change of a row.
+  /// Appends a change of a row to the open transaction of the trail.
   ///
   /// - Parameter image: The encoded rows that `flags` name.
   func append(
@@ -136,13 +137,13 @@ final class CaptureSession {
     changeCount += 1
   }
 
-  /// Appends the records of a change of tables; their refreshes begin again.
+  /// Appends the schema changes of a table to the trail. Refreshes that they interrupt begin again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }
   }
 
-  /// Appends an event of a table's refresh.
+  /// Appends an event of a table's refresh, such as its start, to the trail.
   func append(_ event: Refresh.Event, of table: PostgresRegistry.Table) throws {
     try PostgresCopier.append(Refresh(schemaID: try id(of: table), event: event), trail)
   }
@@ -155,16 +156,16 @@ final class CaptureSession {
     }
   }
 
-  /// Returns the id of a table's shape in the open segment.
+  /// Returns the id of a table's shape in the open segment; writes the shape into the segment if it is missing.
   func id(of table: PostgresRegistry.Table) throws -> UInt64 { try trail.schemaID(table.schema, token: table.epoch) }
 
-  /// Appends a transaction that contains only the position.
+  /// Appends a transaction that contains only the position of capture in the source.
   func recordProgress() throws {
     try openTransaction()
     try endTransaction()
   }
 
-  /// Advances the slot while the server logs nothing for this capture.
+  /// Writes a position into the trail when one is due, so that the server can forget the log before it.
   func recordProgressInTime(isWanted: Bool) throws {
     guard !incoming.isOpen, !isTrailOpen, slot.isRecordDue(isWanted: isWanted, now: Clock.monotonicMilliseconds) else {
       return
@@ -192,7 +193,7 @@ final class CaptureSession {
 
   func saveRequests() throws { try requestsFile.save(refreshes.requests) }
 
-  /// Reports to the server which log it may forget.
+  /// Reports to the server how much of its log has been received, and how much the server may forget.
   ///
   /// - Parameter wantsReply: Whether the server is asked for an answer.
   func report(wantsReply: Bool = false) throws {
@@ -211,7 +212,7 @@ final class CaptureSession {
 
   // MARK: Server
 
-  /// Commits a message of Cairn: everything before it in the stream committed before this call.
+  /// Commits a message with a random text, and returns the text. Capture reads it after everything committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
     // No other writer can write this text, because none knows it.
@@ -221,26 +222,47 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether rows are still to be read.
-  var hasRefreshes: Bool { !refreshes.isIdle || tables.hasWaiting }
+  /// Whether the trail has rows to read now, for refreshes or requests.
+  var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Shows how many tables are still to be copied.
+  /// Whether rows are still to be read, except rows of tables that are suspended until an operator acts.
+  var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
+
+  /// Publishes how many tables are still to be copied, and which tables are suspended for another reason.
   func showWaiting() {
-    let waiting = tables.waitingCount
-    progress.update { $0.tablesToCopy = waiting }
+    let (waiting, waits) = (tables.waitingCount(besides: waits.forOperator), waits.all)
+    progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Returns the error for a server that does not have what the trail has.
+  /// Replaces the suspended tables of one cause, and reports the new ones.
+  func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
+    for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
+    showWaiting()
+  }
+
+  /// Ends all waits of a table that no longer exists.
+  func endWaits(of relation: UInt32) {
+    waits.end(relation)
+    refreshes.endObstacle(of: relation)
+  }
+
+  /// Adds a suspended table, and reports it if it is new.
+  func add(_ wait: TableWait, of relation: UInt32, _ cause: WaitingTables.Cause) {
+    if waits.add(wait, of: relation, cause) { progress.tell("\(wait.message); \(wait.hint)") }
+    showWaiting()
+  }
+
+  /// Returns the error for a server that lacks transactions which the trail has, such as a restored one.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
-      .sourceWentBack, "the source \(place) is not where the trail ends: \(how)",
+      .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",
       hint:
-        "it was restored or replaced, and the target may hold newer rows: run 'cairn detach' on both, and replicate into a new --state from the end that is to be kept, with --existing overwrite"
+        "it was restored or replaced, and the target may have newer rows: run 'cairn detach' on both, and replicate into a new --state from the end whose rows to keep, with --existing overwrite"
     )
   }
 
-  /// Returns the error for a slot that cannot be used. Creating a publication again does not help: a stream looks it up
-  /// as it was at each moment of the log.
+  /// Returns the error for a slot that cannot be used. To create a missing publication again does not help: a stream
+  /// looks up the publication as it was at each moment of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"
@@ -256,7 +278,7 @@ final class CaptureSession {
       case .foreign(let database, let plugin):
         (
           "slot \(slotName) is one of database \(database) with plugin \(plugin)",
-          "look who made it; run again with --existing overwrite once it is gone"
+          "find out which user created it; run again with --existing overwrite when it is removed"
         )
       case .movedOn(let place):
         ("slot \(slotName) was moved on to \(place), the trail ends at \(slot.position.quiet)", copy + newSlot)

@@ -7,23 +7,23 @@ import SystemKit
 
 /// Informs an apply when the trail of its own database holds everything that was committed there before a moment.
 ///
-/// It commits a message in a session of its own. The capture, on its own thread, reads that message after all those
-/// commits, makes the trail durable and reports it here. Any thread may ask.
+/// The watch commits a message in a session of its own. The capture, on its own thread, reads that message after all
+/// earlier commits, makes the trail durable and reports it here. Any thread may ask.
 package final class LocalWatch: Sendable {
-  /// A committed message.
+  /// A message that the watch has committed, to be found in the stream.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String
-    /// The transactions that had ended on the server before the message.
+    /// The transactions that had ended on the server before the message was committed.
     package let moment: ServerMoment
-    /// The transaction of the message, by the server's number.
+    /// The number that the server gave to the message's transaction.
     package let transaction: UInt64
 
     fileprivate init(token: String, moment: ServerMoment, transaction: UInt64) {
       (self.token, self.moment, self.transaction) = (token, moment, transaction)
     }
 
-    /// Reads the printed form, `watch TOKEN MOMENT TRANSACTION`; nil if `text` is not one.
+    /// Reads a mark from its text, `watch TOKEN MOMENT TRANSACTION`; nil for any other text.
     init?(_ text: String) {
       let parts = text.split(separator: " ")
       guard parts.count == 4, parts[0] == Self.word, let moment = ServerMoment(String(parts[2])),
@@ -32,19 +32,19 @@ package final class LocalWatch: Sendable {
       self.init(token: String(parts[1]), moment: moment, transaction: transaction)
     }
   }
-  /// The place of a message in the trail: it is durable, with everything that the source committed before.
+  /// The place of a message in the trail, which is durable up to there with everything committed before the message.
   package struct Reach: Equatable, Sendable {
-    /// The last transaction of the trail.
+    /// The number of the last transaction in the trail then.
     package let number: UInt64
     package let position: Position
   }
-  /// A wait for one message; it ends when capture has read the message.
+  /// A wait for one message. It ends when capture has read the message.
   private struct Waiting {
     let arrival = StopSignal()
     var reach: Reach?
   }
 
-  /// The time after which a new message is sent: a capture that ended after reading the last one has not reported it.
+  /// The time after which another message is committed, ms: a capture that ended may not have reported the last one.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -53,8 +53,8 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message after everything that was committed before the call. The caller must wait for every mark.
-  /// Errors: ``PostgresError``.
+  /// Commits a message after everything that was committed before the call. The caller must then wait for it with
+  /// ``wait(_:_:milliseconds:)``. Errors: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
@@ -83,7 +83,7 @@ package final class LocalWatch: Sendable {
         ).first
         guard let text = row?[0], let mark = Mark(text) else {
           throw CairnError(
-            .bug, "\(PostgresConnection.place(of: uri)) does not tell which transactions have ended",
+            .bug, "\(PostgresConnection.place(of: uri)) does not report which transactions have ended",
             hint: "please report this",
             remedy: .bug)
         }
@@ -123,7 +123,7 @@ package final class LocalWatch: Sendable {
     return nil
   }
 
-  /// Returns to the capture whether an apply waits for this message.
+  /// Returns, to the capture, whether an apply waits for this message.
   func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
   /// Reports that the capture has read the message, and that the trail is durable up to it.

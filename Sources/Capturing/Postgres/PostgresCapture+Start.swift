@@ -27,18 +27,22 @@ extension PostgresCapture {
     try resume(copiesAgain: false)
   }
 
-  /// Begins with a new slot. The publication is created first: a slot does not know publications that were created
-  /// after it.
+  /// Begins the capture with a new slot. The publication is created first, because a slot does not know publications
+  /// that were created after it.
   private func begin(_ reason: Refresh.Reason) throws {
     let (source, options, trail) = (session.source, session.options, session.trail.name.description)
     let identity = try PostgresSource.identity(session.replication)
-    let tables = try source.catalog.capturableTables(options.tables, known: session.tables)
+    var found = try source.unlockedTables(options.tables, tell: session.progress.tell)
+    if options.goesBothWays { PostgresTable.refuseLookAlikes(&found) }
+    // A capture that has a trail goes on without a table that its owner altered.
+    let tables = try session.trail.lastHeader == nil ? source.catalog.capturable(found) : tracker.usable(found)
+    let kept = Set(found.map(\.oid)).subtracting(tables.map(\.oid))
     guard !tables.isEmpty || !options.needsTables else {
       throw CairnError(
-        .noTables, "\(session.place) has no table that could be captured",
-        hint: "create a table first, or look at --tables", remedy: .badInput)
+        .noTables, "\(session.place) has no table that can be captured",
+        hint: "create a table first, or check the patterns of 'tables' (--tables)", remedy: .badInput)
     }
-    _ = try source.publish(tables)
+    try source.publishFirst(tables, tell: session.progress.tell)
     try source.dropSlot()
     session.slot.note(streamTime: try source.time())
     let (start, snapshot) = try source.createSlot(session.replication, tell: session.progress.tell)
@@ -49,13 +53,13 @@ extension PostgresCapture {
     session.refreshes.restartAll()
     try session.openTransaction()
     // From here on the slot has every change.
-    try tracker.announce(tables, reason == .firstCopy && !options.copiesRows ? nil : reason)
+    try tracker.announce(tables, keeping: kept, reason == .firstCopy && !options.copiesRows ? nil : reason)
     try session.endTransaction()
     try session.sync()
   }
 
-  /// Checks that the server continues where the trail ends: the cluster, its timeline, slot, publication and place in
-  /// the log.
+  /// Continues with an existing slot. Checks that the server is where the trail ends: cluster, timeline, slot,
+  /// publication and place in the log.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source
     let identity = try PostgresSource.identity(session.replication)

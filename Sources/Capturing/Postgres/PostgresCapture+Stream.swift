@@ -60,7 +60,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the table of a change that belongs in the trail; nil for a change that does not.
+  /// Returns the table of a change that belongs in the trail; nil for a change that the trail does not need.
   private func table(_ id: UInt32) throws -> Captured? {
     guard session.incoming.change() else { return nil }
     switch session.tables.lookup(id) {
@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Takes a transactional message. A message that Cairn did not write changes nothing: its transaction is captured
-  /// like any other.
+  /// Takes a message that is part of a transaction. A message that Cairn did not write changes nothing: its transaction
+  /// is captured like any other.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -126,14 +126,14 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the content of a message that Cairn wrote in this same transaction; nil for any other message, which is
+  /// Returns the content of a message that Cairn wrote in the same transaction. Nil for any other message, which is
   /// counted and logged.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
   ) throws -> UnsafeRawBufferPointer? {
     guard let transaction = session.incoming.transaction else { return nil }
     if let known = keys.content(of: message, prefix: prefix, transaction: transaction.xid, place) { return known }
-    if session.incoming.wantsKeys() {
+    if keys.mayBeNew(at: transaction.commit) {
       try readKeys()
       if let known = keys.content(of: message, prefix: prefix, transaction: transaction.xid, place) { return known }
     }
@@ -143,18 +143,21 @@ extension PostgresCapture {
     session.progress.tell(
       """
       transaction \(transaction.xid) at \(transaction.commit) has a message with prefix '\(prefix)' that Cairn did not \
-      write: the message is ignored, the transaction is captured (\(session.progress.snapshot.refusedMessages) such \
-      messages so far); look for roles that call pg_logical_emit_message, and for a cairn of an earlier version
+      write: the message is ignored, the transaction is captured (\(session.progress.snapshot.refusedMessages.counted("such message")) \
+      so far); look for roles that call pg_logical_emit_message, and for a cairn of an earlier version
       """)
     return nil
   }
 
-  /// Reads the keys. A schema with an object of an untrusted role has no valid key.
+  /// Reads the keys that sign messages. A schema that contains an object of an untrusted role has no valid key.
   func readKeys() throws {
     let connection = session.source.connection
+    // The end of the log is read before the keys: messages up to it were signed with keys that existed then.
+    let end = try connection.first("SELECT pg_current_wal_insert_lsn()").flatMap { LSN($0) }
     for place in [MessageKey.Place.own, .triggers] {
       let isOurs = try OwnSchema.foreign(place.rawValue, connection) == nil
       keys.set(isOurs ? try MessageKey.read(place, connection) : nil, of: place)
     }
+    if let end { keys.noteRead(at: end) }
   }
 }

@@ -3,65 +3,68 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Captures one PostgreSQL database into a trail: by logical slot, `pgoutput` and refresh (`docs/postgres-capture.md`).
+/// Captures one PostgreSQL database into a trail: by logical slot, `pgoutput` and refresh
+/// (`docs/explanation/postgres-capture.md`).
 ///
-/// One blocking worker on one thread. A transaction of the source is one transaction of the trail. The slot is
-/// confirmed only to positions that are durable in the trail.
+/// The capture is one blocking worker on one thread. A transaction of the source is one transaction of the trail. The
+/// slot is confirmed only to positions that are durable in the trail.
 ///
-/// This type is the loop: it opens connections, hands each message to the values that decide (``SlotProgress``,
+/// The class is the loop. It opens connections, hands each message to the values that decide (``SlotProgress``,
 /// ``IncomingTransaction``, ``KnownTables``, ``RefreshQueue``, ``CatalogWatch``), and does what they return.
-/// ``TableTracker`` and ``PostgresRefresher`` do so for tables and for their rows.
 package final class PostgresCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
-    /// The state folder, where the known tables are stored.
+    /// The state folder of the node, in which the known tables are stored.
     package var place = ""
-    /// Whether every table is copied again, and a lost slot is created again.
+    /// Whether every table is copied again, and a lost slot is replaced by a new one.
     package var copiesAgain = false
-    /// Whether rows are sent that existed before capture began; if not, they arrive another way.
+    /// Whether rows from before capture began are sent. If not, they reach the targets in another way.
     package var copiesRows = true
-    /// Whether a source without tables is an error.
+    /// Whether it is an error if the source has no tables.
     package var needsTables = true
-    /// The watch to inform when its messages have been read.
+    /// The watch that is informed when capture has read its messages; nil if there is none.
     package var watch: LocalWatch?
-    /// The lock that keeps the reading of copies apart from two-way applies; nil if there are none.
+    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
     package var turns: AlternatingLock?
-    /// The trails whose applies' transactions are left out, because they come from where the trail goes. Writes of
-    /// other applies count as those of applications. Nil: all applies are left out.
+    /// The trails whose applies' transactions are left out, because this trail goes to where they come from. Rows of
+    /// other applies count as those of applications. Nil: the transactions of all applies are left out.
     package var applies: Set<String>?
-    /// Whether rows that applies write go into the trail too, if the applies know of no way back.
+    /// Whether rows that an apply writes also go into the trail, if the apply's note names their origin.
     package var relays = false
-    /// How far the clocks of other nodes may be ahead of this node's, µs: no note of an apply moves the trail's clock
-    /// further.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Tables and columns
+    /// whose names differ only in the case of ASCII letters cannot be distinguished there.
+    package var goesBothWays = false
+    /// The largest lead of another node's clock, µs. A later clock in an apply's note moves the trail's clock no
+    /// further than this.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
 
   static let barrierPrefix = "cairn.barrier"
-  /// The prefix of a message after which the trail records its position at once.
+  /// The prefix of the messages after which the trail records the position of capture at once.
   package static let progressPrefix = "cairn.progress"
-  /// The time between two connections that end for their memory.
+  /// The least time between two reconnections that free the connection's memory, ms.
   private static let giveBackMilliseconds: Int64 = 60_000
-  /// The longest wait for an unreachable server if the run ends once it has caught up.
+  /// The longest wait for an unreachable server, ms, if the run ends once it has caught up.
   private static let patienceMilliseconds: Int64 = 60_000
 
   let session: CaptureSession
   let tracker: TableTracker
   let refresher: PostgresRefresher
-  /// The keys by which Cairn's messages are recognized.
+  /// The keys by which capture recognizes messages that Cairn wrote.
   var keys: MessageKeys
   private var silence = ServerSilence(now: 0)
   private var isConnected = true
-  /// The text of a barrier: everything committed before the run comes before it.
+  /// The text of the barrier at the start of a run; everything committed before the run comes before it in the stream.
   var goal: String?
-  /// Whether nothing was left to do in the last quiet moment.
+  /// Whether nothing was left to do when the stream was last quiet.
   private var isCaughtUp = false
-  /// The next time at which a connection may be ended for its memory, in monotonic ms.
+  /// The next time at which capture may reconnect to free the connection's memory, in monotonic ms.
   private var giveBackAt: Int64 = 0
   var image = ByteWriter()
   var scratch = ByteWriter()
 
-  /// Connects, creates a missing publication and slot, and checks that the server is where the trail ends.
+  /// Connects, creates a missing publication and slot, and checks that the server continues where the trail ends.
   ///
   /// Errors: the errors of ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
   /// `source-went-back`.
@@ -76,7 +79,6 @@ package final class PostgresCapture {
     try OwnSchema.check(MessageKey.Place.own.rawValue, session.source.connection)
     try readKeys()
     try start()
-    try tracker.reportRefusals()
   }
 
   // MARK: The run
@@ -84,6 +86,9 @@ package final class PostgresCapture {
   /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
   /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
   /// `untilCaughtUp`, for one minute.
+  ///
+  /// A table that its owner alters so that it cannot be captured waits, and all others go on. With `untilCaughtUp`, the
+  /// run ends with the error of such a table, after everything else.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     let progress = session.progress
     progress.noteDurable(session.trail.end.position)
@@ -99,7 +104,11 @@ package final class PostgresCapture {
         if failures > 0 { progress.tell("connected to \(session.place) again") }
         failures = 0
         progress.update { $0.isReconnecting = false }
-        if try follow(stop, untilCaughtUp: untilCaughtUp) == .isOver { return }
+        if try follow(stop, untilCaughtUp: untilCaughtUp) == .isOver {
+          // Everything else is in the trail.
+          if untilCaughtUp, !stop.isSet, let error = session.waits.error { throw error }
+          return
+        }
       } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
         throw session.lost(.withoutPublication)
       } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
@@ -119,7 +128,7 @@ package final class PostgresCapture {
     }
   }
 
-  /// Drops the unfinished transaction; the trail keeps whole transactions only.
+  /// Ends the connection, and drops the unfinished transaction of the trail.
   private func disconnect() throws {
     session.stream = nil
     // A server that shuts down would wait for a stream that is not read.
@@ -138,11 +147,11 @@ package final class PostgresCapture {
 
   private enum FollowEnd {
     case isOver
-    /// The run continues on another connection.
+    /// The run continues, on another connection.
     case isToGoOn
   }
 
-  /// Follows the stream of one connection.
+  /// Follows the stream of one connection until it ends. Returns the reason for the end.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor
@@ -187,10 +196,10 @@ package final class PostgresCapture {
     return stream
   }
 
-  /// Ends the connection, whose memory has the size of the largest message so far: any role can send one of 1 GB.
+  /// Ends the connection to free its memory, which has the size of the largest message so far: any role can send 1 GB.
   ///
   /// Everything received is confirmed first, so that the server does not send it again. Returns false if it is too
-  /// early.
+  /// early for a reconnection.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }
@@ -202,7 +211,7 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Notes that the server sent something, or that it was silent.
+  /// Notes that the server sent something or was silent, and shows whether it answers.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {
@@ -213,7 +222,7 @@ package final class PostgresCapture {
     }
   }
 
-  /// The wait for the next message. With nothing to read, commits are made durable at once; in a stream of
+  /// The wait for the next message, ms. With nothing to read, commits are made durable at once; in a stream of
   /// transactions, a moment later.
   private var waitMilliseconds: Int32 {
     if canSync { return session.slot.syncDelayMilliseconds }
@@ -227,7 +236,7 @@ package final class PostgresCapture {
 
   private var isFinished: Bool {
     goal == nil && !refresher.isReading && !session.incoming.isOpen && !session.slot.hasUnsynced
-      && !session.hasRefreshes
+      && !session.awaitsRefreshes
       && session.catalog.isDone
   }
 
@@ -290,6 +299,6 @@ package final class PostgresCapture {
 }
 
 extension PostgresCapture.Options {
-  /// Returns whether transactions of the apply of a trail are left out.
+  /// Returns whether the transactions that the apply of a trail made are left out of this trail.
   func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

@@ -5,59 +5,36 @@ extension PostgresSource {
   var catalog: PostgresCatalog { PostgresCatalog(connection: connection, publication: name) }
 }
 
-/// What the catalog of a captured database says about its tables.
+/// Queries about tables in the catalog of a captured database.
 struct PostgresCatalog {
   let connection: PostgresConnection
-  /// The name of the publication, and of the slot.
+  /// The name of the publication, which is also that of the slot.
   let publication: String
 
-  /// Returns the tables that the patterns select.
-  func tables(_ patterns: TablePatterns) throws -> [PostgresTable] {
-    try connection.catalog { try connection.userTables(patterns.includes) }
-  }
-
-  /// Returns a table as it now is; nil if it does not exist.
+  /// Returns the present definition of a table; nil if the table does not exist. Throws an error with `isLockTimeout`
+  /// if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
-    try connection.catalog { try connection.table(relation) }
+    try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
 
-  /// Returns the tables to capture. Throws `table-refused` for a table whose capture would harm the application or lose
-  /// rows. Other tables that cannot be captured are left out.
-  ///
-  /// - Parameter known: The tables that are captured already.
-  func capturableTables(_ patterns: TablePatterns, known: KnownTables) throws -> [PostgresTable] {
-    let meant = try tables(patterns)
-    // A new table that takes the name of a captured one is left out; the captured one stays.
-    let taken = Set(meant.filter { known[$0.oid] != nil }.map(\.schema.fullName.nameKey))
-    let harmed = meant.filter { table in
-      guard let refusal = table.refusal, !refusal.isHarmless else { return false }
-      return !refusal.isOfName || !taken.contains(table.schema.fullName.nameKey)
-    }
-    for table in harmed where known[table.oid] != nil {
-      if let refusal = table.refusal { throw refuse(table, refusal) }
-    }
+  /// Returns those tables of `meant` with which a new capture begins; other tables that cannot be captured are left
+  /// out. Throws `table-refused` for a table whose capture would harm the application or lose rows.
+  func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {
+    let harmed = meant.filter { $0.refusal?.isHarmless == false }
     guard let first = harmed.first, let reason = first.refusal?.reason else {
-      return meant.filter { $0.refusal == nil || $0.refusal?.isOfName == true && known[$0.oid] != nil }
+      return meant.filter { $0.refusal == nil }
     }
     let others = harmed.dropFirst().map { "; table \($0.displayName): \($0.refusal?.reason ?? "")" }.joined()
     let script = harmed.compactMap(\.refusal?.mend).filter { !$0.isEmpty }.joined(separator: "; ")
+    // No pattern excludes only one of two names that differ in the case of their letters.
+    let leaveOut =
+      harmed.contains { $0.refusal?.isOfName == true }
+      ? "" : "leave \(harmed.count == 1 ? "the table" : "these tables") out: \(harmed.map(\.displayName).leftOut)"
     throw CairnError(
       .tableRefused,
       "\(connection.place): table \(first.displayName) cannot be captured: \(reason)\(others)",
-      hint:
-        "\(script.isEmpty ? "" : "run: \(script); or ")leave \(harmed.count == 1 ? "the table" : "these tables") out: --tables \(("*" + harmed.map { ",!\($0.displayName)" }.joined()).shellWord)",
+      hint: [script.isEmpty ? "" : "run: \(script)", leaveOut].filter { !$0.isEmpty }.joined(separator: "; or "),
       context: ["table": first.displayName])
-  }
-
-  /// Unpublishes a table that lost its replica identity, and returns the error. As long as the table is published, the
-  /// server refuses the application's own updates.
-  func refuse(_ table: PostgresTable, _ refusal: PostgresTable.Refusal) -> CairnError {
-    _ = try? connection.execute("ALTER PUBLICATION \(publication.quotedName) DROP TABLE \(table.schema.qualifiedName)")
-    return CairnError(
-      .tableRefused,
-      "\(connection.place): table \(table.displayName) can no longer be captured: \(refusal.reason)",
-      hint: "run: \(refusal.mend); then run again with --existing overwrite, as its changes since then are not known",
-      context: ["table": table.displayName])
   }
 
   /// Returns a digest of everything in the catalog that capture depends on. It takes no lock on a table.
@@ -87,7 +64,7 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape that a relation message alone gives. The catalog has changed since then.
+  /// Returns the shape of a table that a relation message alone gives, for use when the catalog has changed since then.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -110,22 +87,59 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns the session that holds, or waits for, the lock that keeps readers off a table; nil if there is none.
-  func lockHolder(of relation: UInt32) throws -> (process: String, role: String, application: String)? {
-    let holders = try connection.query(
+  /// Returns, for each of these tables that a session has locked or is about to lock, the session, for messages.
+  ///
+  /// A lock on a partition or on an index keeps the table from being read too.
+  func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
+    let rows = try connection.query(
       """
-      SELECT a.pid, coalesce(a.usename, ''), coalesce(a.application_name, '') FROM pg_locks AS l
-      JOIN pg_stat_activity AS a ON a.pid = l.pid
-      WHERE l.relation = $1::oid AND l.mode = 'AccessExclusiveLock'
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY l.granted DESC LIMIT 1
-      """, [String(relation)])
-    return holders.first.map { ($0[0] ?? "?", $0[1] ?? "?", $0[2] ?? "") }
+      WITH RECURSIVE tree(root, oid) AS (
+        SELECT o, o FROM unnest($1::oid[]) AS o
+        UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid
+      ), part(root, oid) AS (
+        SELECT root, oid FROM tree UNION SELECT tree.root, x.indexrelid FROM tree JOIN pg_index AS x ON x.indrelid = tree.oid)
+      SELECT DISTINCT ON (part.root) part.root, l.pid, coalesce(a.usename, ''), coalesce(a.application_name, '')
+      FROM part JOIN pg_locks AS l ON l.relation = part.oid AND l.mode = ANY ($2)
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+      WHERE l.pid IS DISTINCT FROM pg_backend_pid() ORDER BY part.root, l.granted DESC, l.mode, l.pid
+      """,
+      [
+        "{\(relations.map(String.init).joined(separator: ","))}",
+        "{AccessExclusiveLock,ExclusiveLock,ShareRowExclusiveLock,ShareLock,ShareUpdateExclusiveLock}",
+      ])
+    return Dictionary(
+      rows.compactMap { row in
+        row[0].flatMap { UInt32($0) }.map {
+          ($0, LockHolder(process: row[1], role: row[2] ?? "", application: row[3] ?? ""))
+        }
+      }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the present values of the named sequences, `SCHEMA.NAME`, that have given out one, and whether none of them
-  /// was left out because another session is altering it.
+  /// A session that has a table locked.
+  struct LockHolder: CustomStringConvertible {
+    /// The process id of the session; nil for a prepared transaction.
+    let process: String?
+    let role, application: String
+
+    var description: String {
+      guard let process else { return "a prepared transaction" }
+      if role.isEmpty { return "process \(process) of the server, such as autovacuum," }
+      return "process \(process) of \(role) (\(application))"
+    }
+
+    /// The statement or view with which an operator can end the wait for this session.
+    var hint: String {
+      process.map { "to end that session run: SELECT pg_terminate_backend(\($0))" }
+        ?? "see pg_prepared_xacts, and end it: COMMIT PREPARED or ROLLBACK PREPARED"
+    }
+  }
+
+  /// Returns the present values of the named sequences (`SCHEMA.NAME`) that have given out one. `isWhole` is false if a
+  /// sequence was left out because another session is altering it.
   ///
-  /// To read a sequence takes a lock, which its owner can hold for as long as he likes. So no other sequence is read.
+  /// Reading a sequence takes a lock, which the sequence's owner can hold for any time. So only named sequences are
+  /// read.
   func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {
     let listed = try connection.query(
       """

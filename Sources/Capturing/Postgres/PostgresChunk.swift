@@ -6,16 +6,16 @@ import Trails
 /// A part of a table, read in a snapshot that is held open until the stream has reached it.
 ///
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
-/// transaction of the stream that it does not show; there it is exact. Transactions become visible in nearly, but not
-/// quite, the order of their commit records. If one that the snapshot shows comes after the chunk's place and before
-/// `end`, the chunk is raced, and the same range is read again (``ChunkPlace``).
+/// transaction of the stream that its snapshot does not show; there it is exact. Transactions become visible in nearly,
+/// but not quite, the order of their commit records. A chunk is raced if a transaction that its snapshot shows comes
+/// after the chunk's place and before `end`. Then the same range is read again (``ChunkPlace``).
 struct PostgresChunk {
   enum Part {
-    /// The rows after the cursor.
+    /// The next rows of the table, in key order, after the last chunk.
     case next
-    /// The row with this key: an update moved it, without all its values, to keys that chunks have already passed.
+    /// The row with this key: an update moved it to a key that chunks have already passed, without all its values.
     case row([String])
-    /// Requested rows.
+    /// The requested rows with these keys.
     case asked([[String]])
 
     var isNext: Bool { if case .next = self { true } else { false } }
@@ -25,32 +25,32 @@ struct PostgresChunk {
   enum Obstacle: Error {
     /// Another session has locked the table, to alter it.
     case isLocked
-    /// The table is not the one that the snapshot shows, or not the one that the trail knows.
+    /// The table is another one than the snapshot shows, or than the trail knows.
     case hasChanged
   }
 
   let table: PostgresRegistry.Table
   let part: Part
   let snapshot: PostgresSnapshot
-  /// The table as the snapshot shows it; nil if it does not exist there.
+  /// The table as the chunk's snapshot shows it; nil if the snapshot does not have the table.
   let stored: StoredTable?
   /// The place in the log before which everything that the snapshot shows was committed.
   let end: LSN
-  /// The key of the last row; nil if there are no more rows.
+  /// The key of the chunk's last row; nil if the table has no more rows.
   var through: [String]?
   var rows: UInt64 = 0
 }
 
-/// Reads chunks on a connection of its own.
+/// Reads chunks of tables on a connection of its own.
 struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
-  /// The longest wait for a lock of another session, in ms.
+  /// The statement that limits the wait for another session's lock to 100 ms.
   static let patience = "SET LOCAL lock_timeout = 100"
-  /// A sort by printed text cannot use an index, so its chunks are larger.
+  /// The least rows of a chunk that must be sorted without an index, because the key is sorted by its printed text.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Whether text sorts by its bytes in this database, and these are those of UTF-8.
+  /// Whether text in this database sorts by its bytes (collation `C`), and the bytes are those of UTF-8.
   private let isC: Bool
   /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
   /// collation `C` sorts by other bytes.
@@ -70,7 +70,7 @@ struct PostgresCopier {
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
-  /// Opens the snapshot; keep it until ``close()``.
+  /// Opens the snapshot for a part of a table; keep it until ``close()``.
   func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     let (snapshot, end) = try PostgresSnapshot.current(connection)
@@ -79,7 +79,7 @@ struct PostgresCopier {
   }
 
   /// Prevents changes of the table's shape until ``close()``. Throws ``PostgresChunk/Obstacle`` if another session is
-  /// altering it.
+  /// altering the table.
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
@@ -96,8 +96,8 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, and were printed by the
-  /// types that the trail knows. Types have neither lock nor snapshot. `other` sees everything committed since.
+  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, printed by the types that
+  /// the trail knows. Types have neither lock nor snapshot; `other` sees everything committed since then.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -112,7 +112,7 @@ struct PostgresCopier {
 
   func close() { connection.rollback() }
 
-  /// Returns the planner's estimate of the number of rows, for progress bars.
+  /// Returns the planner's estimate of the number of a table's rows, for progress bars.
   func estimate(_ table: PostgresRegistry.Table) throws -> UInt64 {
     let rows = try connection.first(
       "SELECT greatest(sum(c.reltuples), 0)::bigint FROM pg_class AS c WHERE c.oid = $1::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass) WHERE isleaf)",
@@ -122,7 +122,7 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends one chunk record and its rows to the open transaction of the trail; calls `paused` now and then.
+  /// Appends one chunk record and its rows to the open transaction of the trail; calls `paused` between rows.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -165,6 +165,7 @@ struct PostgresCopier {
     chunk.rows = try copyRows(
       "COPY (SELECT \(columns) FROM \(from)\(clause(conditions))\(order)) TO STDOUT", of: chunk.table, id, trail, paused
     )
+    try appendWaiting(schema, id, after: after?.first, through: chunk.through?.first, to: trail)
     let took = Clock.monotonicMilliseconds - begun
     guard chunk.part.isNext else { return }
     if took < Self.chunkMillisecondsGoal / 2 { rowsGoal = min(rowsGoal * 2, 100_000) }
@@ -179,17 +180,17 @@ struct PostgresCopier {
     return bytes(order == .printed ? "concat(\(name))" : name)
   }
 
-  /// Returns the expression that sorts a text by its bytes in UTF-8.
+  /// Returns an SQL expression by which a text sorts by its bytes in UTF-8.
   private func bytes(_ text: String) -> String {
     isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
-  /// Returns a comparison of the key with a row of values. `value` returns the expression for the value at a place.
+  /// Returns an SQL comparison of the key with a row of values. `value`: the expression for the value at an index.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
     let values = key.enumerated().map { place, column in
-      // Of PostgreSQL's own types; a cast to a domain would run its CHECK.
+      // The cast is to one of PostgreSQL's own types; a cast to a domain would run its CHECK.
       ChunkOrder(column) == .native
         ? "\(value(place))::\(column.undomainedType)" : bytes("\(value(place))::text")
     }
@@ -202,13 +203,13 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the first row, as its types print it and as pgoutput prints it. A cast to text would print some types
-  /// differently.
+  /// Returns the first row of a query, as its types print the values and as pgoutput prints them; nil for no row. A
+  /// cast to text would print some types differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns key values as an image of the whole row.
+  /// Returns an image of the whole row that has only the given key values.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
@@ -217,7 +218,7 @@ struct PostgresCopier {
 
   // MARK: Tables without key
 
-  /// Appends one chunk record and all rows to the open transaction of the trail.
+  /// Appends one chunk record and all rows of a table without key to the open transaction of the trail.
   func appendWhole(
     _ chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter, paused: () throws -> Void
   ) throws {
@@ -258,7 +259,7 @@ struct PostgresCopier {
 }
 
 extension PostgresRegistry.Table {
-  /// The name for SQL. `ONLY` excludes children of inheritance, which have rows of their own; partitions are part of
-  /// their table.
+  /// The table in SQL. `ONLY` excludes tables that inherit from it, which have rows of their own; partitions are part
+  /// of their table.
   var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }

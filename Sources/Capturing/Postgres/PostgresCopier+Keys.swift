@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The error for a key whose text the server does not accept.
+/// The error for a requested key whose text the server does not accept.
 struct UnfitKey: Error {
   let key: [String]
   let cause: PostgresError
@@ -12,8 +12,8 @@ struct UnfitKey: Error {
 extension PostgresCopier {
   private static let askedMillisecondsMax: Int64 = 200
 
-  /// Appends, for each key, a chunk record and the row if it exists; stops after a limited time. Returns the number of
-  /// keys done.
+  /// Appends, for each requested key, a chunk record and the row if it exists; stops after a limited time. Returns the
+  /// number of keys processed.
   func append(
     _ keys: [[String]], of chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -27,8 +27,9 @@ extension PostgresCopier {
     let terms = key.indices.map {
       "\(key[$0].name.quotedName) \(signs[$0]) \(PostgresConnection.bound("asked", $0))::\(key[$0].undomainedType)"
     }
+    var count = 0
     for (index, values) in keys.enumerated() {
-      if index > 0, Clock.monotonicMilliseconds - begun > Self.askedMillisecondsMax { return index }
+      if index > 0, Clock.monotonicMilliseconds - begun > Self.askedMillisecondsMax { break }
       try Self.append(Refresh(schemaID: id, event: .chunk(.row(image(values, schema)))), trail)
       do {
         try connection.bind(values, as: "asked")
@@ -38,12 +39,27 @@ extension PostgresCopier {
       } catch let error as PostgresError where ["22", "23"].contains(error.sqlState.prefix(2)) {
         throw UnfitKey(key: values, cause: error)
       }
+      count += 1
     }
-    return keys.count
+    if chunk.rows < count { try appendWaiting(schema, id, after: nil, through: nil, to: trail) }
+    return count
   }
 
-  /// Returns the operator by which the key's index finds a value. The operator of an extension's type is not in the
-  /// search path.
+  /// Appends those rows of a table that two-way apply keeps queued for a unique value which another row has.
+  ///
+  /// - Parameter after: The first key column's value after which the chunk begins; nil: at the start.
+  /// - Parameter through: The first key column's value with which the chunk ends; nil: at the end.
+  func appendWaiting(
+    _ schema: TableSchema, _ id: UInt64, after: String?, through: String?, to trail: TrailWriter
+  ) throws {
+    guard let first = schema.key.first else { return }
+    let records = WaitingRecords(schema, id)
+    func bound(_ text: String?) -> Value? { text.map { records.ordered(.text(Array($0.utf8)), schema.columns[first]) } }
+    try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
+  }
+
+  /// Returns the operator by which the key's index finds a value of the column. An operator of an extension's type may
+  /// be outside of the search path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

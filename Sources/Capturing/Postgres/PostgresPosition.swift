@@ -4,18 +4,18 @@ import PostgresKit
 /// The position of a trail in a PostgreSQL source, stored in the progress record at the end of each of Cairn's
 /// transactions.
 ///
-/// A transaction is identified by the place of its commit record. The slot may be confirmed up to `quiet`. If the
-/// server sends the transaction `witness` again, it has the same history as the trail.
+/// A transaction is identified by the place of its commit record. The slot may be confirmed up to `quiet`. A server
+/// that sends the transaction `witness` again has the same history as the trail.
 struct PostgresPosition: Equatable {
-  /// A refresh that is in progress or has just ended.
+  /// A refresh of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var relation: UInt32
     var epoch: UInt64
     var rows: UInt64
-    /// The key values up to which chunks are in the trail; nil: none yet.
+    /// The key values up to which chunks are in the trail; nil if there is no chunk yet.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether rows must still be read again by their keys, which are not stored here.
+    /// Whether moved rows must still be read again by their keys, which are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {
@@ -24,25 +24,25 @@ struct PostgresPosition: Equatable {
     var time: Int64
   }
 
-  /// The `system_identifier` of the cluster.
+  /// The `system_identifier` of the PostgreSQL cluster.
   var system: UInt64
   var timeline: UInt32
-  /// The end of a transaction that the server has sent: everything that committed before it is in the trail. No later
-  /// commit was left out. So a server that is restored to a moment after it has lost nothing that the trail has.
+  /// The end of a transaction that the server has sent. Earlier commits are in the trail or were left out of it; no
+  /// later commit was left out. A server that is restored to a later moment has lost nothing that the trail has.
   var reached: LSN
-  /// The place up to which, from `reached` on, the server had nothing to send.
+  /// The place up to which the server had nothing for the trail after `reached`.
   var quiet: LSN
-  /// The last transaction in the trail.
+  /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?
-  /// The last transaction that the server sent: one of the trail, of an apply, or a message of capture's own.
+  /// The last transaction that the server sent. It may be in the trail, left out as that of an apply, or capture's own.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions that apply has brought into the database, as far as the trail's content shows them.
+  /// The transactions of other trails that applies have brought into the database before the end of this trail.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. An older version is read as without
-  /// these.
+  /// The version of the format. 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. Older
+  /// versions are read without these.
   static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
@@ -128,7 +128,7 @@ extension ByteReader {
   }
 }
 
-/// The transactions that a snapshot of the server shows.
+/// The transactions of a PostgreSQL server that a snapshot shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 package struct PostgresSnapshot: Equatable, Sendable {
@@ -136,15 +136,17 @@ package struct PostgresSnapshot: Equatable, Sendable {
   let xmax: UInt64
   let running: Set<UInt64>
 
-  /// A snapshot that shows nothing.
+  /// A snapshot that shows no transaction.
   package static let empty = PostgresSnapshot()
 
   private init() { (xmin, xmax, running) = (1, 1, []) }
 
-  /// The most transactions that run at once: a server has at most 262,143 sessions, and as many that are prepared.
+  /// The most transactions that can run at once: a server has at most 262,143 sessions and as many prepared
+  /// transactions.
   private static let runningMax = 1 << 19
 
-  /// Reads `xmin:xmax:xip,…`, which another node may have sent; nil where it is none, or has numbers of no server.
+  /// Reads `xmin:xmax:xip,…`, which another node may have sent; nil for any other text, or for numbers that no server
+  /// has.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]), NumberBounds.isNumber(xmax),
@@ -160,7 +162,7 @@ package struct PostgresSnapshot: Equatable, Sendable {
     (self.xmin, self.xmax, self.running) = (xmin, xmax, running)
   }
 
-  /// The form that the server prints.
+  /// The text of the snapshot in the form that the server prints.
   package var text: String { "\(xmin):\(xmax):\(running.sorted().map(String.init).joined(separator: ","))" }
 
   /// Returns whether the snapshot shows the changes of a transaction. The stream gives only the lower 32 bits of its

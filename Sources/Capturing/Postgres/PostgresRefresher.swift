@@ -6,28 +6,30 @@ import Trails
 /// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides. Each chunk is placed where its
 /// snapshot is true in the stream, as ``ChunkPlace`` decides.
 final class PostgresRefresher {
-  /// The pause before a table is read again that has changed meanwhile, ms.
+  /// The pause before a table that has changed while it was read is read again, ms.
   private static let retryMilliseconds: Int64 = 300
-  /// The pause before a snapshot is opened again that does not yet show all transactions that it must, ms.
+  /// The pause before a snapshot that lacks needed transactions is opened again, ms.
   private static let snapshotMilliseconds: Int64 = 200
+  /// The pause before a table whose rows this role may not read is tried again, ms.
+  private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether rows of tables may be read: no two-way apply writes meanwhile.
+  /// Whether this refresher has the turn to read rows of tables, so that no two-way apply writes meanwhile.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Drops the chunk; its connection stays.
+  /// Drops the open chunk and its snapshot; the connection stays open.
   func dropChunk() {
     copier?.close()
     place.drop()
   }
 
-  /// Ends the connection.
+  /// Ends the connection on which rows are read.
   func disconnect() {
     copier = nil
     place.drop()
@@ -35,20 +37,20 @@ final class PostgresRefresher {
 
   // MARK: Turns
 
-  /// Returns whether rows may be read now, see ``CaptureLink``.
+  /// Takes the turn to read rows if it is free. Returns whether this refresher has the turn, see ``CaptureLink``.
   private func takeTurn() -> Bool {
     if !hasTurn { hasTurn = session.options.turns?.tryLock(.reader) ?? true }
     return hasTurn
   }
 
-  /// Ends the turn if no chunk is open: what was read is durable in the trail then.
+  /// Ends the turn to read rows if no chunk is open. Everything that was read is durable in the trail then.
   func endTurn() throws {
     guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
     if session.slot.hasUnsynced { try session.sync() }
     giveTurnBack()
   }
 
-  /// Ends the turn; nothing that was read goes into the trail any more.
+  /// Ends the turn to read rows at once: nothing of what was read goes into the trail any more.
   func giveTurnBack() {
     guard hasTurn else { return }
     hasTurn = false
@@ -73,7 +75,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Takes an update of a row that has not all of its values: some are stored out of line and did not change.
+  /// Queues the row of an update that lacks values, because they are stored out of line and did not change.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -83,13 +85,11 @@ final class PostgresRefresher {
 
   // MARK: Chunks
 
-  /// Opens the snapshot of what is read next, if anything is.
+  /// Opens the snapshot of the part that is to be read next, if there is one.
   func beginChunk() throws {
-    guard !session.refreshes.isPaused(now: Clock.monotonicMilliseconds), takeTurn(), try !beginRequested() else {
-      return
-    }
+    guard takeTurn(), try !beginRequested() else { return }
     let copier = try self.copier ?? openCopier()
-    switch session.refreshes.next(session.tables) {
+    switch session.refreshes.next(session.tables, now: Clock.monotonicMilliseconds) {
     case .row(let table, let key)?: try open(.row(key), of: table, copier)
     case .chunk(let table)?: try open(.next, of: table, copier)
     case nil: return
@@ -101,7 +101,7 @@ final class PostgresRefresher {
     let opened = try copier.open(table, part)
     guard opened.snapshot.xmin >= table.copyNotBefore else {
       copier.close()
-      return session.refreshes.pause(milliseconds: Self.snapshotMilliseconds, now: Clock.monotonicMilliseconds)
+      return try waitForTransaction(table)
     }
     place.open(opened)
     _ = try session.emitBarrier()
@@ -115,7 +115,7 @@ final class PostgresRefresher {
     return made
   }
 
-  /// Reads the chunk into the trail at the present place, where its snapshot is true.
+  /// Reads the open chunk into the trail at the present place of the stream, where its snapshot is true.
   private func placeChunk() throws {
     if case .asked(let keys)? = place.chunk?.part { return try placeRequested(keys) }
     guard var chunk = place.chunk, var copier, let table = session.tables[chunk.table.relation],
@@ -133,6 +133,8 @@ final class PostgresRefresher {
       if let current = session.refreshes.current, current.relation == table.relation {
         state = current
       } else {
+        // A table that cannot be read loses its place; it begins again.
+        if let former = session.refreshes.current?.relation { session.tables.forgetForm(of: former) }
         let method: Refresh.Method = table.isKeyed ? .byKey : .whole
         try session.append(.start(reason, method, estimatedRows: copier.estimate(table)), of: table)
         state = .init(relation: table.relation, epoch: table.epoch, rows: 0, cursor: nil, isDone: false)
@@ -154,6 +156,7 @@ final class PostgresRefresher {
     try session.endTransaction()
     copier.close()
     place.placed(chunk)
+    endWait(of: table.relation)
     let (rows, name, total) = (chunk.rows, table.schema.name, state.rows)
     session.progress.update {
       $0.rowsCopied += rows
@@ -161,36 +164,80 @@ final class PostgresRefresher {
     }
   }
 
-  /// Drops a chunk that cannot be read now, and its part in the trail; it is tried again. Throws any other error.
+  /// Drops a chunk that cannot be read now, with its part in the trail; it is read again later. Throws any other error.
+  ///
+  /// Other tables are read meanwhile.
   private func putOff(_ error: any Error) throws {
-    var pauseMilliseconds = Self.retryMilliseconds
+    guard let table = place.chunk?.table else { throw error }
+    func putOff(milliseconds: Int64) {
+      session.refreshes.putOff(table.relation, milliseconds: milliseconds, now: Clock.monotonicMilliseconds)
+    }
     switch error {
-    case PostgresChunk.Obstacle.isLocked: pauseMilliseconds = try waitForLock()
+    case PostgresChunk.Obstacle.isLocked: try waitForLock(table)
+    // An index is locked: no lock on the table protects the index from `REINDEX`.
+    case let error as PostgresError where error.isLockTimeout: try waitForLock(table)
+    case let error as PostgresError where error.isPrivilege:
+      try noteUnreadable(table, error)
+      putOff(milliseconds: Self.unreadableMilliseconds)
     // The catalog, or the stream, will show the change.
-    case PostgresChunk.Obstacle.hasChanged: session.catalog.want()
-    case let error as PostgresError where error.sqlState.hasPrefix("42") && !error.isPrivilege: session.catalog.want()
+    case PostgresChunk.Obstacle.hasChanged:
+      session.catalog.want()
+      putOff(milliseconds: Self.retryMilliseconds)
+    case let error as PostgresError where error.sqlState.hasPrefix("42"):
+      session.catalog.want()
+      putOff(milliseconds: Self.retryMilliseconds)
     default: throw error
     }
     try session.abandon()
     dropChunk()
-    session.refreshes.pause(milliseconds: pauseMilliseconds, now: Clock.monotonicMilliseconds)
   }
 
-  /// Returns how long to leave a locked table alone, ms; reports which session holds the lock.
-  private func waitForLock() throws -> Int64 {
-    guard let table = place.chunk?.table else { return 0 }
-    let (pause, wantsReport) = session.refreshes.waitForLock(
-      of: table.relation, now: Clock.monotonicMilliseconds)
-    if wantsReport, let holder = try session.source.catalog.lockHolder(of: table.relation) {
-      session.progress.tell(
-        "the copy of table \(table.schema.fullName) waits for process \(holder.process) of \(holder.role) (\(holder.application)), which has it locked"
-      )
-      session.refreshes.noteLockReport()
+  /// Leaves a locked table alone for some time; reports which session holds the lock.
+  private func waitForLock(_ table: PostgresRegistry.Table) throws {
+    let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: Clock.monotonicMilliseconds)
+    guard wantsReport, let holder = try session.source.catalog.lockHolders(of: [table.relation])[table.relation] else {
+      return
     }
-    return pause
+    noteHeldUp(
+      table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Ends a chunk, once the stream has passed its snapshot.
+  /// Leaves a table alone while an open transaction may have made changes to it that the stream does not have.
+  private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
+    let now = Clock.monotonicMilliseconds
+    let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
+    session.refreshes.putOff(table.relation, milliseconds: Self.snapshotMilliseconds, now: now)
+    guard wantsReport else { return }
+    let holder = try PostgresSource.oldestTransaction(session.source.connection) ?? "a transaction of another session"
+    noteHeldUp(
+      table, "the copy of table \(table.schema.displayName) waits for a transaction that was open before: \(holder)",
+      "end that transaction")
+  }
+
+  private func noteHeldUp(_ table: PostgresRegistry.Table, _ text: String, _ hint: String) {
+    session.refreshes.noteReport(of: table.relation)
+    let wait = TableWait(
+      table: table.schema.displayName, code: .databaseBusy, message: "\(session.place): \(text)", hint: hint)
+    session.add(wait, of: table.relation, .copyHeldUp)
+  }
+
+  private func noteUnreadable(_ table: PostgresRegistry.Table, _ error: PostgresError) throws {
+    let role = try session.source.connection.first("SELECT current_user") ?? ""
+    let wait = TableWait(
+      table: table.schema.displayName, code: .privilegeMissing,
+      message: "\(session.place): table \(table.schema.displayName) cannot be copied: \(error.message)",
+      hint: "run as its owner: GRANT SELECT ON \(table.schema.qualifiedName) TO \(role.quotedName)")
+    session.add(wait, of: table.relation, .unreadable)
+  }
+
+  /// Notes that rows of a table were read, which ends its waits for other sessions.
+  private func endWait(of relation: UInt32) {
+    session.waits.end(relation, .copyHeldUp)
+    session.waits.end(relation, .unreadable)
+    session.showWaiting()
+  }
+
+  /// Ends the open chunk, once the stream has passed its snapshot.
   private func endChunk() throws {
     guard let (chunk, isRaced) = place.take() else { return }
     if case .asked(let keys) = chunk.part { return try endRequested(chunk, isRaced, keys) }
@@ -201,7 +248,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Ends the refresh of a table.
+  /// Ends the copy of a table, whose rows are all in the trail.
   private func endTable(_ state: PostgresPosition.RefreshState) throws {
     guard var table = session.tables[state.relation] else { return }
     try session.openTransaction()
@@ -220,12 +267,12 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Takes the content of a message that requests rows. The request is durable before the trail can pass it.
+  /// Takes the content of a message that requests rows, and saves the request before the trail passes the message.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage
     do { message = try RequestMessage(&reader) } catch let error as DecodingError {
-      return session.progress.tell("a request for rows was not understood: \(error.problem)")
+      return session.progress.tell("a request for rows cannot be read: \(error.problem)")
     }
     guard message.slot == session.slotName else { return }
     let table = session.refreshes.add(message, session.tables)
@@ -235,7 +282,7 @@ final class PostgresRefresher {
     try beginRows(of: table, count: message.keys.count)
   }
 
-  /// Begins the refresh of tables whose copies an earlier run was asked for.
+  /// Begins in the trail the refresh of each table with a requested copy that has not begun.
   func beginAwaitedCopies() throws {
     let tables = session.refreshes.awaited(session.tables)
     guard !tables.isEmpty else { return }
@@ -250,7 +297,7 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Ends the refresh of a table's rows, even if an earlier run may have begun it.
+  /// Ends the refresh of a table's requested rows in the trail, even if an earlier run began it.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()
@@ -260,7 +307,7 @@ final class PostgresRefresher {
     try session.endTransaction()
   }
 
-  /// Begins to read requested rows; returns false if there are none.
+  /// Begins to read requested rows. Returns false if there are no requests.
   private func beginRequested() throws -> Bool {
     guard !session.refreshes.requests.isEmpty, !session.isTrailOpen else { return false }
     try beginRequestedCopies()
@@ -282,7 +329,7 @@ final class PostgresRefresher {
   private func nextRequested() throws -> (PostgresRegistry.Table, [[String]])? {
     var hasDropped = false
     while true {
-      let answer = session.refreshes.nextRequested(&session.tables)
+      let answer = session.refreshes.nextRequested(&session.tables, now: Clock.monotonicMilliseconds)
       for notice in answer.notices { session.progress.tell(notice) }
       hasDropped = hasDropped || answer.hasDropped
       if case .endRows(let relation) = answer.step {
@@ -299,7 +346,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Reads the rows into the trail at the present place, where their snapshot is true.
+  /// Reads the requested rows into the trail at the present place, where their snapshot is true.
   private func placeRequested(_ keys: [[String]]) throws {
     guard var chunk = place.chunk, let copier, let table = session.tables[chunk.table.relation],
       table.epoch == chunk.table.epoch, table.refresh == nil
@@ -316,21 +363,25 @@ final class PostgresRefresher {
     } catch let error as UnfitKey {
       return try refuse(
         [error.key], of: table,
-        "a row of table \(table.schema.fullName) was asked for by a key that is none: \(error.cause.message)")
+        "a row of table \(table.schema.fullName) was requested with an invalid key: \(error.cause.message)")
     } catch let error as CairnError where error.code == .tableRefused {
-      return try refuse(keys, of: table, "rows were asked for that are not sent: \(error.message)")
+      return try refuse(keys, of: table, "requested rows are not sent: \(error.message)")
+    } catch let error as PostgresError where error.isPrivilege {
+      return try refuse(keys, of: table, "requested rows are not sent: \(error.message)")
     } catch {
       return try putOff(error)
     }
     try session.endTransaction()
     copier.close()
+    session.refreshes.endObstacle(of: table.relation)
+    endWait(of: table.relation)
     place.placed(
       PostgresChunk(
         table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, stored: chunk.stored,
         end: chunk.end, rows: chunk.rows))
   }
 
-  /// Forgets requested keys while their rows are being read.
+  /// Drops requests whose keys cannot be read, and reports why.
   private func refuse(_ keys: [[String]], of table: PostgresRegistry.Table, _ text: String) throws {
     try session.abandon()
     dropChunk()
@@ -340,7 +391,7 @@ final class PostgresRefresher {
     try session.saveRequests()
   }
 
-  /// Ends a chunk of requested rows: they are right, or are read again.
+  /// Ends a chunk of requested rows: they are in the trail, or are read again if the chunk is raced.
   private func endRequested(_ chunk: PostgresChunk, _ isRaced: Bool, _ keys: [[String]]) throws {
     guard !isRaced, let table = session.tables[chunk.table.relation], table.refresh == nil,
       table.epoch == chunk.table.epoch, session.refreshes.remove(keys, of: table)

@@ -8,32 +8,33 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-/// The tables that a capture of a PostgreSQL source knows, as the trail records them.
+/// The tables that the capture of a PostgreSQL source knows, in the form that the trail records.
 struct PostgresRegistry: Equatable {
   struct Table: Equatable {
     var relation: UInt32
-    /// Unique among all tables: identifies this shape in the trail's segments.
+    /// The number of the table's shape, unique among all tables: it identifies the shape in segments of the trail.
     var epoch: UInt64
     var schema: TableSchema
     var types: [ColumnType]
-    /// The number of each column in the catalog, which identifies it as long as it exists; empty if not known.
+    /// For each column, its number in the catalog, which identifies the column as long as it exists. Empty if not
+    /// known.
     var numbers: [Int] = []
-    /// As in ``PostgresTable/forms``.
+    /// The forms of the columns, as in ``PostgresTable/forms``.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
-    /// As in ``PostgresTable/partitions``.
+    /// The partitions of the table, as in ``PostgresTable/partitions``.
     @ByBytes var partitions: [String] = []
-    /// The reason for which it must be copied; nil once it has been.
+    /// The reason for which the table must be copied; nil once it has been copied.
     var refresh: Refresh.Reason?
-    /// Transactions before this one may have changed the table without a report in the stream: a copy waits for their
-    /// end.
+    /// The number of a server transaction. Earlier ones may have changed the table without a report in the stream, so
+    /// the copy waits for their end.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether its changes go into the trail before its copy has begun. This is so if the copy was only requested,
-    /// because the reader already has the rows. In two-way replication, a delete that was left out would be unknown to
-    /// a peer that copies the row meanwhile.
+    /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only
+    /// requested, because the reader already has the rows. In two-way replication, a delete that was left out would be
+    /// unknown to a peer that copies the row meanwhile.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published first.
     static let unpublished = UInt64.max
@@ -61,19 +62,19 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// Stores the registry in a file of the state folder. So changes of shape are noticed even if they happened while
-/// capture did not run.
+/// The file of the state folder with the known tables. It shows changes of shape that happened while capture did not
+/// run.
 ///
-/// Before a transaction that changes the registry goes into the trail, the file is written with two registries: the new
-/// one, with the number of that transaction, and the previous one. After a crash, the last transaction of the trail
-/// shows which one is true.
+/// Before a transaction that changes the registry goes into the trail, two registries are written to the file. They are
+/// the new one, with the number of that transaction, and the previous one. After a crash, the last transaction of the
+/// trail shows which one is true.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file. `number` is that of the trail's last whole transaction. The registry is empty if the file is
-  /// missing or damaged.
+  /// Reads the file. `number` is that of the trail's last whole transaction; it selects one of the two registries. The
+  /// registry is empty if the file is missing or damaged.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }
@@ -99,8 +100,8 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Replaces the file: after a crash it has all of the old or all of the new content. `number` is that of the
-  /// transaction from which on the registry is true. The registry saved before must be true until then.
+  /// Replaces the file; after a crash it has all of the old or all of the new content. The registry is true from
+  /// transaction `number` of the trail on. The registry saved before must be true until then.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)

@@ -8,7 +8,7 @@ import Trails
 struct PostgresRequests: Equatable {
   /// The prefix of the message that requests rows.
   static let prefix = "cairn.request"
-  /// The most keys of a table; with more, the table is copied instead.
+  /// The most requested keys of one table; if there are more, the table is copied instead.
   static let keysMax = 50_000
   static let keyBytesMax = 16 << 20
 
@@ -21,7 +21,7 @@ struct PostgresRequests: Equatable {
     private var parts: [NameKey] { [namespace.nameKey, table.nameKey] }
   }
 
-  /// The values of keys are compared by their bytes, as names are.
+  /// The requested keys of each table, compared by the bytes of their values.
   private(set) var keys: [Name: Set<[NameKey]>] = [:]
   private(set) var copies: Set<Name> = []
   private var keyBytes: [Name: Int] = [:]
@@ -46,7 +46,7 @@ struct PostgresRequests: Equatable {
     forget(name)
   }
 
-  /// Removes rows that need not be sent any more.
+  /// Removes requests for rows that have been sent or need not be sent.
   mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
     for key in sent where keys[name]?.remove(key.map(\.nameKey)) != nil {
       keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
@@ -61,7 +61,7 @@ struct PostgresRequests: Equatable {
 
   mutating func forgetCopy(_ name: Name) { copies.remove(name) }
 
-  /// All requests, as messages.
+  /// All unanswered requests, in the form of messages.
   fileprivate var messages: [RequestMessage] {
     copies.map { .init(slot: "", namespace: $0.namespace, table: $0.table, isWhole: true, keys: []) }
       + keys.map { name, keys in
@@ -74,14 +74,14 @@ struct PostgresRequests: Equatable {
 /// The file of the state folder that keeps unanswered requests, because the slot forgets a request as soon as the trail
 /// has passed it.
 ///
-/// It is written before the trail can pass a request, and again once a table has no requests left. After a crash some
-/// rows are sent twice, but none is forgotten.
+/// The file is written before the trail can pass a request, and again once a table has no requests left. After a crash
+/// some rows are sent twice, but none is forgotten.
 struct RequestsFile {
   private let path: String
 
   init(folder: String) { path = folder + "/requests" }
 
-  /// Reads the file. There are no requests if it is missing or damaged.
+  /// Reads the unanswered requests. There are none if the file is missing or damaged.
   func load() throws -> PostgresRequests {
     var requests = PostgresRequests()
     guard Folder.exists(path) else { return requests }
@@ -98,7 +98,7 @@ struct RequestsFile {
     return requests
   }
 
-  /// Replaces the file: after a crash it has all of the old or all of the new content.
+  /// Replaces the file of requests; after a crash it has all of the old or all of the new content.
   func save(_ requests: PostgresRequests) throws {
     var writer = ByteWriter()
     for message in requests.messages { message.encode(to: &writer) }
@@ -107,11 +107,11 @@ struct RequestsFile {
   }
 }
 
-/// One request in the form of the stream and of the file.
+/// A request for rows, as it is encoded in the stream and in the file.
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
-  /// The slot of the capture that is asked.
+  /// The name of the slot whose capture is asked.
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String
@@ -152,7 +152,7 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the message. The role reads the key of messages, or creates it.
+  /// Commits the request as a message, signed with the database's key. Creates the key if it is missing.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -165,7 +165,7 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Asks the capture into `trail` to send rows again. A table without key is copied instead.
+  /// Asks the capture into `trail` to send rows of a table again. A table without key is copied instead.
   ///
   /// Capture looks for the table when it reads the request: if the table is not captured, capture reports that and
   /// sends nothing. Errors: the errors of ``PostgresError``. Requests made before the error remain.
@@ -189,7 +189,7 @@ extension PostgresSource {
 }
 
 extension Value {
-  /// The value as PostgreSQL writes it; nil for NULL, which no key holds.
+  /// The key value as PostgreSQL writes it; nil for NULL, which is no key value.
   fileprivate var keyText: String? {
     switch self {
     case .exact(let bytes), .text(let bytes): String(decoding: bytes, as: UTF8.self)

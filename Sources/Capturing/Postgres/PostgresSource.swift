@@ -6,7 +6,7 @@ import SystemKit
 package struct PostgresSource {
   let connection: PostgresConnection
   let uri: String
-  /// The name of slot and publication.
+  /// The name of the slot and of the publication.
   let name: String
 
   init(_ connection: PostgresConnection, uri: String, trail: TrailID) {
@@ -16,9 +16,9 @@ package struct PostgresSource {
 
   package static func name(of trail: TrailID) -> String { "cairn_" + trail.bytes.prefix(8).hex }
 
-  // MARK: What the server must be
+  // MARK: Checks of the server
 
-  /// Checks that this server and this role can be captured from. Writes nothing.
+  /// Checks that this server can be captured from, and by this role. Writes nothing.
   ///
   /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
@@ -28,7 +28,7 @@ package struct PostgresSource {
     }
     guard connection.serverVersion >= 140000 else {
       throw CairnError(
-        .unsupported, "\(place) is PostgreSQL \(connection.serverVersion / 10000), capture needs 14 or newer",
+        .unsupported, "\(place) is PostgreSQL \(connection.serverVersion / 10000), and capture needs 14 or newer",
         hint: "upgrade the server", remedy: .badInput)
     }
     let row =
@@ -43,7 +43,7 @@ package struct PostgresSource {
     guard row.count == 8 else { throw refuse("the role of this session is unknown", "connect as another role") }
     let role = (row[4] ?? "").quotedName
     if row[0] == "t" {
-      throw refuse("it is a standby, from which nothing can be captured", "connect to the primary")
+      throw refuse("it is a standby, which cannot be captured", "connect to the primary")
     }
     guard row[3] == "t" else {
       throw CairnError(
@@ -52,12 +52,12 @@ package struct PostgresSource {
     }
     guard row[1] == "logical" else {
       throw refuse(
-        "wal_level is \(row[1] ?? "?"), capture needs logical",
+        "wal_level is \(row[1] ?? "?"), and capture needs logical",
         "run as a superuser: ALTER SYSTEM SET wal_level = logical; then restart the server")
     }
     guard row[2] != "SQL_ASCII" else {
       throw refuse(
-        "database \(row[7] ?? "") has the encoding SQL_ASCII, so its text has no known meaning",
+        "database \(row[7] ?? "") has the encoding SQL_ASCII, so the encoding of its text is unknown",
         "create a database with ENCODING 'UTF8' and move the rows there")
     }
     guard newSlots > 0 else { return }
@@ -68,12 +68,12 @@ package struct PostgresSource {
     if let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used + newSlots > most {
       throw refuse(
         tooFew(used, of: most, newSlots, "replication slots", "max_replication_slots"),
-        "drop one that nobody needs (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
+        "drop a slot that is not needed (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
       )
     }
   }
 
-  /// The encodings in which each byte is a character of Unicode. PostgreSQL's other encodings have valid texts that the
+  /// The database encodings in which each byte is a character of Unicode. Other encodings have valid texts that the
   /// server cannot convert. One such value in any table ends the stream of the whole database, again at each start.
   ///
   /// Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
@@ -88,7 +88,7 @@ package struct PostgresSource {
       : "database \(database) has the encoding \(encoding), with texts that cannot be converted to UTF-8: one such value, of whichever table, would stop the capture"
   }
 
-  /// Returns the notice for a captured database with another encoding; nil if there is none.
+  /// Returns the notice for a captured database whose encoding is not in ``wholeEncodings``; nil if none is needed.
   package static func encodingNotice(_ connection: PostgresConnection) throws -> String? {
     let row = try connection.query("SELECT current_setting('server_encoding'), current_database()").first ?? []
     guard let gap = encodingGap(row.first.flatMap { $0 } ?? "", row.last.flatMap { $0 } ?? "") else { return nil }
@@ -101,7 +101,7 @@ package struct PostgresSource {
       : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
   }
 
-  /// Throws if too few senders are free: each capture streams through one of its own.
+  /// Throws `server-setting` if too few senders (`max_wal_senders`) are free: each capture streams through one.
   private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
@@ -114,11 +114,11 @@ package struct PostgresSource {
     throw CairnError(
       .serverSetting,
       "\(connection.place): \(tooFew(used, of: most, new, "senders of the log", "max_wal_senders"))",
-      hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
+      hint: "end a standby or a capture that is not needed, or raise the limit and restart the server")
   }
 
-  /// Returns the warning about schema changes before a capture begins; nil if the stream will carry them. Throws
-  /// `privilege-missing` if schema `cairn`, or an object in it, belongs to an untrusted role.
+  /// Returns the warning that the stream will not report schema changes; nil if it will. Throws `privilege-missing` if
+  /// schema `cairn`, or an object in it, belongs to an untrusted role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
     try OwnSchema.check(MessageKey.Place.own.rawValue, connection)
     let row = try connection.query("SELECT rolsuper, rolname FROM pg_roles WHERE rolname = current_user").first ?? []
@@ -130,7 +130,7 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
-  /// Returns the notice about the server's version for the operator; nil if there is none.
+  /// Returns the warning that the server's version can lose changes in logical replication; nil if it cannot.
   ///
   /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {
@@ -140,140 +140,6 @@ package struct PostgresSource {
     return
       "\(connection.place) is PostgreSQL \(major).\(minor), which can leave out changes of transactions that run while a table is added to a publication; update the server to \(major).\(least) or later"
   }
-
-  // MARK: Publication
-
-  /// Creates the publication, or adds the tables that it lacks. If this role may not, another role can create it
-  /// before. Returns whether tables were added.
-  func publish(_ tables: [PostgresTable]) throws -> Bool {
-    let there = try publication()
-    let missing = tables.filter { there?.whole.contains($0.oid) != true }
-    guard there == nil || !missing.isEmpty else { return false }
-    let statements = there.map { mend($0, missing) } ?? [make(missing)]
-    do {
-      try connection.transaction { for statement in statements { try connection.execute(statement) } }
-    } catch let error as PostgresError where error.isPrivilege {
-      let foreign = missing.first { !$0.isOwned }
-      let text = statements.joined(separator: "; ")
-      let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
-      throw CairnError(
-        .privilegeMissing,
-        "\(connection.place): the publication cannot be made: \(error.message)\(why)",
-        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(text)")
-    }
-    return there != nil
-  }
-
-  /// Returns whether a transaction put a table into the publication, and no later one took it out.
-  func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
-    try waitUntilVisible(transaction)
-    return try connection.query(
-      """
-      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
-      WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
-      """, [name, String(relation), String(transaction)]
-    ).first != nil
-  }
-
-  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. Then the
-  /// stream has every change of the table. The catalog row of a system column is unchanged since the table's creation.
-  func isPublishedByApply(_ relation: UInt32) throws -> Bool {
-    let isReadable = try connection.first(
-      "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
-    guard isReadable == "true" else { return false }
-    return try connection.query(
-      """
-      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
-        JOIN pg_class AS c ON c.oid = r.prrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = -1 AND a.xmin = r.xmin
-        JOIN cairn.table_state AS t ON t.schema_name = n.nspname AND t.table_name = c.relname AND t.created
-      WHERE p.pubname = $1 AND r.prrelid = $2::oid
-      """, [name, String(relation)]
-    ).first != nil
-  }
-
-  /// Returns whether the catalog has a table, once a transaction of the stream is visible.
-  func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
-    try waitUntilVisible(transaction)
-    return try connection.first(
-      "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
-  }
-
-  /// Waits until a transaction is visible. The stream may send a commit a moment earlier; until then the transaction's
-  /// session holds its lock.
-  private func waitUntilVisible(_ transaction: UInt32) throws {
-    let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
-    let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
-    while Clock.monotonicMilliseconds < limit, try connection.first(sql, [String(transaction)]) != nil {
-      Pulse.beat()
-      Clock.sleep(milliseconds: 1)
-    }
-  }
-
-  /// The longest wait, in ms: a server may let a commit wait for its standbys.
-  private static let visibilityMillisecondsMax: Int64 = 5000
-
-  private func make(_ tables: [PostgresTable]) -> String {
-    let list = Self.list(tables)
-    return
-      "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
-  }
-
-  /// Returns the statements that complete the publication, for one transaction. A table with a filter must be taken out
-  /// and added again.
-  private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
-    let alter = "ALTER PUBLICATION \(name.quotedName)"
-    let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
-    let absent = missing.filter { !publication.tables.contains($0.oid) }
-    var statements: [String] = []
-    if !publication.isWhole {
-      statements.append(
-        "\(alter) SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)")
-    }
-    if !narrowed.isEmpty { statements.append("\(alter) DROP TABLE \(Self.list(narrowed))") }
-    if !(narrowed + absent).isEmpty { statements.append("\(alter) ADD TABLE \(Self.list(narrowed + absent))") }
-    return statements
-  }
-
-  private static func list(_ tables: [PostgresTable]) -> String {
-    tables.map(\.schema.qualifiedName).joined(separator: ", ")
-  }
-
-  /// The content of the publication.
-  struct Publication {
-    var tables: Set<UInt32>
-    /// The tables of which it leaves out rows or columns.
-    var narrowed: Set<UInt32>
-    /// Whether every kind of change is published, and changes of partitions under their root.
-    var isWhole: Bool
-    /// The tables of which every change is published.
-    var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
-  }
-
-  /// Returns the publication; nil if it does not exist.
-  func publication() throws -> Publication? {
-    let found = try connection.query(
-      """
-      SELECT puballtables, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND (pubviaroot OR NOT EXISTS (
-        SELECT 1 FROM pg_publication_rel AS r JOIN pg_class AS c ON c.oid = r.prrelid
-        WHERE r.prpubid = p.oid AND c.relkind = 'p')) FROM pg_publication AS p WHERE pubname = $1
-      """, [name])
-    guard let row = found.first else { return nil }
-    // Filters and lists of columns exist since PostgreSQL 15.
-    let tables = try connection.query(
-      row[0] == "t"
-        ? "SELECT oid, $1::text, false FROM pg_class WHERE relkind IN ('r', 'p')"
-        : """
-        SELECT prrelid, pubname, coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
-        FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
-        """, [name])
-    func oids(_ rows: [[String?]]) -> Set<UInt32> { Set(rows.compactMap { $0[0].flatMap { UInt32($0) } }) }
-    return Publication(
-      tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
-  }
-
-  /// Returns the tables of which every change is published; nil if there is no publication.
-  func published() throws -> Set<UInt32>? { try publication()?.whole }
 
   // MARK: Slot
 
@@ -303,8 +169,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Creates the slot. Waits until all transactions that are open now have ended; reports the wait, and gives up after
-  /// a minute.
+  /// Creates the slot of the trail. Waits until all transactions that are open now have ended; reports the wait, and
+  /// gives up after a minute.
   func createSlot(
     _ replication: PostgresConnection, tell: @escaping (String) -> Void
   ) throws -> (start: LSN, snapshot: String) {
@@ -318,7 +184,7 @@ package struct PostgresSource {
       blocker = (try? Self.oldestTransaction(connection, besides: replication.backendPID)) ?? blocker
       if !hasTold, !blocker.isEmpty {
         hasTold = true
-        tell("the slot waits for a transaction that was open before: \(blocker)")
+        tell("the slot waits for an older transaction to end: \(blocker)")
       }
       return waited < 60_000
     }
@@ -328,21 +194,21 @@ package struct PostgresSource {
       return (row.first.flatMap { $0[1] }.flatMap { LSN($0) } ?? LSN(0), row.first.flatMap { $0[2] } ?? "")
     } catch let error as PostgresError where error.isCancelled && !blocker.isEmpty {
       throw CairnError(
-        .slotMissing, "\(connection.place): the slot cannot begin before a transaction ends: \(blocker)",
+        .slotMissing, "\(connection.place): the slot must wait for a transaction to end: \(blocker)",
         hint: "end that transaction, then run again", remedy: .retry)
     } catch let error as PostgresError where error.sqlState == "53400" {
       throw CairnError(
         .serverSetting, "\(connection.place): \(error.message)",
-        hint: "drop a slot that nobody needs, or raise max_replication_slots and restart the server")
+        hint: "drop a slot that is not needed, or raise max_replication_slots and restart the server")
     }
   }
 
-  /// Returns, for each trail, the last transaction through which an apply has brought everything, as a snapshot shows
-  /// it. The number stops before any suspended table and any quarantined transaction.
+  /// Returns, for each trail that is applied to this database, the last transaction up to which an apply has brought
+  /// everything. The number stops before any suspended table and any quarantined transaction.
   ///
-  /// - Parameter snapshot: The name of an exported snapshot; nil: the present state.
-  /// - Parameter clock: The clock for all trails: the true ones are unknown, but no later than this, as far as clocks
-  ///   agree.
+  /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
+  /// - Parameter clock: The clock to state for all trails. The true clocks are unknown, but no later than this one, as
+  ///   far as the nodes' clocks agree.
   func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }
@@ -363,7 +229,7 @@ package struct PostgresSource {
     }
   }
 
-  private static func oldestTransaction(_ connection: PostgresConnection, besides pid: Int32) throws -> String? {
+  static func oldestTransaction(_ connection: PostgresConnection, besides pid: Int32 = 0) throws -> String? {
     let rows = try connection.query(
       """
       SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), date_trunc('second', now() - xact_start)
@@ -382,7 +248,8 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends a stream that a killed cairn left: the lock of the state folder proves that no process uses it.
+  /// Ends the server's process of a stream that a killed cairn left. The lock of the state folder proves that no
+  /// process uses the stream.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {
@@ -410,7 +277,7 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
-  /// Returns, for each timeline from which this one descends, the place at which it was left.
+  /// Returns, for each earlier timeline of the server, the place in the log at which the server left it.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
   static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
@@ -438,14 +305,14 @@ package struct PostgresSource {
 
   // MARK: Detach
 
-  /// Drops one unused slot of Cairn, and the publication of its name; everything else stays. Errors: `usage` for a name
-  /// that is not Cairn's, `slot-missing` if the slot does not exist or is in use.
+  /// Drops one unused slot of Cairn and the publication of the same name; everything else stays. Errors: `usage` for a
+  /// name that is not Cairn's, `slot-missing` if the slot does not exist or is in use.
   package static func detach(slot name: String, _ connection: PostgresConnection) throws {
     let digits = name.dropFirst("cairn_".count)
     guard name.hasPrefix("cairn_"), digits.count == 16, digits.allSatisfy(\.isHexDigit) else {
       throw CairnError(
-        .usage, "'\(name)' is no slot of Cairn's",
-        hint: "ours are named cairn_ and 16 digits; 'cairn status' tells them",
+        .usage, "'\(name)' is not a slot of Cairn",
+        hint: "slots of Cairn are named cairn_ and 16 digits; 'cairn status' lists them",
         remedy: .badInput)
     }
     let row = try connection.query(
@@ -465,7 +332,7 @@ package struct PostgresSource {
     guard row != nil || isPublished else {
       throw CairnError(
         .slotMissing, "\(connection.place) has no slot \(name)",
-        hint: "it was dropped already, or is at another server", remedy: .badInput)
+        hint: "it is already dropped, or is at another server", remedy: .badInput)
     }
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }

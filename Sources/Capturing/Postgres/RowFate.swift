@@ -2,28 +2,27 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows that it has.
-/// Pure.
+/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. Pure.
 ///
-/// If it can, the table need not be copied again. In doubt, the answer is no.
+/// If the reader can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
-  /// The report of a change of shape.
+  /// The report of a table's change of shape.
   struct Word {
-    /// Whether the change was reported at its very place in the stream; otherwise it was found later.
+    /// Whether the change was reported at its exact place in the stream; otherwise the catalog showed it later.
     var isExact = false
-    /// Whether values may have been computed from others (`USING`).
+    /// Whether the change may have computed values from other values (`USING`).
     var mayCompute = true
     /// The reason why rows were rewritten: bits of `pg_event_trigger_table_rewrite_reason()`.
     var rewrites = 0
-    /// Whether the command created a table, and so a partition without rows.
+    /// Whether the command created a table, which may be a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change: its effect on rows came from elsewhere.
+    /// Whether an apply made the change: then the rows were changed accordingly elsewhere.
     var isApplied = false
-    /// The statement.
+    /// The statement that changed the table; empty if it is not known.
     var text = ""
 
     static let found = Word()
-    /// The bit for a column that got another type, or another value.
+    /// The bit of `rewrites` for a column that got another type, or another value.
     static let columnWasRewritten = 4
   }
 
@@ -32,7 +31,7 @@ struct RowFate {
   let details: [PostgresTable.Detail]
   let word: Word
 
-  /// Returns, for each column after, its index before; nil if that is not known.
+  /// Returns, for each column of the new shape, its index in the old shape (nil for a new column); nil if not known.
   static func origins(_ before: PostgresRegistry.Table, _ after: PostgresRegistry.Table) -> [Int?]? {
     guard before.numbers.count == before.schema.columns.count, after.numbers.count == after.schema.columns.count,
       !before.numbers.isEmpty
@@ -61,13 +60,13 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether no rows came or went with partitions.
+  /// Whether the change of partitions neither added rows to the table nor removed any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
   }
 
-  /// Whether a running copy of the shape before can continue.
+  /// Whether a running copy of the table in the old shape can continue.
   var keepsCopy: Bool {
     hasSameColumns && keepsForms && word.rewrites == 0 && before.schema.name.hasSameBytes(as: after.schema.name)
       && before.schema.namespace.hasSameBytes(as: after.schema.namespace)
@@ -95,7 +94,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Returns whether every value of one type prints the same in the other, and fits there.
+  /// Returns whether every value of one column's type prints the same in the other type, and fits there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }

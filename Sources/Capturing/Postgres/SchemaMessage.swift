@@ -1,36 +1,35 @@
 import Changes
 import PostgresKit
 
-/// The message that an event trigger wrote into the stream (``SchemaTriggers``).
+/// A message about a schema change that an event trigger wrote into the stream (``SchemaTriggers``).
 struct SchemaMessage {
   enum Event {
-    /// The shape of a table in the catalog at the end of the command.
+    /// The shape that a table has in the catalog at the end of the command.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be rewritten, with the reason in the server's bits.
+    /// The rows of a table are about to be rewritten; the reason is in the server's bits.
     case rewritten(Int)
-    /// A table was taken out of this publication.
+    /// The table was taken out of the publication with this name.
     case unpublished(String)
-    /// An object that is not replicated was created: its kind and its name.
+    /// An object of this kind and name was created; such objects are not replicated.
     case made(kind: String, name: String)
-    /// A change that the trigger could not describe.
+    /// A schema change that the trigger could not describe, so that the catalog must be read.
     case doubt
   }
 
   let event: Event
-  /// The oid of the table; 0 if there is none.
+  /// The oid of the table that the message is about; 0 if there is none.
   var relation: UInt32 = 0
-  /// The command, such as `ALTER TABLE`.
+  /// The SQL command that made the change, such as `ALTER TABLE`.
   var tag = ""
-  /// Whether a column that got another type may have got other values: with `USING`, or inside a function, whose text
-  /// is unknown.
+  /// Whether values may have changed with a column's type: with `USING`, or inside a function, whose text is unknown.
   var mayCompute = true
-  /// The statement that the application sent, cut if it is long; empty if it is not kept.
+  /// The statement of the application, cut if it is long; empty if it is not kept.
   var text = ""
 
   static let version = "1"
 
-  /// Reads the content of a message. Content of a newer version, or unreadable content, is a doubt.
+  /// Reads the content of a message. Content of a newer version, or unreadable content, becomes ``Event/doubt``.
   init(_ content: UnsafeRawBufferPointer) {
     self = (try? Self(reading: content)) ?? Self()
   }

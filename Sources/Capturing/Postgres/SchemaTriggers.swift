@@ -1,30 +1,30 @@
 import Changes
 import PostgresKit
 
-/// The event triggers that report changes of tables in the stream, each at its very place. They write one transactional
-/// message for each table and command, with the whole shape that the catalog has at that moment.
+/// The event triggers that report changes of tables in the stream, each at its exact place. For each table and command
+/// they write one transactional message, with the whole shape that the catalog has at that moment.
 ///
-/// All captures of a database share them. They never make an application's command fail or wait: an error in them
-/// becomes a message that says only "look". They write nothing if no slot of Cairn exists to read it.
+/// All captures of a database share the triggers. They never make an application's command fail or wait: an error in
+/// them becomes a message that says only "look". They write nothing if no slot of Cairn exists.
 ///
-/// Their functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`, in which
-/// no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message has a code of
-/// ``MessageKey``, with the key in the table `cairn_ddl.key`.
+/// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
+/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message has a
+/// code of ``MessageKey``, with the key in the table `cairn_ddl.key`.
 ///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
-  /// The prefix of the messages.
+  /// The prefix of the messages that the triggers write.
   static let prefix = "cairn.schema"
-  /// The prefix of messages that functions of earlier builds write, without a code.
+  /// The prefix of the messages that triggers of earlier builds write, without a code.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
-  /// The version of the functions; a newer one replaces an older one.
-  private static let version = 4
+  /// The version of the triggers' functions; a newer version replaces an older one.
+  private static let version = 5
 
   let connection: PostgresConnection
 
-  /// Returns whether all triggers exist, fire also in replicating sessions, and belong to a trusted role.
+  /// Returns whether all triggers exist, fire in replicating sessions too, and belong to a trusted role.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -53,7 +53,7 @@ struct SchemaTriggers {
     try removeEarlier()
   }
 
-  /// Removes the functions of builds that kept them in schema `cairn`.
+  /// Removes the functions that earlier builds kept in schema `cairn`.
   private func removeEarlier() throws {
     let functions = try connection.query(
       """
@@ -65,7 +65,7 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema. Returns false if there were none.
+  /// Removes the triggers and their schema. Returns false if neither existed.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
@@ -85,7 +85,7 @@ struct SchemaTriggers {
       }
     } catch let error as PostgresError where error.isPrivilege {
       throw CairnError(
-        .privilegeMissing, "\(connection.place): the event triggers cannot be taken away: \(error.message)",
+        .privilegeMissing, "\(connection.place): the event triggers cannot be removed: \(error.message)",
         hint: "run 'cairn detach' as a superuser")
     }
     return true
@@ -102,7 +102,7 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// Returns the notice for a database without the triggers.
+  /// Returns the notice to the operator about a database without the triggers.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
@@ -110,7 +110,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice for a database with the triggers if the role may not read the key of their messages.
+  /// Returns the notice to the operator about a database with the triggers whose key the role may not read.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -132,10 +132,11 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings of the functions: their output must not depend on the session, and they must not wait for locks.
+  /// The settings of the functions. Their output must not depend on the session, and they must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
-      "search_path=pg_catalog, pg_temp", "lock_timeout=20", "plan_cache_mode=force_generic_plan",
+      "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
+      "plan_cache_mode=force_generic_plan",
     ])
     .map { setting in
       let parts = setting.split(separator: "=", maxSplits: 1)
@@ -154,10 +155,10 @@ struct SchemaTriggers {
   private static let functions: [String] = [
     function("ddl_command_end", guarded(commandEnd, where: isCommandOurs)),
     function("sql_drop", guarded(drop, where: isDropOurs)),
-    function("table_rewrite", guarded(rewrite, where: "true")),
+    function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the statements that write one message: `fields` follow the version and the tag.
+  /// Returns the SQL that writes one message: `fields` follow the message's version and tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -171,8 +172,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// Computes the document of table `v_root`. Not by a function in the language SQL, which would be planned again for
-  /// each table: planning takes longer than running it.
+  /// The SQL that computes the document of table `v_root`. A function in the language SQL would be planned again for
+  /// each table, and planning takes longer than running it.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -182,7 +183,7 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns a query for the tables with a column that depends on a type.
+  /// Returns an SQL query for the tables with a column of a type, or of another type that depends on that type.
   private static func users(of type: String) -> String {
     """
 
@@ -199,7 +200,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Reports the table `v_item.oid`. A partition is reported as its root.
+  /// The SQL that reports the shape of table `v_item.oid`. A partition is reported as its root table.
   private static let shape = """
 
     v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);
@@ -218,7 +219,7 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Wraps a trigger's body: it writes nothing if no slot exists, and its errors never reach the application.
+  /// Wraps the SQL of a trigger: it writes nothing if no slot exists, and its errors never reach the application.
   private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 
@@ -254,13 +255,17 @@ struct SchemaTriggers {
     """
   }
 
-  /// Temporary tables are left out: many applications create and drop them all the time.
+  /// The SQL condition for commands to report. Temporary tables are left out: applications create and drop many.
   private static let isCommandOurs = """
     EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
     """
 
   private static let isDropOurs = """
     EXISTS (SELECT FROM pg_event_trigger_dropped_objects() AS o WHERE NOT o.is_temporary)
+    """
+
+  private static let isRewriteOurs = """
+    EXISTS (SELECT FROM pg_class AS c WHERE c.oid = pg_event_trigger_table_rewrite_oid() AND c.relpersistence <> 't')
     """
 
   private static let commandEnd = """

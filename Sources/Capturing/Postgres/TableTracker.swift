@@ -6,16 +6,28 @@ import Trails
 /// Follows the tables of the source: schema changes that the stream reports, and those that only the catalog shows.
 /// ``KnownTables`` decides what they mean for the trail, and ``CatalogWatch`` when the catalog is read.
 final class TableTracker {
+  private static let lockReportMilliseconds: Int64 = 3000
+
   private let session: CaptureSession
+  /// The tables that looks at the catalog found locked, each with the time of the first such look, in monotonic ms.
+  private var lockedSince: [UInt32: Int64] = [:]
+  /// The least time between two attempts to publish that wait for an autovacuum, ms: the stream waits meanwhile.
+  private static let patienceIntervalMilliseconds: Int64 = 60_000
+  /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
+  private var patientAt: Int64 = 0
 
   init(_ session: CaptureSession) { self.session = session }
 
   // MARK: Changes
 
-  /// Writes every difference between the tables that the trail knows and `tables`. New tables, and tables whose rows
-  /// may have changed unseen, are to be copied for `reason`.
-  func announce(_ tables: [PostgresTable], _ reason: Refresh.Reason?, copiesAll: Bool = true) throws {
-    let present = Set(tables.map(\.oid))
+  /// Writes to the trail every difference between the tables that it knows and `tables`. New tables, and tables whose
+  /// rows may have changed unseen, are to be copied for `reason`.
+  ///
+  /// - Parameter kept: The tables that stay as the trail knows them.
+  func announce(
+    _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
+  ) throws {
+    let present = kept.union(tables.map(\.oid))
     for gone in session.tables.all.sorted(by: { $0.epoch < $1.epoch }) where !present.contains(gone.relation) {
       try drop(gone)
     }
@@ -33,6 +45,7 @@ final class TableTracker {
   }
 
   private func drop(_ table: PostgresRegistry.Table, _ text: String = "") throws {
+    session.endWaits(of: table.relation)
     try session.openTransaction()
     try session.append(session.tables.drop(table, text))
   }
@@ -45,13 +58,18 @@ final class TableTracker {
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
 
-  /// Records a table in another shape than before. If the reader cannot derive the new rows from the rows that it has,
-  /// the table is copied again.
+  /// Records in the trail that a table has another shape. If a reader cannot derive the new rows from the rows that it
+  /// has, the table is copied again.
   private func alter(
     _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
     _ word: RowFate.Word
   ) throws {
     guard let alteration = KnownTables.Alteration(known, to: given, details, word) else { return }
+    if hasLike(given.schema, besides: known.relation) {
+      // The look reports the table.
+      session.catalog.want()
+      return suspend(known.relation)
+    }
     if isTaken(given.schema, by: known.relation) { return try drop(known, word.text) }
     if alteration.restartsRefresh { session.refreshes.restart(known.relation) }
     guard alteration.hasOtherShape else { return session.tables.set(alteration.fresh) }
@@ -62,15 +80,28 @@ final class TableTracker {
   }
 
   /// Returns whether a captured table of another schema has the same full name, as a dot is part of one of them. The
-  /// trail would not distinguish their rows.
+  /// trail would not distinguish their rows. If the trail goes both ways, the case of ASCII letters does not matter.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
-    session.tables.all.contains {
-      $0.relation != relation && $0.schema.fullName.hasSameBytes(as: schema.fullName)
-        && !$0.schema.namespace.hasSameBytes(as: schema.namespace)
+    session.tables.all.contains { other in
+      guard other.relation != relation else { return false }
+      if other.schema.fullName.hasSameBytes(as: schema.fullName) {
+        return !other.schema.namespace.hasSameBytes(as: schema.namespace)
+      }
+      return isLike(schema, other.schema)
     }
   }
 
-  /// Copies a table again, of which changes may be missing.
+  /// Returns whether two full names differ only in the case of ASCII letters; false in one-way replication.
+  private func isLike(_ schema: TableSchema, _ other: TableSchema) -> Bool {
+    session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
+  }
+
+  /// Returns whether a captured table has the same full name, except for the case of ASCII letters.
+  private func hasLike(_ schema: TableSchema, besides relation: UInt32) -> Bool {
+    session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
+  }
+
+  /// Marks a table for another copy, because changes of it may be missing in the trail.
   private func copyAgain(_ table: PostgresRegistry.Table, notBefore: UInt64? = nil) {
     var table = table
     table.refresh = table.refresh ?? .lostChanges
@@ -81,39 +112,67 @@ final class TableTracker {
 
   // MARK: The stream
 
-  /// Returns the form of a table that the stream describes. A shape that the trail does not know is written to the
-  /// trail first.
+  /// Returns the form of a table that the stream describes. If the trail does not know the shape, the shape is written
+  /// to the trail first.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try session.tables[relation.id] ?? introduced(relation) else {
       return Captured(ignored: relation.id)
     }
     if !known.isDescribed(by: relation) {
-      let table = try session.source.catalog.table(relation.id)
-      var shape = try table.map { .init($0) } ?? session.source.catalog.shape(of: relation)
-      if !shape.isDescribed(by: relation) { shape = try session.source.catalog.shape(of: relation) }
-      if let table, let refusal = table.refusal, !refusal.isHarmless {
-        throw session.source.catalog.refuse(table, refusal)
-      }
       session.catalog.noteReport()
       session.catalog.want()
+      guard let table = try definition(relation.id), table.map({ $0.refusal?.isHarmless != false }) ?? true else {
+        // The look decides what becomes of the table. A copy brings what is left out until then.
+        suspend(known.relation)
+        return Captured(ignored: relation.id)
+      }
+      var shape = try table.map { .init($0) } ?? session.source.catalog.shape(of: relation)
+      if !shape.isDescribed(by: relation) { shape = try session.source.catalog.shape(of: relation) }
       try alter(known, to: shape, [], .found)
     }
     return session.tables.form(of: relation, isBeingCopied: session.refreshes.isCurrent(relation.id))
       ?? Captured(ignored: relation.id)
   }
 
-  /// Introduces an apply's table that no event trigger has reported, because the role is no superuser. Returns nil for
-  /// any other table.
+  /// Introduces to the trail a table that an apply created and no event trigger has reported, because the role is no
+  /// superuser. Returns nil for any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
-    guard let table = try session.source.catalog.table(relation.id), session.options.tables.includes(table),
-      table.refusal == nil, try session.source.isPublishedByApply(relation.id)
+    guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
+      try session.source.isPublishedByApply(relation.id)
     else { return nil }
+    guard let definition = try definition(relation.id) else {
+      // The look adds to the shape what the stream does not have, and a copy brings the rows.
+      session.catalog.want()
+      let shape = try session.source.catalog.shape(of: relation)
+      guard !isTaken(shape.schema, by: relation.id) else { return nil }
+      try session.openTransaction()
+      try session.append(session.tables.introduce(shape, .lostChanges, "", isPublished: true))
+      return session.tables[relation.id]
+    }
+    guard let table = definition, session.options.tables.includes(table), table.refusal == nil else { return nil }
     try introduce(table, nil)
     return session.tables[relation.id]
   }
 
-  /// Returns whether the stream has enough of an old row. If not, the table is copied again, once its partitions log
-  /// enough.
+  /// Returns the present definition of a table. The inner nil: the table does not exist. The outer nil: another session
+  /// keeps the table locked.
+  private func definition(_ relation: UInt32) throws -> PostgresTable?? {
+    do { return .some(try session.source.catalog.table(relation)) } catch let error as PostgresError
+      where error.isLockTimeout
+    { return nil }
+  }
+
+  /// Suspends a captured table: its changes are left out of the trail until it can be captured again. Its rows at the
+  /// targets stay as they are, and a copy updates them.
+  private func suspend(_ relation: UInt32) {
+    session.tables.suspend(relation)
+    session.refreshes.restart(relation)
+    session.waits.end(relation, .copyHeldUp)
+    session.waits.end(relation, .unreadable)
+  }
+
+  /// Returns whether the stream has enough values of an old row. If not, the table is copied again, after its
+  /// partitions log enough.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     if try session.tables.logsEnough(old, of: table) { return true }
     session.catalog.want()
@@ -126,7 +185,7 @@ final class TableTracker {
     return false
   }
 
-  /// Takes a schema change that an event trigger reports, at its place in the stream.
+  /// Records a schema change that an event trigger reports, at its place in the stream.
   func take(_ message: SchemaMessage) throws {
     let known = session.tables[message.relation]
     switch message.event {
@@ -145,7 +204,7 @@ final class TableTracker {
       guard publication == session.slotName, let known else { return }
       if known.refresh == nil {
         session.progress.tell(
-          "table \(known.schema.fullName) was taken out of the publication: copying it again")
+          "table \(known.schema.fullName) was removed from the publication: copying it again")
       }
       copyAgain(known, notBefore: PostgresRegistry.Table.unpublished)
       session.catalog.want()
@@ -154,14 +213,16 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists: objects that a command dropped are missing in the catalog after its
+  /// Returns whether a table no longer exists. Objects that a command dropped are missing in the catalog after its
   /// commit.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
   }
 
-  private func take(_ table: PostgresTable, _ message: SchemaMessage, _ known: PostgresRegistry.Table?) throws {
+  private func take(_ given: PostgresTable, _ message: SchemaMessage, _ known: PostgresRegistry.Table?) throws {
+    var table = given
+    if session.options.goesBothWays { table.refuseLikeColumns() }
     let rewrites = session.incoming.takeRewrites(of: table.oid)
     let isOurs = session.options.tables.includes(table) && table.refusal?.isHarmless != true
     guard let known else {
@@ -184,12 +245,13 @@ final class TableTracker {
       isExact: true, mayCompute: message.mayCompute, rewrites: rewrites, isCreation: message.tag == "CREATE TABLE",
       isApplied: session.incoming.isApplied, text: message.text)
     try alter(known, to: .init(table), table.details, word)
+    if let refusal = table.refusal, refusal.isOfGenerated || refusal.isOfColumns { suspend(table.oid) }
     session.showWaiting()
   }
 
   // MARK: Event triggers
 
-  /// Creates the event triggers if they are missing, and reports once if that is impossible.
+  /// Creates the event triggers if they are missing. If that is impossible, reports it once.
   func installTriggers() throws {
     let connection = session.source.connection
     do {
@@ -215,18 +277,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reports the tables that cannot be captured. Throws `table-refused` as
-  /// ``PostgresCatalog/capturableTables(_:known:)`` does.
-  func reportRefusals() throws {
-    for table in try session.source.catalog.tables(session.options.tables) {
-      if let refusal = table.refusal, refusal.isHarmless {
-        session.progress.tell("table \(table.displayName) is not captured: \(refusal.reason)")
-      }
-    }
-    _ = try session.source.catalog.capturableTables(session.options.tables, known: session.tables)
-  }
-
-  /// Takes one step of comparing the catalog; returns whether it adopted something.
+  /// Takes the step at the catalog that ``CatalogWatch`` wants next. Returns whether a reading was adopted.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -245,55 +296,64 @@ final class TableTracker {
       session.catalog.compare(found, now: now, took: Clock.monotonicMilliseconds - now)
       return false
     case .read:
-      let catalog = try source.connection.catalog(patience: PostgresCopier.patience) {
-        CatalogWatch.Catalog(
-          fingerprint: try source.catalog.fingerprint(),
-          tables: try source.connection.userTables(session.options.tables.includes))
-      }
-      session.catalog.wait(for: try session.emitBarrier(), catalog)
+      let fingerprint = try source.catalog.fingerprint()
+      var (tables, locked) = try source.connection.userTables(
+        patience: PostgresCopier.patience, session.options.tables.includes)
+      if session.options.goesBothWays { PostgresTable.refuseLookAlikes(&tables) }
+      let took = Clock.monotonicMilliseconds - now
+      session.catalog.wait(
+        for: try session.emitBarrier(),
+        .init(fingerprint: fingerprint, tables: tables, locked: locked, tookMilliseconds: took))
       return true
     case .adopt(let catalog):
-      do { try adopt(catalog.tables) } catch let error as PostgresError
+      do { try adopt(catalog, now) } catch let error as PostgresError
         where error.sqlState.hasPrefix("42") && !error.isPrivilege
       {
         // A table has changed since the catalog was read.
         try session.abandon()
         session.catalog.noteReport()
-        return true
       }
-      session.catalog.adopted(now: now)
       return true
     }
   }
 
-  /// Brings publication and trail in step with the existing tables.
-  private func adopt(_ found: [PostgresTable]) throws {
+  /// Adapts publication and trail to the tables that a reading of the catalog found.
+  private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
-    var tables = try found.filter(canCapture)
+    var (tables, refused) = sort(catalog.tables)
+    var refusals = Dictionary(uniqueKeysWithValues: refused.map { ($0.oid, wait(of: $0)) })
+    var locked = try letGo(refused) + catalog.locked
     var published = try session.source.published() ?? []
     // New tables, and tables that another role took out: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
-      do {
-        // After a crash between the two, the next start sees published tables: what must be copied is saved before.
-        try saveUnpublished(session.tables.all.filter { missing.contains($0.relation) })
-        _ = try session.source.publish(tables)
-        published.formUnion(missing)
-      } catch let error as CairnError where error.code == .privilegeMissing {
-        try waitForPublication(session.tables.all.filter { missing.contains($0.relation) }, error)
-        session.progress.tell("\(error.message); \(error.hint)")
-        tables.removeAll { missing.contains($0.oid) }
+      // After a crash between the two, the next start sees published tables: what must be copied is saved before.
+      try saveUnpublished(session.tables.all.filter { missing.contains($0.relation) })
+      let failures = try session.source.publish(tables, isPatient: now >= patientAt)
+      let isLocked = failures.values.contains { if case .locked = $0 { true } else { false } }
+      if isLocked, now >= patientAt { patientAt = now + Self.patienceIntervalMilliseconds }
+      published.formUnion(missing.subtracting(failures.keys))
+      for table in tables {
+        switch failures[table.oid] {
+        case .forbidden(let error)?: refusals[table.oid] = wait(of: table, error)
+        case .locked?: locked.append(table)
+        case nil: break
+        }
       }
+      tables.removeAll { failures[$0.oid] != nil }
     }
+    session.set(refusals, .refused)
     // If an apply created a table and published it at once, the stream has all its changes. A copy would send the other
     // nodes rows that they have, and rows that this node did not have yet.
     for table in tables where session.tables[table.oid] == nil && !missing.contains(table.oid) {
       if try session.source.isPublishedByApply(table.oid) { try introduce(table, nil) }
     }
     let known = Set(session.tables.all.map(\.relation))
-    try announce(tables, .firstCopy, copiesAll: false)
+    let kept = Set(locked.map(\.oid)).union(refusals.keys)
+    try announce(tables, keeping: kept, .firstCopy, copiesAll: false)
+    let adopted = Set(tables.map(\.oid))
     let late = session.tables.all.filter { table in
-      published.contains(table.relation)
+      published.contains(table.relation) && adopted.contains(table.relation)
         && (missing.contains(table.relation) || table.copyNotBefore == PostgresRegistry.Table.unpublished
           || table.refresh != nil && !known.contains(table.relation))
     }
@@ -305,56 +365,128 @@ final class TableTracker {
       for table in late {
         if known.contains(table.relation) {
           session.progress.tell(
-            "not every change of table \(table.schema.fullName) was published any more: copying it again")
+            "the publication no longer covered every change of table \(table.schema.fullName): copying it again")
         }
         // Also if chunks are in the trail: changes to rows before the cursor may be missing.
         copyAgain(table, notBefore: xid)
       }
     }
     try endAnnouncement()
+    try report(locked: locked, now)
+    session.catalog.adopted(
+      now: now, isWhole: locked.isEmpty, looksAgain: refusals.keys.contains { session.tables[$0] != nil })
+    session.showWaiting()
   }
 
-  /// Returns whether a table can be captured, and reports one that cannot be. Throws `table-refused` for a captured
-  /// table that no longer can be.
-  private func canCapture(_ table: PostgresTable) throws -> Bool {
-    guard let refusal = table.refusal else { return true }
-    guard !refusal.isHarmless else { return false }
-    // Whoever gives another table the same name does not end the capture of this one.
-    if refusal.isOfName, session.tables[table.oid] != nil { return true }
-    if session.tables[table.oid] != nil, let now = try session.source.catalog.table(table.oid)?.refusal, !now.isHarmless
-    {
-      throw session.source.catalog.refuse(table, now)
+  /// Separates tables that can be captured from tables that are suspended. A table that no stream could bring, or a new
+  /// one with the name of a captured one, is left out with a notice.
+  private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
+    var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
+    for table in found {
+      guard let refusal = table.refusal else {
+        usable.append(table)
+        continue
+      }
+      let isCaptured = session.tables[table.oid] != nil
+      if refusal.isHarmless || refusal.isOfName && !isCaptured && isTaken(table.schema, by: table.oid) {
+        if session.catalog.isNews("\(table.oid) \(refusal.reason)") {
+          let mend = refusal.mend.isEmpty ? "" : "; run: \(refusal.mend)"
+          session.progress.tell("table \(table.displayName) is not captured: \(refusal.reason)\(mend)")
+        }
+      } else if refusal.isOfName, isCaptured, !hasLike(table.schema, besides: table.oid) {
+        // If another table gets the same name, the capture of this one does not end.
+        usable.append(table)
+      } else {
+        refused.append(table)
+      }
     }
-    if session.catalog.isNews("\(table.oid) \(refusal.reason)") {
-      session.progress.tell(
-        "table \(table.displayName) is not captured: \(refusal.reason); run: \(refusal.mend)")
+    return (usable, refused)
+  }
+
+  /// Suspends captured tables that cannot be captured any more, and takes them out of the publication. Returns those
+  /// that stay in it, because another session keeps them locked.
+  private func letGo(_ refused: [PostgresTable]) throws -> [PostgresTable] {
+    let captured = refused.filter { session.tables[$0.oid] != nil }
+    guard !captured.isEmpty else { return [] }
+    for table in captured { suspend(table.oid) }
+    // After a crash between the two, the next start knows that changes are missing.
+    try session.saveTables()
+    let published = try session.source.publication()?.tables ?? []
+    return try captured.filter { table in
+      guard published.contains(table.oid), let reason = try session.source.unpublish(table) else { return false }
+      switch reason {
+      case .locked: return true
+      case .forbidden(let error):
+        if session.catalog.isNews("\(table.oid) \(error.message)") {
+          session.progress.tell("\(error.message); \(error.hint)")
+        }
+        return false
+      }
     }
-    return false
   }
 
-  /// Marks tables that are captured but not completely published, and throws: this role may not fix the publication.
-  /// After another role has fixed it, the tables are copied again.
-  private func waitForPublication(_ tables: [PostgresRegistry.Table], _ error: CairnError) throws {
-    guard let first = tables.first else { return }
-    try saveUnpublished(tables)
-    throw CairnError(
-      .privilegeMissing,
-      "not every change of table \(first.schema.fullName) is published any more\(tables.count > 1 ? ", nor of \(tables.count - 1) others" : ""), and that cannot be mended: \(error.message)",
-      hint: error.hint, context: ["table": first.schema.fullName])
+  /// Returns the entry for a suspended table that cannot be captured as it is.
+  private func wait(of table: PostgresTable) -> TableWait {
+    let refusal = table.refusal
+    let what =
+      session.tables[table.oid] == nil
+      ? "is not captured" : "is no longer captured, and its rows at the targets stay as they are"
+    let mend = refusal?.mend ?? ""
+    return TableWait(
+      table: table.displayName, code: .tableRefused,
+      message: "\(session.place): table \(table.displayName) \(what): \(refusal?.reason ?? "")",
+      hint: "\(mend.isEmpty ? "leave it out with 'tables'" : "run: \(mend)"); then it is copied")
   }
 
-  /// Saves that tables are captured but not completely published: once they are, they are copied again.
+  /// Returns the entry for a suspended table that this role may not publish.
+  private func wait(of table: PostgresTable, _ error: CairnError) -> TableWait {
+    let what =
+      session.tables[table.oid] == nil
+      ? "table \(table.displayName) is not captured"
+      : "the publication no longer covers every change of table \(table.displayName)"
+    return TableWait(
+      table: table.displayName, code: error.code, message: "\(error.message); \(what)",
+      hint: "\(error.hint); then it is copied")
+  }
+
+  /// Reports tables that have been locked for some seconds, and the sessions that hold the locks.
+  private func report(locked: [PostgresTable], _ now: Int64) throws {
+    let present = Set(locked.map(\.oid))
+    lockedSince = lockedSince.filter { present.contains($0.key) }
+    for table in locked where lockedSince[table.oid] == nil { lockedSince[table.oid] = now }
+    let late = locked.filter { now - (lockedSince[$0.oid] ?? now) > Self.lockReportMilliseconds }
+    guard !late.isEmpty else { return session.set([:], .locked) }
+    let holders = try session.source.catalog.lockHolders(of: late.map(\.oid))
+    let waits = late.map { table in
+      let holder = holders[table.oid]
+      return (
+        table.oid,
+        TableWait(
+          table: table.displayName, code: .databaseBusy,
+          message:
+            "\(session.place): \(holder.map(\.description) ?? "another session") keeps table \(table.displayName) locked: whether it is new or was altered is seen after that",
+          hint: holder?.hint ?? "see pg_locks")
+      )
+    }
+    session.set(Dictionary(uniqueKeysWithValues: waits), .locked)
+  }
+
+  /// Saves that tables are captured but not completely published: after they are published, they are copied again.
   private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
     guard !tables.isEmpty else { return }
-    for var table in tables {
-      table.refresh = table.refresh ?? .lostChanges
-      table.copyNotBefore = PostgresRegistry.Table.unpublished
-      session.tables.set(table)
-    }
+    for table in tables { session.tables.suspend(table.relation) }
     try session.saveTables()
   }
 
-  /// Ends the transaction of the trail that a change of tables began, if it had something to write.
+  /// Returns the tables of `found` with which a capture whose trail exists begins a new slot. Captured tables that
+  /// cannot be captured any more are suspended.
+  func usable(_ found: [PostgresTable]) -> [PostgresTable] {
+    let (usable, refused) = sort(found)
+    for table in refused { suspend(table.oid) }
+    return usable
+  }
+
+  /// Ends the transaction of the trail that changes of tables began, if one is open.
   private func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()

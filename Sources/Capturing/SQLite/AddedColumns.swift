@@ -10,10 +10,10 @@ import SQLiteKit
 struct AddedColumns {
   private let columns: [TableSchema.Column]
   private let first: Int
-  /// The value that SQLite gives for each of them in an existing row.
+  /// The value that SQLite gives to each added column in an existing row.
   let defaults: [Value]
 
-  /// Nil if the defaults are in doubt: then the table is copied. `first` is the index of the first new column.
+  /// Reads the added columns of a table, from index `first` on; nil if their defaults are in doubt (copy the table).
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -25,15 +25,15 @@ struct AddedColumns {
     self.first = first
   }
 
-  /// Returns whether `new` is `old` with columns added at its end, perhaps under other names. Call it only if the
-  /// triggers stayed in place, which shows that each column is still the one at its place.
+  /// Returns whether `new` is `old` with columns added at its end; the old ones may have other names. Call it only if
+  /// the triggers stayed in place, which shows that each old column is still at its place.
   static func areAll(between old: TableSchema, and new: TableSchema) -> Bool {
     new.columns.count > old.columns.count && old.flags == new.flags && old.key == new.key && old.uniques == new.uniques
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Computes the defaults by the same ALTER in a table in memory. SQLite refuses a default that is not a constant. An
-  /// existing row and a new row must get the same value, because a target may rebuild its table.
+  /// Returns the defaults, computed by the same ALTER of a table in memory; nil if they are in doubt. SQLite refuses a
+  /// default that is not a constant. Old and new rows must get the same value, as a target may rebuild its table.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"
@@ -60,13 +60,13 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether the current row, read with all columns of the table, must be sent.
+  /// Returns whether the current row, read with all columns, must be sent: a new column differs from its default.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }
 
-  /// An SQL condition with its parameters. It is true for every row in which a new column differs from its default,
-  /// under any collation, and perhaps for some other rows.
+  /// An SQL condition with its parameters that selects the rows to send. It is true for every row in which a new column
+  /// differs from its default, under any collation, and perhaps for some other rows.
   var condition: (sql: String, parameters: [Value]) {
     var terms: [String] = []
     var parameters: [Value] = []

@@ -1,23 +1,23 @@
 import Changes
 import SQLiteKit
 
-/// Writes layouts and triggers for changed shapes, all under one marker row of the journal.
+/// Writes the layouts and triggers of tables whose shape has changed, all under one marker row of the journal.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
-  /// The tables that are copied when their capture begins.
+  /// The choice of tables that are copied when their capture begins.
   enum Copies {
     case all
     case none
-    /// Tables with rows: in the transaction that creates the triggers, an empty table has missed nothing.
+    /// Copy tables with rows; an empty table has missed nothing, as its triggers come in the same transaction.
     case rowsOnly
   }
   private let copies: Copies
-  /// Whether the open transaction made the change: that of an apply, or of the application through the embedded API.
+  /// Whether the open transaction changed the schema, as an apply or as an application through the embedded API.
   private let isApplied: Bool
 
-  /// The trail of that apply.
+  /// The trail whose apply changed the schema; nil if none did.
   private let trail: TrailName?
 
   init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool, trail: TrailName?) {
@@ -26,7 +26,7 @@ struct Adoption {
     (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
-  /// Returns the sequence number of the marker row; the first call creates that row.
+  /// Returns the sequence number of the marker row in the journal; the first call writes that row.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
     try database.run(
@@ -37,7 +37,7 @@ struct Adoption {
     return made
   }
 
-  /// Begins the capture of a table.
+  /// Begins the capture of a table: writes its layout and triggers.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
@@ -52,7 +52,8 @@ struct Adoption {
     }
   }
 
-  /// Replaces a layout if its table has changed. Without its triggers, capture has missed changes.
+  /// Replaces the layout of a captured table if the table has changed. `isHooked`: all triggers were in place; if not,
+  /// capture has missed changes.
   mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
     var now = table.schema
     now.epoch = layout.schema.epoch
@@ -83,7 +84,7 @@ struct Adoption {
     return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
-  /// Returns the rows to be copied after the marker: all, some, or none.
+  /// Returns the column `refresh` of a layout: whether all rows, some rows or no rows are copied after the marker.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
     if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
     if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }
@@ -96,7 +97,7 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends a layout. Its table was dropped, or is no longer captured: then `ended` is negative.
+  /// Ends a layout, because its table was dropped or is no longer captured; in the second case `ended` is negative.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(
@@ -104,8 +105,8 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Leaves out the last rows of an ended layout if a trigger of the application ran before Cairn's. Then they may be
-  /// in another order than they were written. They vanish with the table, or its copy brings their result.
+  /// Leaves out the last rows of an ended layout if a trigger of the application ran before Cairn's. Such rows may be
+  /// in another order than they were written. They vanish with the table, or the table's copy brings their result.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)
@@ -132,7 +133,7 @@ struct Adoption {
     }
   }
 
-  /// Adds value columns to the journal and the stage until the widest table fits.
+  /// Adds value columns to the tables `cairn_journal` and the stage until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
@@ -155,8 +156,7 @@ struct Adoption {
     }
   }
 
-  /// Returns whether the triggers of the old shape have logged all values of the new shape. Then only names, plain
-  /// indexes or defaults differ.
+  /// Returns whether the old triggers logged all values of the new shape: only names, plain indexes or defaults differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
     old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {

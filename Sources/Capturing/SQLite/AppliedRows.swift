@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// Logs the rows that an apply writes to a captured SQLite file, if the capture passes them on.
+/// Logs in the journal the rows that an apply writes to a captured SQLite file, if the capture passes such rows on.
 ///
 /// An apply fires none of the file's triggers, because those of the application would fire too. So its connection has
 /// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
@@ -11,7 +11,8 @@ import SQLiteKit
 package enum AppliedRows {
   private static let prefix = "cairn_applied_"
 
-  /// Brings the capture and the connection's triggers in step with the schema, in a transaction of the apply.
+  /// Creates the connection's triggers, in step with the schema, in a transaction of the apply. Adopts schema changes
+  /// first.
   package static func hook(in database: Database) throws {
     try unhook(in: database)
     let journal = Journal(database)

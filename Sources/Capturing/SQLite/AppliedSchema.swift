@@ -6,15 +6,16 @@ import SQLiteKit
 /// No other connection can have written meanwhile, so capture has missed nothing and copies nothing. The trail of the
 /// file records the change, because its rows have the new shape from there on.
 package enum AppliedSchema {
-  /// Drops Cairn's triggers on a table that is about to be altered: SQLite refuses to drop a column that they name.
-  /// `version` is the schema version at the start of the transaction.
+  /// Drops Cairn's triggers on a table that an apply is about to alter, because SQLite refuses to drop a column that
+  /// they name. `version` is the schema version at the start of the transaction.
   package static func release(_ table: String, in database: Database, since version: Int64) throws {
     guard try isInStep(database, version) else { return }
     try Journal(database).dropTriggers(onTable: table)
   }
 
-  /// Adopts the changes, before the commit of an apply of `trail`. If an application had also changed the schema and
-  /// capture has not seen that yet, this does nothing. Capture then adopts all changes, and copies the doubtful tables.
+  /// Adopts the schema changes of an apply of `trail`, before its commit. Does nothing if an application had also
+  /// changed the schema and capture has not seen that yet. Capture then adopts all changes, and copies the doubtful
+  /// tables.
   package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)

@@ -3,8 +3,8 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The run of a capture of an SQLite file: takes one look of its source after the other into the trail, makes the trail
-/// durable, and waits.
+/// The run of the capture of an SQLite file. It takes one look after the other at its source into the trail, makes the
+/// trail durable, and waits.
 final class CaptureLoop<Source: ChangeSource> {
   private let path: String
   private let source: Source
@@ -46,7 +46,7 @@ final class CaptureLoop<Source: ChangeSource> {
     try source.end()
   }
 
-  /// Takes one look. Returns false if there was nothing.
+  /// Takes one look at the source into the trail. Returns false if the look found nothing.
   private func take(_ stop: StopSignal) throws -> Bool {
     defer { source.endLook() }
     switch try source.look() {
@@ -61,16 +61,17 @@ final class CaptureLoop<Source: ChangeSource> {
     }
   }
 
-  /// An application holds the lock for longer than the busy timeout: a capture at work continues when the lock is free.
+  /// Waits while an application holds the file's lock for longer than the busy timeout. Capture goes on when the lock
+  /// is free.
   private func waitForLock(_ error: SQLiteError) {
     source.release()
-    if !isWaitingForLock { progress.tell("\(path) is locked by another program (\(error.message)): waiting for it") }
+    if !isWaitingForLock { progress.tell("another program holds a lock on \(path) (\(error.message)): waiting for it") }
     isWaitingForLock = true
     progress.update { $0.isCaughtUp = false }
     Pulse.beat()
   }
 
-  /// Looks, as long as an event's ladder lasts, without beginning a transaction.
+  /// Checks the file for news, without a transaction, as often as the ladder of an event asks for.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
     // Readers of other programs make events too; they must not keep the source from its quiet moments.
     let limit = Clock.monotonicMilliseconds + 100
@@ -84,13 +85,14 @@ final class CaptureLoop<Source: ChangeSource> {
   private func checkIdentity() throws {
     guard let now = FileIdentity(path: path, followsLink: false) else {
       throw CairnError(
-        .databaseMissing, "there is no database \(path) any more", hint: "put it back: what it holds is taken then")
+        .databaseMissing, "database \(path) no longer exists", hint: "put it back: capture then reads what it contains")
     }
     guard now == identity else { throw SQLiteCapture.wentBack(path, "another file has taken its place") }
     guard now.owner == identity?.owner else {
       throw CairnError(
         .databaseUnsafe, "database \(path) belongs to another user than when capture started",
-        hint: "if an administrator gave it away, start the capture again; else find out which user did: ls -l \(path)")
+        hint:
+          "if an administrator changed the owner, start the capture again; else find out which user did: ls -l \(path)")
     }
   }
 }

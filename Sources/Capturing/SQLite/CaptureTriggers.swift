@@ -3,37 +3,39 @@ import SQLiteKit
 
 /// The kind of a journal row; the row's code is `layout id * 8 + kind`.
 enum JournalKind: Int64 {
-  /// The shape of a table changed here; the layouts with this sequence number describe the change. Layout id 0.
+  /// A marker of a schema change; the layouts with its sequence number as `since` or `ended` describe the change. Its
+  /// layout id is 0.
   case marker = 0
-  /// The row as inserted.
+  /// The row that an insert wrote.
   case insert = 1
-  /// The row before an update; the next journal row is its ``updateNew``.
+  /// The row before an update. The next journal row is its ``updateNew``.
   case updateOld = 2
   case updateNew = 3
-  /// The row as deleted.
+  /// The row that a delete removed.
   case delete = 4
-  /// A row with the rowid of a row that is about to be written: it is deleted if that write succeeds. See
+  /// A row whose rowid is that of a row about to be written. If that write succeeds, this row is deleted, see
   /// ``JournalReader``.
   case replaceCandidate = 5
-  /// A row that a REPLACE has deleted.
+  /// The journal row of a row that a REPLACE has deleted.
   case vanished = 6
-  /// A request for the row with this key (``RequestedRows``); no trigger writes it.
+  /// A request for the row with this key (``RequestedRows``). No trigger writes such journal rows.
   case asked = 7
 }
 
-/// The triggers that capture one table, as SQL. Pure text: `docs/sqlite-capture.md` describes and explains them.
+/// The triggers that capture one table, as SQL. Pure text: `docs/explanation/sqlite-capture.md` describes and explains
+/// them.
 ///
 /// No trigger calls a function: SQLite would then open a statement journal for every statement of the application,
 /// which costs more than all the rest of the capture.
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
-  /// The start of the triggers' names.
+  /// The start of the names of the triggers.
   var prefix = CaptureTriggers.namePrefix
-  /// Whether they belong to one connection (TEMP).
+  /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false
 
-  /// Returns whether journal rows of this table have the rowid after the columns.
+  /// Returns whether journal rows of a table with this schema have the rowid as a last value, after the columns.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -55,7 +57,7 @@ struct CaptureTriggers {
   private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
   private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
   private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
-  /// Whether the rowid is the only unique key: then the rowid alone shows a REPLACE.
+  /// Whether the rowid is the table's only unique key, so that the rowid alone shows which row a REPLACE deletes.
   private var isRowidOnly: Bool {
     table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
   }
@@ -92,13 +94,13 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The layout under which the stage keeps the row that is about to be changed. See ``SQLiteTable/givesWrongOld``.
+  /// The layout id under which the stage keeps the row that is about to be changed. See ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
-  /// Returns a condition that is true for the kept row of the current write, in `stage`.
+  /// Returns an SQL condition that is true for the kept row of the current write, in `stage`.
   ///
-  /// The rowid identifies it. Without a rowid, the key does if it was not changed; otherwise the kept row is no longer
-  /// in the table.
+  /// The kept row is found by its rowid. A table without rowid is searched by the key, if the write did not change it.
+  /// Otherwise the kept row is no longer in the table.
   private func isKept(_ stage: String) -> String {
     if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
     let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
@@ -109,7 +111,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The columns of OLD in a form that is right in an AFTER trigger.
+  /// The columns of the OLD row, in an SQL form that has right values in an AFTER trigger.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -117,7 +119,7 @@ struct CaptureTriggers {
 
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
-  /// The BEFORE triggers that keep OLD for the AFTER triggers, which get a wrong OLD.
+  /// The BEFORE triggers that keep the OLD row on the stage, for AFTER triggers that would get a wrong OLD.
   var keepers: [Trigger] {
     guard table.givesWrongOld else { return [] }
     let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
@@ -132,7 +134,7 @@ struct CaptureTriggers {
     return [trigger("keep", "BEFORE UPDATE", body), trigger("keepdelete", "BEFORE DELETE", body)]
   }
 
-  /// Returns the statements of AFTER triggers that log the row before the write.
+  /// Returns the SQL statements with which AFTER triggers log the row before the write.
   private func logOld(_ kind: JournalKind) -> [String] {
     guard table.givesWrongOld else { return [log(kind, "OLD.")] }
     return [
@@ -154,16 +156,16 @@ struct CaptureTriggers {
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
   }
 
-  /// The triggers, in the order in which they must be created.
+  /// The statements that create the triggers, in the order in which they must be created.
   ///
   /// SQLite fires the newest trigger first. Cairn's must be newer than the application's own, so that a row is in the
   /// journal before the effects of the application's triggers on it.
   var statements: [Trigger] { base + keepers }
 
-  /// The triggers without which changes of the table are missed.
+  /// The triggers without which capture misses changes of the table.
   var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
 
-  /// A trigger: its name, and the statement that creates it.
+  /// One trigger: its name, and the statement that creates it.
   struct Trigger {
     let name: String
     let text: String
@@ -222,7 +224,7 @@ struct CaptureTriggers {
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
-  /// A condition that is true for rows of the table that share a unique key with NEW.
+  /// An SQL condition that is true for rows of the table that share a unique key with the NEW row.
   private var conflicts: String {
     var keys = table.uniqueKeys.map { key in
       var terms = key.terms.map { term -> String in

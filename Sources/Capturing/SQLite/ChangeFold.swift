@@ -29,8 +29,8 @@ final class ChangeFold {
     drop = try database.prepare("DELETE FROM net WHERE layout = ? AND key = ?")
   }
 
-  /// Takes a change, with whole images. Returns false if the caller must write the change itself: then all earlier
-  /// changes have been written.
+  /// Takes a change, with whole images of the row. Returns false if the change cannot be folded. All earlier changes
+  /// have then been written, and the caller must write this one.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter
@@ -59,7 +59,7 @@ final class ChangeFold {
     return true
   }
 
-  /// Writes the kept changes, and forgets them.
+  /// Writes the kept changes to the trail, and forgets them.
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
@@ -97,7 +97,7 @@ final class ChangeFold {
 
   // MARK: Images
 
-  /// A row, with the ends of its columns.
+  /// The image of a row, with the end of each column in its bytes.
   private struct Image {
     let bytes: [UInt8]
     private var ends: [Int] = []
@@ -113,7 +113,7 @@ final class ChangeFold {
     func columns(_ indexes: [Int]) -> [UInt8] { indexes.flatMap(column) }
   }
 
-  /// Returns the key of a change; nil if the row has none, or if the change alters it.
+  /// Returns the key of the row that a change concerns; nil if the row has no key, or if the change alters the key.
   private static func key(_ layout: Layout, _ old: Image?, _ new: Image?) -> [UInt8]? {
     let schema = layout.schema
     guard !layout.carriesRowid, !schema.key.isEmpty, schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]) else {

@@ -3,8 +3,8 @@ import CodecKit
 import SQLiteKit
 
 extension EmbeddedCapture {
-  /// Empties the journal, before the rows of the file are replaced by those of another database: no trail must get its
-  /// rows. The tables are captured as if capture began now.
+  /// Empties the journal before all rows of the file are replaced by those of another database, because no trail may
+  /// get the old changes. Tables are then captured as if capture began now.
   ///
   /// Does nothing if the journal already belongs to a trail.
   package func forgetWaiting() throws {

@@ -3,10 +3,10 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The capture of an SQLite file that an application sets up itself, through the embedded API. The journal and the
-/// triggers are the same, and a capture into a trail takes them over.
+/// The capture of an SQLite file that an application sets up itself, through the embedded API. It has the usual journal
+/// and triggers, and a capture into a trail takes them over.
 ///
-/// Until then the journal belongs to no trail, and keeps committed changes up to its cap.
+/// Before that, the journal belongs to no trail, and keeps committed changes up to its cap.
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock
@@ -39,7 +39,7 @@ package struct EmbeddedCapture {
     return try rows.first == [.integer(Journal.version), .integer(version)] && journal.isEmbedded()
   }
 
-  /// Creates the tables if they are missing. Returns the number of rows that the journal may hold.
+  /// Creates the tables of capture if they are missing. Returns the number of rows that the journal may hold.
   private func prepare() throws -> Int64 {
     guard try !journal.isInstalled() else {
       return try database.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? Journal.defaultCapRows
@@ -51,9 +51,8 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Brings triggers and layouts in step with the schema changes of other applications, in the transaction of a
-  /// statement that will change the schema. So every difference after the statement is the statement's own. Returns the
-  /// schema version.
+  /// Brings triggers and layouts in step with schema changes of other applications, in the transaction of a statement
+  /// that will change the schema. So later differences are the statement's own. Returns the schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -63,24 +62,23 @@ package struct EmbeddedCapture {
     return try database.integer("PRAGMA schema_version") ?? 0
   }
 
-  /// Drops Cairn's triggers on a table of which a column will be dropped: SQLite refuses that as long as they name the
-  /// column.
+  /// Drops Cairn's triggers on a table that will lose a column, because SQLite refuses to drop a column that they name.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Adopts the schema changes, after the statement.
+  /// Adopts the schema changes of the statement, after it has been executed.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
-  /// The content of the journal that no trail has yet.
+  /// The content of the journal that no trail has yet, in numbers.
   package struct Waiting {
-    /// The number of transactions of the embedded API.
+    /// The number of transactions of the embedded API that no trail has.
     package var transactions: Int
-    /// The number of journal rows of all applications.
+    /// The number of journal rows, of all applications, that no trail has.
     package var rows: Int
-    /// Whether the journal has reached its cap, and dropped rows that no trail has.
+    /// Whether the journal reached its cap and dropped rows that no trail has.
     package var hasDropped: Bool
   }
 
-  /// The last journal row that the file's mark counts as taken.
+  /// Returns the last journal row that the file's mark counts as taken into a trail.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
@@ -107,8 +105,8 @@ package struct EmbeddedCapture {
 }
 
 extension Journal {
-  /// Returns whether an application has used the embedded API on the file: then the rows include statements and ends of
-  /// transactions.
+  /// Returns whether an application has used the embedded API on the file. If so, the journal also has statements and
+  /// ends of transactions.
   func isEmbedded() throws -> Bool { try database.integer("SELECT 1 FROM cairn_control WHERE id = 2") != nil }
 
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }

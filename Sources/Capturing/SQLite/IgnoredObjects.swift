@@ -1,13 +1,13 @@
 import Changes
 import SQLiteKit
 
-/// The objects in a captured file that are not replicated, such as views and triggers. Each is reported once.
+/// The objects of a captured file that are not replicated, such as views and triggers. Each is reported once.
 struct IgnoredObjects {
   private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
 
-  /// Returns a sentence for each object that is new since the last call.
+  /// Returns a message for each such object that is new since the last call.
   mutating func news(_ source: Database) throws -> [String] {
     var found: Set<NameKey> = []
     var sentences: [String] = []

@@ -6,8 +6,8 @@ import SQLiteKit
 extension Journal {
   private static let requestVersionMin: Int64 = 2
 
-  /// Asks the capture of this source to send rows again. If the table has no key, or a requested key contains NULL, the
-  /// whole table is copied instead.
+  /// Asks the capture of this source to send rows of a table again. If the table has no key, or a requested key
+  /// contains NULL, the whole table is copied instead.
   ///
   /// Errors: `table-missing` if the table is not captured, `usage` if the keys do not fit the table, `trail-version` if
   /// an older cairn captures the source. Requests made before the error remain.
@@ -20,8 +20,8 @@ extension Journal {
         if let odd = keys.first(where: { $0.count != key.count }) {
           throw CairnError(
             .usage,
-            "a key of \(odd.count) values was asked for, the key of table \(layout.schema.name) has \(key.count)",
-            hint: "ask again: the table was altered meanwhile", remedy: .retry)
+            "a request has a key of \(odd.count.counted("value")), and the key of table \(layout.schema.name) has \(key.count)",
+            hint: "run the command again: the table was altered meanwhile", remedy: .retry)
         }
         let names = key.map { "v\($0)" }.joined(separator: ",")
         let statement = try database.prepare(
@@ -36,7 +36,7 @@ extension Journal {
     }
   }
 
-  /// Asks the capture of this source to copy a whole table again. Errors: as ``ask(_:)``.
+  /// Asks the capture of this source to copy a whole table again. Errors: those of ``ask(_:)``.
   package func askForCopy(of table: String) throws {
     try database.transaction { try askForCopy(try requestable(table)) }
   }
@@ -56,8 +56,8 @@ extension Journal {
     }
     guard try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0 >= Self.requestVersionMin else {
       throw CairnError(
-        .trailVersion, "\(database.path) is captured by an older cairn, which cannot send single rows again",
-        hint: "end its 'cairn replicate' and start it with this cairn; its state goes on working", remedy: .retry)
+        .trailVersion, "\(database.path) is captured by an older version of Cairn, which cannot send single rows again",
+        hint: "end its 'cairn replicate' and start it with this version; its state stays valid", remedy: .retry)
     }
     if try isUnhooked(table) { throw missing(table, "is unhooked: 'cairn rehook' copies it again") }
     guard let layout = try activeLayouts().first(where: { $0.schema.name.sqliteKey == table.sqliteKey }) else {

@@ -5,20 +5,20 @@ import SystemKit
 /// Cairn's tables and triggers in an SQLite source: created, kept in step with the application's schema, and removed.
 ///
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
-/// `docs/sqlite-capture.md` describes the tables.
+/// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
   /// The version of the journal. 2: rows can be requested. 3: apply notes the transactions that it brings. 4:
-  /// applications write their statements and the ends of their transactions. 5: apply's notes name the id of the trail.
-  /// An older cairn refuses this version, and a journal of an older version is upgraded.
+  /// applications write their statements and the ends of their transactions. 5: notes of apply have the trail's id. An
+  /// older cairn refuses a newer version, and a journal of an older version is upgraded.
   static let version: Int64 = 5
-  /// The limit of rows that no capture has taken. Above it the oldest rows are dropped, and a refresh is needed.
+  /// The most journal rows not yet taken. Above it the oldest are dropped, and all tables must be copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The limit of the estimated bytes of such rows, above which the oldest are dropped too: 4 GiB.
+  /// The most estimated bytes of journal rows not yet taken, 4 GiB; above it the oldest are dropped too.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest cap: the triggers purge up to 1,024 rows at a time.
+  /// The smallest cap, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the cap in rows, if each has `bytesPerRow` bytes.
+  /// Returns the cap in rows that keeps the journal below `bytes`, if each row has `bytesPerRow` bytes; at most `rows`.
   ///
   /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
@@ -42,8 +42,8 @@ package struct Journal {
     guard let row = rows.first, case .integer(let version) = row[0] else { return nil }
     guard (1...Self.version).contains(version) else {
       throw CairnError(
-        .trailVersion, "the journal in \(database.path) has version \(version), this cairn writes \(Self.version)",
-        hint: "use the newer cairn, or run 'cairn detach' and replicate again")
+        .trailVersion, "the journal in \(database.path) has version \(version), and this Cairn writes \(Self.version)",
+        hint: "use the newer version of Cairn, or run 'cairn detach' and replicate again")
     }
     guard case .blob(let bytes) = row[1], let trail = TrailID(bytes) else { return nil }
     return (trail, row[2].string)
@@ -53,13 +53,13 @@ package struct Journal {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
   }
 
-  /// Returns the tables of capture that are missing.
+  /// Returns the names of the tables of capture that are missing.
   package func missingTables() throws -> Set<NameKey> {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
     return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
   }
 
-  /// Returns the tables that have triggers of capture.
+  /// Returns the application's tables that have triggers of capture.
   package func orphans() throws -> [String] {
     let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
     return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
@@ -77,13 +77,13 @@ package struct Journal {
       .sourceWentBack,
       "triggers of Cairn are left in \(database.path), but its table \(missing) is gone: every write to \(tables.joined(separator: ", ")) fails",
       hint:
-        "a program dropped tables that it does not know: run 'cairn detach sqlite:\(database.path)', and replicate into a new --state with --existing overwrite",
+        "an application dropped tables of Cairn: run 'cairn detach sqlite:\(database.path)', and replicate into a new --state with --existing overwrite",
       context: ["table": tables[0]])
   }
 
   // MARK: Coming and going
 
-  /// Creates the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
+  /// Creates the tables of capture. The caller adds the triggers with ``adopt(_:)`` in the same transaction.
   func install(
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
@@ -113,7 +113,7 @@ package struct Journal {
     }
     throw CairnError(
       .nameCollision, "\(database.path) has a \(taken) that is not Cairn's",
-      hint: "rename it: names that begin with cairn_ are kept for Cairn", remedy: .badInput, context: ["table": taken])
+      hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
   /// Upgrades a new journal, or one of an older cairn, to the version in which apply writes notes. The first notes
@@ -129,12 +129,12 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// Returns the estimated bytes of a journal row; 0 if no capture has estimated them yet.
+  /// Returns the estimated number of bytes of a journal row; 0 if no capture has estimated it yet.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Sets the cap from an estimate of the bytes of a row; call it in a write transaction.
+  /// Sets the cap of the journal from an estimate of the bytes of a row; call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -146,12 +146,12 @@ package struct Journal {
   /// The row of `cairn_control` whose `cap` is the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
-  /// Removes everything that Cairn added, to source and target: afterwards the schema is as before. Returns false if
-  /// there was nothing.
+  /// Removes everything that Cairn added to the file, as source and as target. Afterwards the schema is as it was
+  /// before Cairn. Returns false if there was nothing to remove.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes the capture; the tables of an apply into the same file stay.
+  /// Removes the tables and triggers of capture; the tables of an apply into the same file stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -169,7 +169,7 @@ package struct Journal {
     }
   }
 
-  /// Stops the capture of a table, or of all tables, until ``rehook(_:)``. Returns the tables.
+  /// Stops the capture of a table, or of all tables if nil, until ``rehook(_:)``. Returns the names of the tables.
   package func unhook(_ table: String?) throws -> [String] {
     try database.transaction {
       let names = try hookedNames(table)
@@ -186,7 +186,7 @@ package struct Journal {
     }
   }
 
-  /// Resumes the capture, with a refresh of the missed changes. Returns the tables.
+  /// Resumes the capture of a table (nil: all), with a refresh for the missed changes. Returns the tables' names.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -204,14 +204,14 @@ package struct Journal {
     try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
   }
 
-  /// Returns the tables whose capture was stopped.
+  /// Returns the names of the tables whose capture was stopped by ``unhook(_:)``.
   package func unhooked() throws -> [String] {
     guard try isInstalled() else { return [] }
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of rows that capture has not taken yet, and whether the cap has dropped some of them; nil if
-  /// the source is not captured.
+  /// Returns the number of journal rows that capture has not taken yet, the cap, and whether the cap dropped some. Nil
+  /// if the source is not captured.
   ///
   /// The source's mark is updated only now and then. A running capture knows the exact place, and passes it as `taken`.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
@@ -239,12 +239,12 @@ package struct Journal {
   func missing(_ table: String, _ what: String) -> CairnError {
     CairnError(
       .tableMissing, "table \(table) of \(database.path) \(what)",
-      hint: "see the captured tables with 'cairn check --from'", remedy: .badInput)
+      hint: "run 'cairn check --from URL' to see the captured tables", remedy: .badInput)
   }
 
   // MARK: Rows
 
-  /// Returns the number of values in a journal row.
+  /// Returns the number of values in a journal row with this code.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
@@ -281,21 +281,21 @@ package struct Journal {
 
   // MARK: Layouts
 
-  /// Returns the patterns of the captured tables, as given to the capture.
+  /// Returns the patterns of the captured tables, as capture stored them.
   package func patterns() throws -> TablePatterns {
     let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
     return TablePatterns(text: text)
   }
 
-  /// Stores the patterns of the captured tables, for `rehook` from another process.
+  /// Stores the patterns of the captured tables, for a `rehook` in another process.
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Returns the layouts. Throws `database-damaged` for rows that Cairn did not write: an application can create the
-  /// table again, without its key.
+  /// Returns the layouts of all tables. Throws `database-damaged` for rows that Cairn did not write: an application can
+  /// create `cairn_layout` again, without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -376,7 +376,7 @@ package struct Journal {
     try noteSchema()
   }
 
-  /// Records that triggers and layouts are in step with the schema.
+  /// Records in `cairn_control` that triggers and layouts are in step with the present schema.
   private func noteSchema() throws {
     let now = try database.integer("PRAGMA schema_version") ?? 0
     try database.run(
@@ -384,7 +384,7 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// The layouts with inserted or updated rows after the mark, up to a journal row.
+  /// The layouts with inserted or updated rows between the mark and a journal row.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []
@@ -401,8 +401,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts for which the journal may hold a wrong OLD: it has rows from before the triggers that keep
-  /// OLD.
+  /// Returns the layouts whose journal rows may have a wrong OLD row: some are older than the triggers that keep OLD.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -480,7 +479,7 @@ package struct Journal {
     return true
   }
 
-  /// The number of the last journal row; 0 if there is none.
+  /// Returns the sequence number of the last journal row; 0 if the journal is empty.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
   /// Returns the progress of a capture in another process with the tables of a list.
@@ -500,7 +499,7 @@ package struct Journal {
     }
   }
 
-  /// Requests a copy of every table, because journal rows were lost (the cap).
+  /// Requests a copy of every table, for example because the journal lost rows at its cap.
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
@@ -522,7 +521,7 @@ package struct Journal {
   }
 }
 
-/// The triggers in the database: Cairn's by layout, and their order relative to the application's.
+/// The triggers in the captured file: Cairn's by layout, and their order relative to the application's.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
@@ -548,7 +547,7 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// Returns the table that has triggers of a layout, in lower case.
+  /// Returns the name, in lower case, of the table that has the triggers of a layout; nil if none has.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
   /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.
@@ -556,12 +555,12 @@ struct Hooks {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Returns whether the triggers of a layout are exactly these.
+  /// Returns whether the triggers of a layout are exactly these, name and text.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// Returns whether Cairn's triggers fire first: SQLite fires the newest trigger first.
+  /// Returns whether Cairn's triggers of a layout fire before the application's: SQLite fires the newest trigger first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs

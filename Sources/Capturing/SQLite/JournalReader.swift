@@ -6,10 +6,10 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order.
 ///
-/// It decides only one thing: which rows a REPLACE has deleted. A trigger logs a row with the same rowid *before* the
-/// write, as a candidate. SQLite does not report whether the write then replaced it, was ignored, or became an upsert.
-/// The next journal row for that rowid decides: after an insert the old row was gone, after a delete or a move it still
-/// existed.
+/// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs a row with the same rowid
+/// *before* the write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored, or
+/// became an upsert. The next journal row of that rowid decides: after an insert the old row was gone, after a delete
+/// or a move it existed.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -21,18 +21,18 @@ struct JournalReader: ~Copyable {
   /// The CRC-32C of every journal row since the last mark.
   var checksum: UInt32 = 0
 
-  /// Whether there may have been a VACUUM among the rows that are read: rowids of tables without key are unreliable
-  /// then.
+  /// Whether a VACUUM may have happened between the rows that are read. Then rowids of tables without key are
+  /// unreliable.
   var mayHaveVacuumed = false
-  /// The layouts for which a rowid decided nevertheless: their tables must be copied again.
+  /// The layouts with rows that only an unreliable rowid could distinguish: their tables must be copied again.
   private(set) var doubtful: Set<Int64> = []
 
   /// The digest of the statement whose changes are being read; nil if no statement is known.
   private var digest: StatementDigest?
-  /// The number of change records of that statement.
+  /// The number of change records that the statement has caused until now.
   private var emitted: UInt64 = 0
 
-  /// The fold that takes changes before they are written; nil: changes are written at once.
+  /// The fold that collects changes before they are written; nil: changes are written at once.
   var fold: ChangeFold?
 
   private var candidates: [Key: [UInt8]] = [:]
@@ -41,15 +41,15 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
-  /// The layout of the old half of an update, until the new half arrives.
+  /// The layout of an update whose old row has been read, until its new row arrives; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old image comes from ``latest`` and not from the journal row.
+  /// Whether the old image comes from ``latest`` instead of the journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends a snapshot: the remaining candidates were not replaced. Returns ``doubtful``.
+  /// Ends a snapshot: the remaining candidates were not replaced. Returns the ``doubtful`` layouts.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -57,7 +57,7 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// Begins a statement: the following changes belong to it.
+  /// Begins a statement of an application, to which the following changes belong.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {
@@ -73,17 +73,17 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Ends a transaction: the remaining candidates were not replaced.
+  /// Ends a transaction of the journal: rows that are still candidates were not replaced.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
     latest.removeAll()
   }
 
-  /// The number of bytes of the row that was read last.
+  /// The number of bytes of the journal row that was read last.
   var rowBytes: Int64 { Int64(row.count) }
 
-  /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.
+  /// Reads the values of the current journal row, from column index `first` on, and adds them to the checksum.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()
     rowEnds.removeAll(keepingCapacity: true)
@@ -96,8 +96,8 @@ struct JournalReader: ~Copyable {
     checksum = CRC32C.of(row.bytes, continuing: checksum)
   }
 
-  /// Appends the changes of the row that was just read. Calls `isWanted` with the rowid (if the layout has one) of
-  /// every row that a change concerns.
+  /// Appends the changes of the journal row that was read last. Calls `isWanted` with the rowid (if the layout has one)
+  /// of every row that a change concerns.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
@@ -226,7 +226,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends an update from the old image to the current row; columns that are equal byte for byte are *unchanged*.
+  /// Appends an update from the old image to the current row. Columns that are equal byte for byte are *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
@@ -257,7 +257,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends the change between two images.
+  /// Appends the change record from one image of a row to another; nil: the row does not exist.
   mutating func append(
     _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
@@ -305,8 +305,8 @@ struct JournalReader: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
   }
 
-  /// Returns a hash of the values that identify a row while the journal is read; nil if a NULL in the key leaves that
-  /// open.
+  /// Returns a hash of the values that identify a row in the journal; nil if the key contains NULL, which identifies no
+  /// row.
   private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
@@ -341,13 +341,13 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns the key in the old image.
+  /// Returns the bytes of the key in the old image.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Updates the old image by the earlier changes of the same statement to the row, and remembers the new one.
+  /// Corrects the old image of an update by earlier changes of the same statement, and remembers the new image.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the image of a candidate that was changed meanwhile and so still exists.
+  /// Updates the image of a candidate row that a later update changed, which shows that the row still exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

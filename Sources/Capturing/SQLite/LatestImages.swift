@@ -1,16 +1,16 @@
 import Changes
 
-/// The last images of updated rows in the journal, by a hash of layout and key.
+/// The last image of each updated row in the journal, by a hash of its layout and key.
 ///
-/// An AFTER trigger gets the old values as they were when its statement reached the row. Changes of foreign key actions
-/// and BEFORE triggers to that row since then are earlier in the journal, and are missing in those values.
+/// An AFTER trigger gets the old values as they were when its statement reached the row. Those values lack later
+/// changes of that row by foreign key actions and BEFORE triggers, which are earlier in the journal.
 struct LatestImages {
   private static let countMax = 4096
 
   private var images: [Int: [UInt8]] = [:]
   private var order: [Int] = []
 
-  /// Remembers a row as it is after an update.
+  /// Remembers the image of a row after an update; `key` is the hash of layout and key.
   mutating func note(_ key: Int, _ image: UnsafeRawBufferPointer) {
     guard images.updateValue(Array(image), forKey: key) == nil else { return }
     order.append(key)
@@ -21,7 +21,7 @@ struct LatestImages {
 
   func image(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images[key] }
 
-  /// Returns the image of a row that no longer exists, and forgets it.
+  /// Returns the last image of a row, and forgets it, because the row no longer exists; nil if there is none.
   mutating func take(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images.removeValue(forKey: key) }
 
   mutating func removeAll() {

@@ -1,54 +1,54 @@
 import Changes
 import SQLiteKit
 
-/// One generation of the triggers of one table: it defines how the values of its journal rows are read. A row of
-/// `cairn_layout`.
+/// One generation of the triggers of one table. It defines how values of journal rows are read, and is a row of the
+/// table `cairn_layout`.
 struct Layout {
   let id: Int64
-  /// The layout of the same table that this one replaces.
+  /// The id of the earlier layout of the same table that this one replaces; nil if it is the first.
   let previous: Int64?
-  /// The sequence number of the journal's marker row at which it came into force.
+  /// The sequence number of the marker row in the journal at which this layout came into force.
   let since: Int64
-  /// The sequence number at which its table was dropped, or another layout replaced it.
+  /// The sequence number at which the table was dropped, or another layout replaced this one; nil while it is in force.
   var ended: Int64?
-  /// The action that the trail records; nil if the shape is unchanged (capture was off, and is on again).
+  /// The schema change for the trail; nil if the shape is unchanged, because capture was only off and on again.
   let action: DDL.Action?
-  /// Whether its triggers were in place all the time: each column is still the one at its place.
+  /// Whether the triggers were in place since the previous layout: each column is then still the one at its place.
   let isSame: Bool
-  /// Whether the transaction that changed the table made this layout too: rows before the marker have the old shape,
-  /// and rows after it the new one.
+  /// Whether the transaction that changed the table made this layout too. Rows before the marker then have the old
+  /// shape, and rows after it the new one.
   let isExact: Bool
-  /// The reason for which its rows must be copied; nil once they have been.
+  /// The reason for which the table's rows must be copied; nil once they have been copied.
   let refresh: Refresh.Reason?
-  /// The first of its new columns, if only rows in which these differ from their defaults must be sent.
+  /// The index of the first new column, if only rows whose new columns differ from their defaults must be sent; else
+  /// nil.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row, if the rowid identifies the row while the journal is
-  /// read.
+  /// The index of the rowid among the values of a journal row, if the rowid identifies rows in the journal; else nil.
   let rowidIndex: Int?
-  /// The seed with which rows are hashed for the digest of a statement.
+  /// The seed with which rows of the table are hashed for the digest of a statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
-  /// A name of the rowid that no column hides.
+  /// A name by which SQL reads the table's rowid, because no column has that name; nil if columns have all such names.
   var rowidName: String? {
     let names = Set(schema.columns.map { $0.name.sqliteKey })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
-  /// Whether only some of its rows must be sent; all its changes go into the trail meanwhile.
+  /// Whether only some of the table's rows must be sent; all changes go into the trail meanwhile.
   var isPartial: Bool { refresh != nil && firstNew != nil }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether its changes go into the trail before its copy has begun. This is so if the copy was only requested,
+  /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only requested,
   /// because the reader already has the rows. In two-way replication, a delete that was left out would be unknown to a
   /// peer that copies the row meanwhile.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// Returns, for each column, its index in `before`; nil if that is unknown.
+  /// Returns, for each column, its index in the shape `before`, nil for a new column; nil if that is unknown.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.
@@ -58,7 +58,7 @@ struct Layout {
     }
   }
 
-  /// Returns the shape `before` without the indexes that this layout lacks; nil if it lacks none.
+  /// Returns the shape `before` without the indexes that this layout lacks; nil if the layout lacks none.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -69,11 +69,11 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value of the column `action`.
+  /// Returns the encoded value for the column `action` of `cairn_layout`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// Returns the value of the column `refresh`.
+  /// Returns the encoded value for the column `refresh` of `cairn_layout`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }
@@ -111,7 +111,7 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The ids that layouts may have: a code of the journal is eight times as large.
+  /// The ids that layouts may have. A journal row's code is eight times as large.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

@@ -1,35 +1,35 @@
 import Changes
 import SQLiteKit
 
-/// The layouts of an SQLite source, and what a place in its journal changes about the tables of the trail. Pure.
+/// The layouts of an SQLite source, and the schema changes at each marker row of its journal. Pure.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// Rows of new columns follow later: the refresh of this layout's rows begins.
+    /// The refresh of some rows of this layout begins: rows of new columns follow later.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// By the layout that takes over: the shape before it, without the indexes that it does not have.
+  /// The shape of a table before a layout took over, without the indexes that the layout lacks; by id of the layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether indexes were dropped of which a marker that follows in the look has the rest of the change.
+  /// Whether `dropIndexes` has dropped indexes of a table whose marker follows later in the look.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns the indexes that were dropped after journal row `from`.
+  /// Returns the schema changes that drop indexes which tables lose after journal row `from`.
   ///
-  /// A dropped index no longer held for rows before the marker of that change. So the target drops it before them, as
-  /// soon as it has the shape before; what else changed follows at the marker.
+  /// Rows before the marker of such a change may already violate the index. So the target drops the index before those
+  /// rows, once it has the table's earlier shape. The other changes follow at the marker.
   ///
-  /// - Parameter told: The last journal row of a look that an earlier run has begun: the trail has what it dropped.
+  /// - Parameter told: The last journal row of a look that an earlier run began: its dropped indexes are in the trail.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -42,7 +42,7 @@ struct LayoutHistory {
     return changes
   }
 
-  /// Returns the shapes that came, went and changed at this place of the journal.
+  /// Returns the schema changes at a marker row: tables that were created, dropped and changed.
   mutating func changes(at marker: Int64) -> [Step] {
     let all = sorted
     var steps: [Step] = []
@@ -89,8 +89,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Drops the indexes that a layout lacks. If the embedded API or an apply dropped them, the marker is where it
-  /// happened, and nothing is to be dropped before.
+  /// Returns the change that drops the indexes which a layout lacks; nil if there are none. Nil also if the embedded
+  /// API or an apply dropped them: then they are dropped exactly at the marker.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -102,11 +102,11 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change goes into the trail. It does not if a chunk that is still to come will show it.
+  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the copy will show it.
   ///
   /// - Parameters:
-  ///   - rowid: The rowid of the row; nil if the layout has none.
-  ///   - refresh: The refresh that is in progress.
+  ///   - rowid: The rowid of the changed row; nil if the layout has none.
+  ///   - refresh: The refresh that is in progress; nil if there is none.
   func wantsChange(of rowid: Int64?, during state: SourcePosition.RefreshState?) -> Bool {
     guard refresh != nil, !isPartial, !passesChanges else { return true }
     guard let state, state.layout == id, !state.isPartial else { return false }

@@ -4,24 +4,26 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Writes what one look of a ``TriggerSource`` found into the trail: journal rows, schema changes, requested rows and
+/// Writes into the trail what one look of a ``TriggerSource`` found: journal rows, schema changes, requested rows and
 /// chunks of refreshes.
 ///
-/// A look becomes one transaction of the trail, or several: each ends before a note of an apply, because whoever wrote
-/// what follows the note could see what the apply had brought.
+/// A look becomes one transaction of the trail, or several. A transaction ends before each note of an apply, because
+/// applications that wrote after the note could see what the apply had brought.
 final class LookWriter {
-  /// Rows are requested that may be read only in the reader's turn, see ``CaptureLink``.
+  /// The error if rows are requested, but may be read only in the reader's turn, see ``CaptureLink``.
   struct NeedsTurn: Error {}
 
-  /// The part of the look that is being written.
+  /// The state of the look that is being written.
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows that the trail has.
+    /// The checksum of the journal rows of the trail since the last mark.
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
     var isOpen = false
     var requested = RequestedRows()
+    /// Whether the look may have ``EarlyRows``, which are sent at the end of the look.
+    var hasEarlyRows = false
   }
 
   private let path: String
@@ -33,25 +35,28 @@ final class LookWriter {
   private let progress: CaptureProgress
 
   private var history = LayoutHistory()
-  /// What is in the trail, synced.
+  /// The position in the source that the trail has reached, synced.
   var position: SourcePosition
-  /// The mark in the source.
+  /// The mark that the source has now.
   private(set) var marked: SourcePosition.Mark
-  /// The layouts of which some rows cannot be told apart.
+  /// The layouts with rows that cannot be distinguished, so that their tables must be copied.
   private(set) var doubtful: Set<Int64> = []
-  /// The bytes of the journal's rows, by which the cap follows.
+  /// The estimate of the bytes of a journal row, by which the cap is set.
   var rowBytes = RowBytes()
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts whose copies were requested, and of which the trail has the start of that.
+  /// The layouts whose copies were requested, with the start of that refresh already in the trail.
   private var awaited: Set<Int64> = []
-  /// The note of the apply whose rows are being read.
+  /// The time of the next commit in the look that an application recorded, µs since 1970. Earlier journal rows were
+  /// committed before it.
+  private var nextCommit: Int64?
+  /// The note of the apply whose rows are being read from the journal; nil if none is.
   private var relay: AppliedNote?
-  /// Ends the look, also within a transaction.
+  /// The signal that ends the writing of a look, even within a transaction.
   private var stop = StopSignal()
   private var mayReadTables = true
-  /// The tables and columns with texts that SQLite reads altered, and of which a notice has gone out.
+  /// The tables and columns that have been reported for ill-formed texts, which SQLite alters.
   private var illFormed: Set<NameKey> = []
 
   init(
@@ -67,15 +72,15 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Begins at the mark of a source of which the trail has nothing.
+  /// Begins at the mark of a source, if the trail has nothing of the source yet.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Continues after the mark of the source.
+  /// Continues from the mark of the source, after a restart.
   ///
-  /// - Parameter checksum: That of the journal rows after the mark that the trail has.
+  /// - Parameter checksum: The checksum of the journal rows after the mark that the trail has.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
     reader.checksum = checksum
@@ -83,20 +88,20 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Notes that the source is marked with the trail's position.
+  /// Notes that the source now has the mark of the trail's position.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The mark, and the checksum of the rows after it.
+  /// The mark of the source, and the checksum of the trail's journal rows after it.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the refresh of a table again that cannot continue after a schema change: that of one of these layouts, or of
-  /// a table without key. Whatever changed, it may have been a VACUUM, which gives rows without key other numbers.
+  /// Begins a table's copy again if it cannot continue after a schema change. The table has one of these layouts, or
+  /// with `orWhole` no key: the change may have been a VACUUM, which renumbers such a table's rows.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
     guard let refresh = position.refresh else { return }
     if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
@@ -104,7 +109,7 @@ final class LookWriter {
     }
   }
 
-  /// Notes that the schema changed: rows of tables without key may have other numbers.
+  /// Notes that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -114,20 +119,20 @@ final class LookWriter {
     progress.update { $0.tablesToCopy = waiting }
   }
 
-  /// Returns whether a look reads tables, besides the journal.
+  /// Returns whether a look through journal row `last` reads tables, besides the journal.
   func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
 
-  /// Gives up the transaction that is being read.
+  /// Ends the journal transaction that is being read, because the look is given up.
   func release() { reader.endTransaction() }
 
-  /// Copies the tables again of which some rows could not be told apart.
+  /// Requests copies of the tables with rows that cannot be distinguished.
   func refreshDoubtful() throws {
     for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
     doubtful = []
     try reloadLayouts()
   }
 
-  /// Notes that the look is in the trail, durably.
+  /// Notes that the trail has the look durably, and publishes the progress.
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
@@ -139,7 +144,7 @@ final class LookWriter {
 
   // MARK: One look
 
-  /// Writes a look, as transactions of the trail.
+  /// Writes a look to the trail, as one or more transactions.
   ///
   /// - Parameters:
   ///   - from: The last journal row in the trail.
@@ -148,14 +153,15 @@ final class LookWriter {
   ///   - begin: The row after which the look began, if an earlier run wrote a part of it.
   ///   - readAt: The time of the snapshot, µs since 1970.
   ///   - mayReadTables: Whether rows may be read from tables.
-  /// - Throws: ``NeedsTurn`` if rows were requested, and may not be read. The trail has nothing of the look, or whole
-  ///   transactions of its beginning.
+  /// - Throws: ``NeedsTurn`` if rows were requested and may not be read. The trail then has nothing of the look, or
+  ///   whole transactions of its beginning.
   func write(
     from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, mayReadTables: Bool, stop: StopSignal
   ) throws {
     (self.stop, self.mayReadTables) = (stop, mayReadTables)
     history.forgetDroppedIndexes()
     part = Part(readAt: readAt, checksum: reader.checksum, look: .init(from: begin, through: last), next: position)
+    part?.hasEarlyRows = try EarlyRows.may(layouts, in: .init(from: begin, through: last), of: source)
     do {
       try appendLook(from: from, through: through, last: last)
     } catch {
@@ -165,14 +171,16 @@ final class LookWriter {
     part = nil
   }
 
-  /// Writes all of a look. If some rows cannot be told apart, the part that has them is dropped, and ``doubtful`` has
-  /// their tables.
+  /// Writes all of a look. If some rows cannot be distinguished, their part is dropped, and ``doubtful`` has their
+  /// tables.
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
     // The journal may have shown the request for a copy just now: the next look reads the table.
     let next = mayReadTables ? try nextRefresh(last: last) : nil
-    let readsTables = next != nil || part?.requested.isPending ?? false || position.look != nil
+    let hasEarlyRows = part?.hasEarlyRows ?? false
+    if hasEarlyRows, !mayReadTables { throw NeedsTurn() }
+    let readsTables = next != nil || hasEarlyRows || part?.requested.isPending ?? false || position.look != nil
     // Rows that are read from tables show what comes after the last change too.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
     // If the last row ended a transaction of its own, there is nothing more to write.
@@ -181,6 +189,10 @@ final class LookWriter {
     if let requested = part?.requested {
       try requested.append(layouts, from: source, to: trail, tell: progress.tell)
     }
+    if hasEarlyRows, let look = part?.look {
+      let count = try EarlyRows.append(layouts, in: look, from: source, to: trail, tellIllFormed: tellIllFormed)
+      progress.update { $0.changes += count }
+    }
     if mayReadTables, let layout = try nextRefresh(last: last), let reason = layout.refresh {
       let state = part?.next.refresh.flatMap {
         $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
@@ -188,27 +200,17 @@ final class LookWriter {
       refresher.tellIllFormed = { [unowned self] in tellIllFormed($0, $1) }
       part?.next.refresh = try refresher.appendChunk(
         of: layout, reason: reason, state: state, from: source, to: trail)
-      if layout.isPartial, let done = part?.next.refresh, done.isDone { try tellEarlyRows(layout, done.rows) }
     }
     try endPart(through: readsTables ? last : through, isLast: true)
   }
 
-  /// Warns of rows that an application wrote right after it added a column, in a database that an apply writes too.
-  private func tellEarlyRows(_ layout: Layout, _ count: UInt64) throws {
-    guard count > 0,
-      try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
-    else { return }
-    progress.tell(
-      "table \(layout.schema.name): \(count) \(count == 1 ? "row was" : "rows were") written to a new column before capture saw the ALTER TABLE, and \(count == 1 ? "is" : "are") sent as a copy; if another node changed such a row meanwhile, both ends may differ in that column: run 'cairn compare', and write the row again"
-    )
-  }
-
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The time of the commit, µs, if it is exactly one transaction of the source.
+  /// - Parameter time: The commit time, µs since 1970, if the transaction is exactly one of the source; else nil.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
-    var header = TransactionHeader(commitTime: time ?? part.readAt, flags: time == nil ? [.group, .late] : [])
+    let latest = min(part.readAt, nextCommit ?? .max)
+    var header = TransactionHeader(commitTime: time ?? latest, flags: time == nil ? [.group, .late] : [])
     header.follow(part.next.knowledge)
     if let relay, let origin = relay.origin { header.hand(on: origin, after: relay.clock) }
     _ = try trail.begin(header)
@@ -217,8 +219,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Writes the start of copies that were requested and have not begun. Until they begin, changes may concern rows that
-  /// the reader does not have.
+  /// Writes the start of requested copies that have not begun. Until they begin, changes may concern rows that the
+  /// reader does not have.
   ///
   /// - Parameter seq: The journal row that is being read.
   private func beginAwaitedCopies(through seq: Int64) throws {
@@ -230,7 +232,7 @@ final class LookWriter {
     }
   }
 
-  /// Continues a look that an earlier run began: finds the requested rows, which are sent at its end.
+  /// Continues a look that an earlier run began: finds its requested rows, which are sent at the end of the look.
   private func goOn(_ look: SourcePosition.Look) throws {
     guard part?.requested.isPending == false else { return }
     let statement = try source.prepare(
@@ -249,7 +251,7 @@ final class LookWriter {
     part.next.previous = marked
     part.next.mark = .init(taken: seq, nonce: SourcePosition.Mark.nonce())
     part.next.checksum = reader.checksum
-    let isToBeEnded = part.requested.isPending || history.hasDroppedIndexes
+    let isToBeEnded = part.requested.isPending || part.hasEarlyRows || history.hasDroppedIndexes
     part.next.look = isLast || !isToBeEnded ? nil : part.look
     try trail.append(position: part.next.encoded, at: clock.microseconds())
     try trail.commit()
@@ -266,10 +268,10 @@ final class LookWriter {
     try trail.abandon()
   }
 
-  /// Writes the schema changes of journal rows that the journal dropped. What the rows changed, copies bring.
+  /// Writes schema changes from journal rows that the journal has dropped. Copies bring the rows that they changed.
   ///
   /// - Parameters:
-  ///   - from: The last journal row in the trail.
+  ///   - next: The position in the source after the lost rows.
   ///   - next: The position after the loss.
   func recover(to given: SourcePosition, from: Int64) throws {
     var next = given
@@ -296,14 +298,14 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the table that is copied next; its layout must be in force already.
+  /// Returns the layout of the table that is copied next; nil if none. It must be in force by journal row `last`.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether the table is to be copied in the shape of its layout. An unhooked table may have another shape: it
-  /// is copied under another layout when it is hooked again.
+  /// Returns whether a table is to be copied in the shape of its layout. An unhooked table may have another shape: it
+  /// is copied under another layout, after `rehook`.
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
@@ -325,7 +327,8 @@ final class LookWriter {
       try journal.isEmbedded() && !options.folds
       ? StatementFeed(source, from: from, through: last, withStatements: options.statements) : nil
     reader.fold = options.folds ? try ChangeFold() : nil
-    defer { reader.fold = nil }
+    nextCommit = feed?.end?.1.time
+    defer { (reader.fold, nextCommit) = (nil, nil) }
     // The layout of the last row, which is that of the next row as a rule.
     var known: Layout?
     while try statement.step() {
@@ -349,6 +352,7 @@ final class LookWriter {
           guard try endTransaction(through: seq) else { return }
         }
         try feed?.advanceEnd()
+        nextCommit = feed?.end?.1.time
       default:
         try openPart()
         if known?.id != code / 8 { known = layouts[code / 8] }
@@ -362,11 +366,11 @@ final class LookWriter {
     progress.update { $0.changes += count }
   }
 
-  /// Takes a journal row of a table. Returns false if it is a marker, which changes layouts.
+  /// Takes a journal row of a table. Returns false if the row is a marker, which changes layouts.
   private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
     guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
       throw CairnError(
-        .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
+        .databaseDamaged, "journal row \(seq) of \(path) has the unknown layout code \(code)",
         hint: "run 'cairn detach' on the source and replicate again")
     }
     guard kind != .marker, let layout = known else {
@@ -392,8 +396,8 @@ final class LookWriter {
     return true
   }
 
-  /// Begins the transaction and the statements that begin at journal row `seq`. Returns false if the rows before it
-  /// cannot be told apart.
+  /// Begins the transaction and the statements that begin at journal row `seq`. Returns false if the rows before cannot
+  /// be distinguished.
   private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
     if let end = feed.end?.1, end.first == seq {
       guard try endTransaction(through: seq - 1) else { return false }
@@ -406,7 +410,7 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction of the trail. Returns false if it has rows that cannot be told apart.
+  /// Ends the open transaction of the trail. Returns false if some of its rows cannot be distinguished.
   private func endTransaction(through seq: Int64) throws -> Bool {
     reader.endTransaction()
     noteDoubt(reader.doubtful)
@@ -418,14 +422,14 @@ final class LookWriter {
     return true
   }
 
-  /// Takes the note of an apply, which ends the part before it. Returns false if that part has rows that cannot be told
-  /// apart.
+  /// Takes the note of an apply, which ends the transaction before it. Returns false if some rows of that transaction
+  /// cannot be distinguished.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
     guard var note = AppliedNote(statement.text(3)) else {
       throw CairnError(
-        .databaseDamaged, "journal row \(seq) of \(path) is a note of apply's that this cairn does not understand",
+        .databaseDamaged, "journal row \(seq) of \(path) is a note of apply that this version of Cairn cannot read",
         hint: "run 'cairn detach' on the source and replicate again")
     }
     note.bound(now: clock.microseconds(), skewMicrosecondsMax: options.skewMicrosecondsMax)
@@ -439,7 +443,7 @@ final class LookWriter {
     let name = schema.columns[column].name
     guard illFormed.insert("\(schema.name)\n\(name)").inserted else { return }
     progress.tell(
-      "column \(name) of table \(schema.name) holds a text that is not well-formed UTF-16: the target gets it altered, as SQLite reads it"
+      "column \(name) of table \(schema.name) holds a text that is not well-formed UTF-16: the target receives the text as SQLite converts it"
     )
   }
 
@@ -449,7 +453,7 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes the shapes that came, went and changed at this place of the journal.
+  /// Writes the schema changes of a marker row of the journal.
   private func announce(marker: Int64) throws {
     // If it came by an apply, the row has the trail of that.
     let applier =

@@ -2,20 +2,20 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The requested rows among the journal rows of one look.
+/// The requests for rows among the journal rows of one look.
 ///
-/// They are read in the snapshot of that look, which shows all its changes, so they follow those changes in the trail.
-/// The refresh begins at the place of the request: later changes may concern rows that the reader does not have.
+/// The rows are read in the snapshot of that look, which shows all its changes. So they follow those changes in the
+/// trail. Their refresh begins at the request: later changes may concern rows that the reader does not have.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
-  /// The layouts whose refresh has begun.
+  /// The ids of the layouts whose refresh of rows has begun in the trail.
   private var begun: Set<Int64> = []
 
-  /// Whether a request has not been answered yet.
+  /// Whether there are requests that have not been answered yet.
   var isPending: Bool { places != nil }
 
-  /// Adds a request, which is in the journal at `seq`.
+  /// Adds a request from journal row `seq`; begins the table's refresh of rows in the trail.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -32,12 +32,12 @@ struct RequestedRows {
       guard let old = layouts[asked] else { continue }
       let name = old.schema.name
       guard let now = Self.successor(of: old, layouts) else {
-        tell("rows of table \(name) were asked for, which is not captured any more: they are not sent")
+        tell("rows of table \(name) were requested, but it is no longer captured: they are not sent")
         continue
       }
       guard now.refresh == nil || now.isPartial, begun.contains(asked) else { continue }
       guard try !Journal(source).isUnhooked(name) else {
-        tell("rows of table \(name) were asked for, which is unhooked: they are not sent")
+        tell("rows of table \(name) were requested, but it is unhooked: they are not sent")
         try Self.end(now, 0, trail)
         continue
       }
@@ -45,7 +45,7 @@ struct RequestedRows {
       guard now.schema.key.count == old.schema.key.count, !now.schema.key.isEmpty,
         now.id == old.id || names(now) == names(old) || now.schema.columns.count == old.schema.columns.count
       else {
-        tell("rows of table \(name) were asked for by a key that it has no more: they are not sent")
+        tell("rows of table \(name) were requested with a key that it no longer has: they are not sent")
         try Self.end(now, 0, trail)
         continue
       }
@@ -53,8 +53,8 @@ struct RequestedRows {
     }
   }
 
-  /// Returns the layout that is now in force for a table that had `layout`.
-  private static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
+  /// Returns the layout that is now in force for the table of an earlier layout; nil if there is none.
+  static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
     var current = layout
     while current.ended != nil {
       guard let next = layouts.values.first(where: { $0.previous == current.id }) else { return nil }
@@ -81,8 +81,9 @@ struct RequestedRows {
     ])
     var image = ByteWriter()
     var record = ByteWriter()
-    var rows: UInt64 = 0
+    var (rows, asked): (UInt64, UInt64) = (0, 0)
     while try requests.step() {
+      asked += 1
       let key = schema.key.indices.map { requests.value($0) }
       var bounds: [Value?] = schema.columns.map { _ in nil }
       for (index, value) in zip(schema.key, key) { bounds[index] = value }
@@ -99,6 +100,7 @@ struct RequestedRows {
       }
       row.reset()
     }
+    if rows < asked { try WaitingRecords(schema, id).append(within: .all, from: source, to: trail) }
     try end(layout, rows, trail)
   }
 

@@ -7,14 +7,14 @@
 struct RowBytes {
   private var average: Int64 = 0
   private var look: (rows: Int64, bytes: Int64) = (0, 0)
-  /// The estimate that the source has stored; 0 if none.
+  /// The estimate that the source has stored, in bytes; 0 if none.
   var noted: Int64 = 0 {
     didSet { average = max(average, noted) }
   }
 
   mutating func add(rows: Int64, bytes: Int64) { look = (look.rows + rows, look.bytes + bytes) }
 
-  /// - Parameter sent: The number of rows of a copy, and their bytes.
+  /// Ends a look, and adapts the estimate. `sent`: the number of rows that a copy sent, and their bytes.
   mutating func endLook(_ sent: (rows: Int64, bytes: Int64) = (0, 0)) {
     add(rows: sent.rows, bytes: sent.bytes)
     defer { look = (0, 0) }
@@ -23,7 +23,7 @@ struct RowBytes {
     average = now > average ? now : average - (average - now) / 16
   }
 
-  /// Returns the estimate, if it differs from the stored one by more than a tenth; nil otherwise.
+  /// Returns the estimate in bytes, if it differs from the stored one by more than a tenth; nil otherwise.
   mutating func news() -> Int64? {
     guard average > 0, abs(average - noted) > noted / 10 else { return nil }
     noted = average

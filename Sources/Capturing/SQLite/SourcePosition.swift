@@ -12,38 +12,38 @@ struct SourcePosition: Equatable {
     var taken: Int64
     var nonce: Int64
   }
-  /// A refresh that is in progress or has just ended.
+  /// A refresh of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var layout: Int64
     var rows: UInt64
-    /// The key values of the last row sent (for method *whole*: the rowid); nil: none yet.
+    /// The key values of the last row sent (for method *whole*: its rowid); nil if no row has been sent.
     var cursor: [Value]?
     var isDone: Bool
-    /// Whether only some of the rows are sent (``Layout/isPartial``).
+    /// Whether the refresh sends only some rows of the table (``Layout/isPartial``).
     var isPartial = false
   }
   /// The last journal row in the trail, and the nonce of the mark that the source will get for it.
   var mark: Mark
-  /// The mark that the source had.
+  /// The mark that the source had when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// A look whose rows are in several transactions of the trail, of which this is not the last: the journal row after
-  /// which it began, and the last one that it saw.
+  /// The look that is not finished: its rows are in several transactions of the trail, and this is not the last one. It
+  /// has the journal row after which the look began, and the last row that it saw.
   struct Look: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// The transactions that apply has brought into the file, as far as its notes were read.
+  /// The transactions of other trails that applies have brought into the file, by the notes that were read.
   var knowledge = Knowledge()
-  /// The unfinished look; nil unless it has begun something that it must end.
+  /// The unfinished look; nil if no look has begun something that it must end.
   var look: Look?
 
-  /// The numbers that journal rows may have. An application can write other numbers; adding to these cannot overflow.
+  /// The sequence numbers that journal rows may have. An application can write others; sums with these cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// 2: with knowledge. 3: with the ids of trails in it. Version 1 is read as without knowledge.
+  /// The version of the format. 2: with knowledge. 3: with the ids of trails. Version 1 is read as without knowledge.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

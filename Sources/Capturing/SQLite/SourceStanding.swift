@@ -4,15 +4,17 @@ import Trails
 
 /// The relation of an SQLite file to the end of its trail.
 enum SourceStanding {
-  /// Its mark is the one of the trail's end.
+  /// The file has the mark of the trail's end.
   case atMark
-  /// Its mark is the one before. The journal rows between the two are those that the trail has; their CRC-32C.
+  /// The file has the previous mark, and its journal has the rows that the trail has after it. The value is their
+  /// CRC-32C.
   case behind(UInt32)
-  /// The journal has lost rows past its cap, and with them what would prove it.
+  /// The journal has lost rows at its cap, so it cannot be proved that the file continues the trail.
   case lostRows
-  /// It is another file, or an older one. In words.
+  /// The file is another one, or was restored from a backup. The text says how the file differs.
   case other(String)
 
+  /// Compares a file with the end of its trail.
   /// - Parameters:
   ///   - marked: The mark in the file.
   ///   - position: The position at the end of the trail.
@@ -42,7 +44,7 @@ enum SourceStanding {
     }
     statement.reset()
     guard next == position.mark.taken + 1, check.checksum == position.checksum else {
-      self = .other("its journal rows \(marked.taken + 1) to \(position.mark.taken) are others")
+      self = .other("its journal rows \(marked.taken + 1) to \(position.mark.taken) differ from the trail")
       return
     }
     self = .behind(check.checksum)
@@ -50,7 +52,7 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark of a file; nil if there is none that Cairn wrote.
+  /// Reads the mark of a file; nil if the file has no mark that Cairn wrote.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
@@ -61,9 +63,9 @@ extension SourcePosition.Mark {
 }
 
 extension SQLiteCapture {
-  /// Returns how a file is not where the trail in `folder` ends, in words; nil: it is there. No capture may be at work.
+  /// Returns the reason why a file does not continue the trail in `folder`; nil if it does. No capture may be running.
   ///
-  /// Reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
+  /// The call reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {
     let before = try SourcePosition.Mark(of: source)
     let reader = try TrailReader.open(

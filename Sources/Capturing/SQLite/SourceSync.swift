@@ -8,11 +8,11 @@ import SystemKit
 /// their sequence numbers are used again. So Cairn syncs everything before it takes it.
 package final class SourceSync {
   private let path: String
-  /// Open as long as the process lives: closing a descriptor of the database file would drop the POSIX locks that
-  /// SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
+  /// The descriptor of the database file, open as long as the process lives. Closing it would drop the POSIX locks that
+  /// SQLite holds on the file in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
   private var databaseDescriptor: Int32 = -1
 
-  /// With these flags, a pipe in the file's place does not block this thread, and a link is not followed.
+  /// The flags to open files with: a pipe in the file's place does not block this thread, and a link is not followed.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
   package init(path: String) { self.path = path }
@@ -37,7 +37,7 @@ package final class SourceSync {
     return log + [""]
   }
 
-  /// Syncs the -wal file. Returns false if there is none: then everything has been checkpointed, and so synced.
+  /// Syncs the -wal file. Returns false if there is no such file: then everything has been checkpointed and synced.
   private func syncLog() throws -> Bool {
     let descriptor = open(path + "-wal", Self.flags)
     guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
@@ -52,6 +52,6 @@ package final class SourceSync {
   private func failed(_ suffix: String, _ code: Int32) -> CairnError {
     CairnError(
       .ioFailed, "cannot sync \(path)\(suffix): \(String(cString: strerror(code)))",
-      hint: "check the disk and the kernel log; nothing was taken from the source that is not durable there")
+      hint: "check the disk and the kernel log; capture read nothing that is not durable at the source")
   }
 }

@@ -21,10 +21,10 @@ struct SourceWatch {
     names = [name, name + "-wal", name + "-journal"]
   }
 
-  /// Whether an event has begun a ladder that has not reached its last rung.
+  /// Whether an event has begun a ladder of looks that is not finished.
   var isClimbing: Bool { rung != nil }
 
-  /// Blocks until it is time to look, or `stop` is set, or `milliseconds` have passed.
+  /// Blocks until it is time to look at the file, `stop` is set, or `milliseconds` have passed.
   ///
   /// - Parameter found: Whether the last look found changes, which ends a ladder.
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {

@@ -2,23 +2,23 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Reads ahead in the journal for the rows that applications write after their changes: the statements that caused the
+/// Reads ahead in the journal for the rows that applications write after their changes: the statements that made the
 /// changes, and the ends of transactions. In the trail, a statement comes before its changes.
 ///
-/// Separate cursors read both, ahead of the cursor that reads the changes. A feed belongs to one look and its snapshot.
+/// Separate cursors read these rows, ahead of the cursor for the changes. A feed belongs to one look and its snapshot.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?
   private let path: String
-  /// The next transaction with known borders: its last journal row, and the content of that row.
+  /// The next transaction whose borders are known: its last journal row, and the content of that row; nil if none is.
   private(set) var end: (seq: Int64, JournalStatementRow.End)?
   private var pack: (seq: Int64, row: JournalStatementRow)?
   private var next = 0
-  /// The last journal row of the statement whose changes are being read; nil if none is.
+  /// The last journal row of the statement whose changes are being read; nil if no statement is open.
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
 
-  /// Reads the journal rows after `from`, through `through`.
+  /// Begins with the journal row after `from`, and reads through row `through`.
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
     func cursor(_ codes: String) throws -> Statement {
@@ -59,11 +59,12 @@ final class StatementFeed {
 
   private func damaged(_ seq: Int64, _ problem: String) -> CairnError {
     CairnError(
-      .databaseDamaged, "journal row \(seq) of \(path) holds statements that this cairn cannot read: \(problem)",
+      .databaseDamaged,
+      "journal row \(seq) of \(path) holds statements that this version of Cairn cannot read: \(problem)",
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
-  /// Returns whether a statement begins before journal row `seq`, which is read next.
+  /// Returns whether an application's statement begins before journal row `seq`, which is read next.
   func hasStatement(at seq: Int64) throws -> Bool {
     while openThrough == nil, let (packSeq, row) = pack {
       // After the journal row that lists a statement, no change belongs to the statement any more.
@@ -111,7 +112,7 @@ final class StatementFeed {
     try trail.append(kind: RecordKind.statementEnd, record.bytes)
   }
 
-  /// Returns whether the statement touches a table that was not captured then.
+  /// Returns whether the statement touched a table that was not captured at that time.
   private func isPartial(
     _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
   ) -> Bool {

@@ -5,18 +5,18 @@ import Trails
 
 /// Copies a table into the trail in key order, a chunk at a time.
 ///
-/// A chunk is read in the same snapshot as the journal rows before it, so it is in the trail exactly where it is true.
-/// Its size is adjusted to the time it takes, so that a snapshot is held for some 50 ms.
+/// A chunk is read in the same snapshot as the journal rows before it, so it is exact at its place in the trail. The
+/// size of chunks is adjusted so that a snapshot is held for some 50 ms.
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
-  /// The number of rows sent since ``takeSent()``, and their bytes.
+  /// The number of rows sent since ``takeSent()`` was called last, and their bytes.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
-  /// Called with each column whose text cannot be sent unchanged. See ``Database/watchText()``.
+  /// The function that is called with each column whose text cannot be sent unchanged. See ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends the start record if nothing was sent yet, then one chunk, and the end record after the last chunk.
+  /// Appends one chunk of a table's copy, the start record before the first chunk, and the end record after the last.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -42,7 +42,7 @@ struct TableRefresher {
     return state
   }
 
-  /// Under a collation of Cairn the key's index does not help: each chunk sorts the table.
+  /// Returns the number of rows in a chunk: more if the key's index does not help, because each chunk sorts the table.
   private func rows(of schema: TableSchema, _ source: Database) -> Int {
     let isSorted = schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
     return isSorted && source.binaryCollation != Database.binary ? max(chunkRows, Self.sortedRowsMin) : chunkRows
@@ -53,22 +53,23 @@ struct TableRefresher {
     return sent
   }
 
-  /// Returns the number of rows, for display only; 0 if SQLite would count by an index whose collation is missing.
+  /// Returns the number of rows of a table, for display only; 0 if SQLite would use an index whose collation is
+  /// missing.
   private static func count(_ table: String, _ source: Database) throws -> Int64 {
     do { return try source.integer("SELECT count(*) FROM \(table.quotedName)") ?? 0 } catch let error as SQLiteError
       where error.primary == 1
     { return 0 }
   }
 
-  /// Appends the start record of a table of which some rows are sent: later changes may depend on values that they
-  /// bring.
+  /// Appends the start record of a refresh that sends only some rows. Later changes may depend on values that those
+  /// rows bring.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record of a table whose copy was requested and has not begun.
+  /// Appends the start record of a table's copy that was requested and has not begun.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
@@ -107,11 +108,13 @@ struct TableRefresher {
     state.rows += try appendRows(
       "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order)",
       range.parameters(through: through), id, schema, source, trail)
+    try WaitingRecords(schema, id).append(
+      within: .init(from: range.after?.first, through: through?.first), from: source, to: trail)
     state.cursor = through ?? range.after ?? []
     state.isDone = through == nil
   }
 
-  /// Appends the next rows in key order in which new columns differ from their defaults.
+  /// Appends the next rows, in key order, whose new columns differ from their defaults.
   private mutating func appendSome(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
@@ -196,13 +199,13 @@ struct TableRefresher {
 private struct KeyRange {
   let names: String
   let order: String
-  /// The key of the last row sent; nil: none yet.
+  /// The key of the last row that was sent; nil if none was.
   let after: [Value]?
   private let isNullable: Bool
   private let key: [String]
   private let sorted: [String]
 
-  /// - Parameter collation: The collation that replaces BINARY.
+  /// Creates the range of rows after `cursor`. `collation` replaces BINARY in comparisons.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

@@ -4,28 +4,29 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Finds the changes of an SQLite file by triggers, which write them into a journal (`docs/sqlite-capture.md`).
+/// Finds the changes of an SQLite file by triggers, which write them into a journal
+/// (`docs/explanation/sqlite-capture.md`).
 ///
-/// It keeps the triggers in step with the schema, the source's mark in step with the trail, and the journal short.
-/// ``LookWriter`` writes what a look found.
+/// The class keeps the triggers in step with the schema, the source's mark in step with the trail, and the journal
+/// short. ``LookWriter`` writes what a look found.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal rows of the look: those after `from` through `through`.
+    /// The journal rows that the look writes: those after `from` through `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
-    /// The last journal row of the snapshot.
+    /// The last journal row of the look's snapshot.
     fileprivate let last: Int64
-    /// Where the look begins, if an earlier part of it is in the trail already.
+    /// The journal row after which the look began; before `from` if the trail already has an earlier part of the look.
     fileprivate let begin: Int64
   }
 
-  /// The time between two transactions of the trail that contain only notes of apply.
+  /// The least time between two transactions of the trail that contain only notes of applies, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The time between two marks while the application writes all the time.
+  /// The least time between two marks while the application writes without a pause, ms.
   private static let markMilliseconds: Int64 = 5000
-  /// The time without changes after which the application seems to pause.
+  /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
 
   private let path: String
@@ -42,19 +43,19 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that a look has seen. The rows after the trail's may be nothing but notes of applies, which
-  /// wait.
+  /// The last journal row that a look has seen. The rows that the trail does not have may be notes of applies only,
+  /// which wait.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
-  /// Whether the journal dropped rows that had not been marked as taken; found at the start.
+  /// Whether the journal dropped rows that had not been marked as taken; set at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
-  /// Whether rows of tables may be read: no two-way apply writes meanwhile.
+  /// Whether the look has the turn to read rows of tables, so that no two-way apply writes meanwhile.
   private var hasTurn = false
-  /// Whether the next look reads rows of tables, so that it waits for its turn.
+  /// Whether the next look reads rows of tables, and so waits for the turn.
   private var wantsTurn = false
-  /// The pause before the turn is asked for again, ms.
+  /// The pause before capture tries to get the turn again, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -73,7 +74,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, puts capture into it where it is not, and proves that it is where the trail ends.
+  /// Opens the source, adds missing triggers and tables of capture, and checks that the source is where the trail ends.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -101,13 +102,13 @@ final class TriggerSource: ChangeSource {
     var adopted: Int64 = -1
     try source.transaction {
       if try !journal.isInstalled() {
-        guard isFirst else { throw SQLiteCapture.wentBack(path, "it has no journal any more") }
+        guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal is gone") }
         try journal.install(
           trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
           tables: options.tables)
       }
       if try journal.isUnclaimed() {
-        guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal was made anew, and belongs to no trail") }
+        guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal is new, and belongs to no trail") }
         try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
       }
       // Another capture may have been put in since the look before this transaction.
@@ -122,8 +123,8 @@ final class TriggerSource: ChangeSource {
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
         throw CairnError(
-          .noTables, "\(path) has no table that could be captured",
-          hint: "create a table first, or look at --tables", remedy: .badInput)
+          .noTables, "\(path) has no table that can be captured",
+          hint: "create a table first, or check the patterns of 'tables' (--tables)", remedy: .badInput)
       }
       // Within the transaction: a program may change the schema right after it.
       adopted = try source.integer("PRAGMA schema_version") ?? -1
@@ -151,8 +152,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws if another capture has the source. A capture with the same state folder is gone: its journal is removed,
-  /// unless the trail of this capture has begun.
+  /// Throws `source-captured` if another capture owns the source. If that capture had the same state folder, it is
+  /// gone: its journal is removed, unless this trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -168,11 +169,11 @@ final class TriggerSource: ChangeSource {
     CairnError(
       .sourceCaptured, "\(path) is already captured into another trail, kept in \(place)",
       hint:
-        "if that is the replication between these two databases, run with --state \(place); else end it first, with 'cairn detach sqlite:\(path)'"
+        "if that is the replication between these two databases, run with --state \(place); else run 'cairn detach sqlite:\(path)' first"
     )
   }
 
-  /// Proves that the rows after the source's mark are those that the trail has.
+  /// Checks that the journal rows after the source's mark are those that the trail has.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -189,8 +190,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets a refresh that cannot continue after a restart: that of a table without key, because a VACUUM may have
-  /// given rows other numbers, and a requested one, which begins again.
+  /// Forgets a refresh that cannot continue after a restart. That is one of a table without key, whose rows a VACUUM
+  /// may have renumbered, and a requested one, which begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
@@ -295,7 +296,7 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Takes the turn for the look that begins. Returns false after a pause, if a two-way apply has it.
+  /// Takes the turn to read tables in this look. Returns false, after a pause, if a two-way apply has the turn.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -310,15 +311,15 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until the notes at the end of the journal are taken if nothing follows them, ms.
+  /// The time until notes at the end of the journal are taken if nothing else follows them, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Writes the mark when the application seems to pause, so that an application that writes all the time never finds
-  /// Cairn's lock; and purges then. An application that writes all the time purges by itself, in its triggers.
+  /// Writes the mark and purges while the application pauses. So an application that writes without a pause never meets
+  /// a lock of Cairn; its own triggers purge the journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -329,7 +330,7 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if tables of capture are gone: an application has dropped what it does not know.
+  /// Throws `source-went-back` if tables of capture are gone, because an application dropped them.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -340,14 +341,14 @@ final class TriggerSource: ChangeSource {
     return try statement.step() ? statement.integer(0) : 0
   }
 
-  /// Returns the last journal row that is no note; `from` if there is none after it.
+  /// Returns the last journal row after `from` that is no note of an apply; `from` if there is none.
   private func lastChange(behind from: Int64) throws -> Int64 {
     defer { statements.lastChange.reset() }
     try statements.lastChange.bind([.integer(from)])
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  /// Returns the tables that an application wrote to although no trigger fired.
+  /// Returns the layouts of tables that an application wrote to without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
     // An unhooked table is copied when it is hooked again, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
@@ -364,27 +365,27 @@ final class TriggerSource: ChangeSource {
   private func copyUnseen(_ unseen: [Layout]) throws {
     let names = unseen.map(\.schema.name).joined(separator: ", ")
     progress.tell(
-      "writes-unseen: an application wrote to \(names) of \(path) and fired no trigger, by blob I/O or with its triggers switched off: copying what differs again; see 'What is not captured' in docs/sqlite-capture.md"
+      "writes-unseen: an application wrote to \(names) of \(path) without firing a trigger, by blob I/O or with triggers switched off: copying the rows that differ; see 'What is not captured' in docs/explanation/sqlite-capture.md"
     )
     try source.transaction { for layout in unseen { try journal.setRefresh(.lostChanges, layout: layout.id) } }
     unseenWrites.forget()
     try writer.reloadLayouts()
   }
 
-  /// Throws if the source has lost the mark that capture gave it: a restore in place brings back an older one.
+  /// Throws `source-went-back` if the source lacks the mark that capture wrote, because an older file was restored.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
       statements.mark.integer(1) == writer.marked.nonce, last >= writer.position.mark.taken,
       SourcePosition.places.contains(last)
     else {
-      throw SQLiteCapture.wentBack(path, "its mark or its journal changed behind our back")
+      throw SQLiteCapture.wentBack(path, "another program changed its mark or its journal")
     }
   }
 
   // MARK: Schema, loss, mark
 
-  /// Brings the triggers in step with a changed schema.
+  /// Adopts a changed schema: writes triggers and layouts for it.
   private func adoptSchema() throws {
     try source.checkOwnTables()
     try checkParts()
@@ -403,7 +404,7 @@ final class TriggerSource: ChangeSource {
   /// Continues after the journal reached its cap and dropped rows that had not been taken: copies all tables again.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
-    progress.tell("the journal of \(path) reached its cap of \(options.journalCapRows) rows: copying all tables again")
+    progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
     var next = writer.position
     next.look = nil
     try source.transaction {
@@ -443,7 +444,7 @@ final class TriggerSource: ChangeSource {
     markedAt = Clock.monotonicMilliseconds
   }
 
-  /// Deletes at most 2,000 rows, which takes one or two milliseconds; the rest follows at the next quiet moment.
+  /// Deletes at most 2,000 journal rows, which takes one or two ms; the rest follows at the next quiet moment.
   private func purgeSlice() throws {
     let first = try Self.scalar(statements.firstRow)
     guard first > 0, first < writer.marked.taken else { return }
@@ -453,7 +454,7 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Runs a short write transaction. If an application holds the lock, it goes first and nothing is written.
+  /// Runs a short write transaction. If an application holds the file's lock, nothing is written.
   private func writePatiently(_ waitMilliseconds: Int32, _ body: () throws -> Void) throws {
     source.setBusyTimeout(milliseconds: waitMilliseconds)
     defer { source.setBusyTimeout(milliseconds: 10_000) }
@@ -467,6 +468,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a number by which a mark is recognized.
+  /// Returns a random number by which a mark is recognized.
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

@@ -1,20 +1,20 @@
 import Changes
 import SQLiteKit
 
-/// The changes of applications to a captured SQLite file that its trail does not hold yet, read from the journal.
+/// The changes of applications to a captured SQLite file that its trail does not have yet, read from the journal.
 ///
-/// An apply into the same file reads them inside its write transaction: no connection can add to them before the
-/// commit.
+/// An apply into the same file reads these changes inside its write transaction: no other connection can add to them
+/// before the commit.
 package enum UncapturedRows {
-  /// The most journal rows that are read: with more, capture is far behind, and apply waits for it.
+  /// The most journal rows that are read. If there are more, capture has much to catch up, and apply waits for it.
   static let rowsMax: Int64 = 10_000
 
-  /// Calls `body` with each old and new row of a change, in the shape that it had then. If a REPLACE may have deleted
-  /// rows, there may be more rows than were changed.
+  /// Calls `body` with each old and new row of a change, in the shape that the table had then. If a REPLACE may have
+  /// deleted rows, `body` may get rows that did not change.
   ///
   /// - Parameter position: The position in the trail's last progress record; empty if there is none.
-  /// - Returns: False, perhaps after some calls, if the journal is incomplete. There are too many rows, some have been
-  ///   dropped, or the file is not captured.
+  /// - Returns: Whether the rows are complete. False, perhaps after some calls, if there are too many journal rows, if
+  ///   some have been dropped, or if the file is not captured.
   /// - Throws: ``DecodingError``, ``SQLiteError``, and the errors of `body`.
   package static func read(
     _ database: Database, behind position: [UInt8], _ body: (TableSchema, [Value]) throws -> Void
@@ -41,7 +41,7 @@ package enum UncapturedRows {
     return true
   }
 
-  /// Returns the number of those journal rows.
+  /// Returns the number of journal rows that the trail does not have yet.
   package static func count(_ database: Database, behind position: [UInt8]) throws -> Int64 {
     guard try Journal(database).isInstalled() else { return 0 }
     let taken = try position.isEmpty ? 0 : SourcePosition(decoding: position).mark.taken

@@ -9,12 +9,12 @@ import SystemKit
 /// to journal or schema, the digests are computed again. A table with another digest had an unseen write. A write to a
 /// table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
 struct UnseenWrites {
-  /// The most bytes of a file that are read for digests. With a rollback journal a reader blocks commits of
-  /// applications.
+  /// The largest file, in bytes, that is read for digests; smaller with a rollback journal, where a reader blocks
+  /// commits.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// Reading takes at most 1/200 of the time.
+  /// The share of time for computing digests: at most 1/200.
   private static let share: Int64 = 200
-  /// The time without captured changes after which a file is idle, ms.
+  /// The time without captured changes after which a file counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
 
   private struct Look: Equatable {
@@ -23,15 +23,15 @@ struct UnseenWrites {
     var schema: Int64
   }
 
-  /// The last look for which the digests were taken.
+  /// The state of the file when its digests were computed last; nil if they are not known.
   private var known: Look?
   private var digests: [Int64: UInt64] = [:]
   private var isNextAt: Int64 = 0
 
-  /// Forgets the digests: tables are being copied, or the schema changes.
+  /// Forgets the digests, because tables are being copied or the schema changes.
   mutating func forget() { known = nil }
 
-  /// Looks for unseen writes, in a read transaction without new journal rows.
+  /// Looks for unseen writes by comparing digests. Call it in a read transaction without new journal rows.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.
@@ -54,7 +54,7 @@ struct UnseenWrites {
     return layouts.filter { layout in before[layout.id].map { $0 != digests[layout.id] } ?? false }
   }
 
-  /// Returns a sum over all rows, in any order.
+  /// Returns a digest of a table: a sum over all rows, in any order.
   private static func digest(_ schema: TableSchema, _ source: Database) throws -> UInt64 {
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let statement = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) NOT INDEXED")

@@ -22,7 +22,8 @@ final class OpenSource {
     case .postgres(let uri):
       database = try CompareDatabase(.postgres(PostgresConnection(uri, application: "cairn compare")))
     case .origin:
-      throw CairnError(.bug, "a source of another node answers here", hint: "please report this", remedy: .bug)
+      throw CairnError(
+        .bug, "a source of another node answered a question of this node", hint: "please report this", remedy: .bug)
     }
   }
 
@@ -64,7 +65,7 @@ final class OpenSource {
     if find() == nil { known = try database.tables(patterns) }
     guard let table = find() else {
       throw CairnError(
-        .tableMissing, "table \(asked.name) is not captured here, or has another shape by now",
+        .tableMissing, "table \(asked.name) is not captured here, or was altered meanwhile",
         hint: "compare again", remedy: .retry, context: ["table": asked.name])
     }
     let fits =
@@ -73,7 +74,9 @@ final class OpenSource {
       && asked.columns.allSatisfy(table.schema.columns.indices.contains)
       && asked.targetColumns.allSatisfy(asked.target.columns.indices.contains)
     guard fits else {
-      throw CairnError(.usage, "the columns of a question do not fit", hint: "see docs/protocol.md", remedy: .badInput)
+      throw CairnError(
+        .usage, "the columns in a question do not match the table", hint: "see docs/reference/protocol.md",
+        remedy: .badInput)
     }
     let there = TableEnd(schema: asked.target, columns: asked.targetColumns, sqlName: "")
     return (

@@ -24,7 +24,7 @@ package final class OriginAnswers: Sendable {
   private static let idleMilliseconds: Int64 = 30_000
   /// The most rows of one slice.
   static let rowsMax = 50_000
-  /// A trail says how far it has come this often at most: each time is a transaction at the source.
+  /// The least time between two reports of a trail's progress, in milliseconds: each takes a transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
 
@@ -33,7 +33,7 @@ package final class OriginAnswers: Sendable {
     var askers: [NameKey: Int] = [:]
     /// The end of the source's rest, in milliseconds of the monotonic clock.
     var restsUntil: Int64 = 0
-    /// When the trail was to be asked last how far it has come, and when it was.
+    /// The time of the last attempt to ask the trail for its progress, and the time of the last answer.
     var progressTriedAt: Int64?
     var progressAt: Int64?
   }
@@ -50,8 +50,10 @@ package final class OriginAnswers: Sendable {
   private let turn = Mutex(Turn())
   private let open = Open()
 
+  /// Creates the answers for one source.
+  ///
   /// - Parameters:
-  ///   - patterns: The tables that are captured.
+  ///   - patterns: The captured tables.
   ///   - trail: The trail of the source, at this node.
   package init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace) {
     (self.place, self.patterns, self.trail) = (place, patterns, trail)
@@ -60,10 +62,10 @@ package final class OriginAnswers: Sendable {
   /// Answers a question.
   ///
   /// - Parameters:
-  ///   - asker: The node that asks, or hands the question on.
+  ///   - asker: The node that asks, or passes the question on.
   ///   - mayRepair: Whether rows may be sent again for this asker now, or a whole table.
   ///   - isOver: Whether the asker has stopped waiting for the answer.
-  /// - Throws: `busy` when too much is asked; `usage` for what is no question; the errors of the database.
+  /// - Throws: `busy` when too much is asked; `usage` for bytes that are not a question; the errors of the database.
   package func answer(
     _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -105,7 +107,7 @@ package final class OriginAnswers: Sendable {
 
   // MARK: Turns
 
-  /// Asks the trail how far it has come, once for all who ask within a second.
+  /// Asks the trail for its progress, once for all askers within a second.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
     // An SQLite source says it by itself.
     guard case .postgres = place else { return [OriginAnswer.whole] }
@@ -173,12 +175,12 @@ package final class OriginAnswers: Sendable {
 
   private static func busy(_ asker: String) -> CairnError {
     CairnError(
-      .busy, "the source is busy with questions about its rows, or '\(asker)' asks for too much at once",
-      hint: "it is asked again by itself", remedy: .retry, context: ["peer": asker])
+      .busy, "the source is busy with questions about its rows, or '\(asker)' asked for too many rows at once",
+      hint: "Cairn asks again by itself", remedy: .retry, context: ["peer": asker])
   }
 
   private static func refuse(_ problem: String) -> CairnError {
-    CairnError(.usage, problem, hint: "see docs/protocol.md", remedy: .badInput)
+    CairnError(.usage, problem, hint: "see docs/reference/protocol.md", remedy: .badInput)
   }
 
   // MARK: Answers
@@ -195,7 +197,9 @@ package final class OriginAnswers: Sendable {
     /// Checks the limits for each row.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
-      if isOver() { throw CairnError(.busy, "nobody waits any more", hint: "ask again", remedy: .retry) }
+      if isOver() {
+        throw CairnError(.busy, "the connection that asked has closed", hint: "compare again", remedy: .retry)
+      }
       if Clock.monotonicMilliseconds > limit { throw Overflow() }
     }
     do {
@@ -246,7 +250,9 @@ package final class OriginAnswers: Sendable {
         out.append(rows.bytes)
       case .counts(let asked, let hashes):
         let (table, reader) = try source.table(asked, patterns)
-        guard zip(hashes, hashes.dropFirst()).allSatisfy(<) else { throw Self.refuse("hashes do not ascend") }
+        guard zip(hashes, hashes.dropFirst()).allSatisfy(<) else {
+          throw Self.refuse("the hashes are not in ascending order")
+        }
         let counts = RowCounts(hashes)
         let (moment, _) = try FlightEnds(source: reader, target: reader, trail: trail.name).atSource {
           _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
@@ -334,11 +340,13 @@ package final class OriginAnswers: Sendable {
       try check([after, through].compactMap(\.self), table)
       return .range(after: after, through: through, limit: min(max(1, limit ?? rowsMax), rowsMax))
     case .behind(let after, let limit):
-      guard table.end(.source).engine == .sqlite else { throw refuse("this source is not read in this way") }
+      guard table.end(.source).engine == .sqlite else {
+        throw refuse("this source is not SQLite, so it has no order by rowid")
+      }
       let isByRowid = table.source.rowidName != nil
-      guard isByRowid || !table.key.isEmpty else { throw refuse("the table has no order") }
+      guard isByRowid || !table.key.isEmpty else { throw refuse("the table has neither a key nor a rowid") }
       if isByRowid {
-        guard after.map({ $0.count == 1 }) ?? true else { throw refuse("a rowid is one value") }
+        guard after.map({ $0.count == 1 }) ?? true else { throw refuse("a rowid must be one value") }
       } else {
         try check([after].compactMap(\.self), table)
       }
@@ -352,7 +360,7 @@ package final class OriginAnswers: Sendable {
       }
       return .pages(table: parts[index].table, from: from, below: below)
     case .all:
-      guard case .slices = try reader.parts(of: table) else { throw refuse("the table is read in parts") }
+      guard case .slices = try reader.parts(of: table) else { throw refuse("the table must be read in parts") }
       return slice
     }
   }
@@ -369,7 +377,7 @@ package final class OriginAnswers: Sendable {
         }
       }
       guard fits, !key.isEmpty, key.count == table.key.count else {
-        throw refuse("a key is none of this table")
+        throw refuse("a key does not match the key of this table")
       }
     }
   }

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// A question of a comparison to the node of its source (`docs/protocol.md`, Questions about rows).
+/// A question of a comparison to the node of its source (`docs/reference/protocol.md`, Questions about rows).
 ///
 /// The questions contain no SQL: tables are named, and keys are values that the origin binds.
 enum OriginQuestion {
@@ -40,7 +40,7 @@ struct QuestionedTable {
   var name: String
   /// The hash of the source's shape, so that a table that was altered meanwhile is not read by the old one.
   var shape: UInt64
-  /// The columns that are compared, among those of each schema.
+  /// The compared columns, as indexes into the columns of each schema.
   var columns: [Int]
   var target: TableSchema
   var targetColumns: [Int]
@@ -245,7 +245,7 @@ extension ByteReader {
 
   mutating func readRow() throws -> [Value] {
     let values = try readImage().values()
-    guard !values.contains(nil) else { throw DecodingError(offset: 0, problem: "a value is not given") }
+    guard !values.contains(nil) else { throw DecodingError(offset: 0, problem: "a value is missing") }
     return values.compactMap { $0 }
   }
 }

@@ -4,7 +4,7 @@ import Mapping
 
 /// Reads rows of a source at another node, by questions. Each slice is one question, so one short snapshot there.
 ///
-/// The other node may answer anything, so each number and value is checked here: behind this border counts can be added,
+/// The other node may answer anything, so each number and value is checked here. After that check, counts can be added,
 /// and memory reserved for them.
 final class OriginRowReader: RowReader {
   /// The most bytes that a node can read in the time for an answer.
@@ -49,7 +49,7 @@ final class OriginRowReader: RowReader {
       guard rows <= UInt64(min(fits, slice.rowsMax)) else { throw Self.refusal("a slice has \(rows) rows") }
       end.rows = Int(rows)
       // A slice without progress would be asked for without end.
-      guard end.last == nil || end.rows > 0 else { throw Self.refusal("a slice has no row") }
+      guard end.last == nil || end.rows > 0 else { throw Self.refusal("a slice has a last row but no rows") }
       if let last = end.last { try check(last, endOf: slice, table) }
       guard naming else {
         let sum = try reader.readFixed(UInt64.self)
@@ -87,7 +87,7 @@ final class OriginRowReader: RowReader {
     var count = 0
     while !reader.isAtEnd {
       switch try reader.readColumn() {
-      case .unchanged: throw Self.refusal("a value is not given")
+      case .unchanged: throw Self.refusal("a value is missing")
       case .null: break
       case .exact: try check(isExact: true)
       case .integer, .real, .text, .blob: try check(isExact: false)
@@ -97,7 +97,7 @@ final class OriginRowReader: RowReader {
     try Self.check(count, table.key.count)
   }
 
-  /// A source has values of PostgreSQL, or those of SQLite.
+  /// Throws if values of PostgreSQL arrive from an SQLite source, or the reverse.
   private func check(isExact: Bool) throws {
     guard isExact == (engine == .postgres) else { throw Self.refusal("a value is of another engine") }
   }
@@ -116,7 +116,7 @@ final class OriginRowReader: RowReader {
       if table.source.rowidName == nil {
         try check(last, count: table.key.count)
       } else {
-        guard last.count == 1, case .integer = last[0] else { throw Self.refusal("a rowid is no number") }
+        guard last.count == 1, case .integer = last[0] else { throw Self.refusal("a rowid is not an integer") }
       }
       guard last != after else { throw Self.refusal("a slice ends where it began") }
     case .nullKeys, .pages, .all: throw Self.refusal("rows without an order have a last one")
@@ -164,7 +164,7 @@ final class OriginRowReader: RowReader {
     try origin.ask(.rows(QuestionedTable(table, seed: seed), keys: keys)) { reader in
       moments.append(try reader.readMoment())
       let count = try reader.readCount()
-      // Tables that inherit may have a key once more.
+      // Tables that inherit may have a key again.
       guard count <= keys.count * 2 + 1000 else { throw Self.refusal("\(keys.count) keys have \(count) rows") }
       for _ in 0..<count {
         let index = try reader.readNumber("place of a key")

@@ -18,6 +18,8 @@ package struct OriginSource: Sendable {
   private let send: @Sendable ([UInt8]) throws -> [UInt8]
   private let stop: StopSignal
 
+  /// Creates a source at another node.
+  ///
   /// - Parameter send: Sends an encoded question, and returns the encoded answer.
   package init(stop: StopSignal = StopSignal(), send: @escaping @Sendable ([UInt8]) throws -> [UInt8]) {
     (self.stop, self.send) = (stop, send)
@@ -39,7 +41,7 @@ package struct OriginSource: Sendable {
         return try read(&reader)
       } catch let error as DecodingError {
         throw CairnError(
-          .unsupported, "the node of the source gives an answer that cannot be read: \(error)",
+          .unsupported, "the node of the source sent an answer that cannot be read: \(error)",
           hint: "bring both nodes to the same version of Cairn", remedy: .retry)
       }
     }

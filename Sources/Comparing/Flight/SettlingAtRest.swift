@@ -88,8 +88,8 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Returns the hashes of a table's rows in the journal after a place, restricted to those that are looked for. A row
-  /// is hashed by its key, or as a whole if it has none.
+  /// Returns the hashes of a table's rows in the journal after a position, restricted to the wanted hashes. A row is
+  /// hashed by its key, or as a whole if it has none.
   fileprivate func journalled(
     _ table: ComparedTable, behind taken: Int64, seed: UInt64, where isLookedFor: (UInt64) -> Bool
   ) throws -> Set<UInt64> {

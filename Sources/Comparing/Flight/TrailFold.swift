@@ -108,7 +108,7 @@ struct TrailFold {
     var after = try change.after.map { try values($0, places) }
     let hashBefore = try before.map(identity)
     if let image = after {
-      // An unchanged value is that of the row before, which may be known.
+      // An unchanged value is the value of the row before, which may be known.
       var known = before
       if let hash = hashBefore ?? (try? identity(image)), case .values(let there)? = openRows[hash] ?? rows[hash] {
         known = zip(known ?? there, there).map { $0 ?? $1 }

@@ -4,8 +4,8 @@ import Changes
 //
 // Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
 extension DDLParser {
-  /// Reads an operator and its right operand; returns false if no operator follows. Operators are those of
-  /// `pg_catalog`, which is all that Cairn's sessions see.
+  /// Reads an operator and its right operand; returns false if no operator follows. Only operators of `pg_catalog` are
+  /// accepted, which are all that Cairn's sessions see.
   mutating func postgresOperator() throws(Unparsed) -> Bool {
     guard at < tokens.count else { return false }
     if case .symbol(let symbol) = tokens[at].kind {
@@ -98,7 +98,7 @@ extension DDLParser {
     try quantified()
   }
 
-  /// `x`, or `ANY (x)`.
+  /// Reads an operand: `x`, or `ANY (x)`.
   private mutating func quantified(_ kind: PatternKind? = nil) throws(Unparsed) {
     guard take("ANY") || take("ALL") || take("SOME") else {
       if let kind { return try pattern(kind) }
@@ -164,7 +164,7 @@ extension DDLParser {
     return true
   }
 
-  /// `SUBSTRING(a FROM 1 FOR 2)`, `TRIM(BOTH 'x' FROM a)`
+  /// Reads the arguments of a function with its own clauses: `SUBSTRING(a FROM 1 FOR 2)`, `TRIM(BOTH 'x' FROM a)`.
   private mutating func clauses(of function: String) throws(Unparsed) {
     at += 2
     if !take("BOTH"), !take("LEADING") { _ = take("TRAILING") }
@@ -228,7 +228,8 @@ extension DDLParser {
     if at == start { throw misunderstood }
   }
 
-  /// `numeric(10,2)`, `timestamp(3) without time zone`, `sales.mood[]`: a type of `pg_catalog`, or one of a schema.
+  /// Reads a type of `pg_catalog`, or one of a schema: `numeric(10,2)`, `timestamp(3) without time zone`,
+  /// `sales.mood[]`.
   mutating func postgresType() throws(Unparsed) {
     let start = at
     if isSymbol(".", 1) {
@@ -274,7 +275,7 @@ extension DDLParser {
   /// The longest `character(n)` and `bit(n)`, which PostgreSQL fills up.
   private static let paddedMax = 65_536
 
-  /// `(10,2)`, or nothing.
+  /// Reads the numbers of a type, such as `(10,2)`, if there are any.
   private mutating func typeNumbers(isPadded: Bool = false) throws(Unparsed) {
     guard take(symbol: "(") else { return }
     if isPadded, at < tokens.count, case .number(let text) = tokens[at].kind,

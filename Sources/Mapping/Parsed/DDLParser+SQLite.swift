@@ -54,7 +54,8 @@ extension DDLParser {
     return true
   }
 
-  /// `DECIMAL(10, 2)`, `"my type"`: words or quoted names with up to two numbers. May be empty.
+  /// Reads a type: words or quoted names with up to two numbers, such as `DECIMAL(10, 2)` or `"my type"`. It may be
+  /// empty.
   mutating func sqliteType() throws(Unparsed) {
     var count = 0
     while at < tokens.count {

@@ -11,7 +11,7 @@ struct DDLParser {
   var depth = 0
   /// Tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// Texts that are printed in place of a token; empty for those that are part of the one before.
+  /// The texts to print instead of a token; empty for a token that is part of the previous one.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
@@ -171,12 +171,12 @@ struct DDLParser {
     return (first, try name())
   }
 
-  /// `(a, b)` of a key, which counts as columns that the text names.
+  /// Reads the columns of a key, such as `(a, b)`, and counts them as columns that the text names.
   mutating func keyColumns() throws(Unparsed) {
     for name in try names() { columns.insert(name.key(in: engine)) }
   }
 
-  /// `(a, b)`
+  /// Reads a list of names, such as `(a, b)`.
   @discardableResult mutating func names() throws(Unparsed) -> [String] {
     try expect(symbol: "(")
     var names = [try name()]
@@ -337,7 +337,7 @@ struct DDLParser {
     }
   }
 
-  /// `'sales.orders_id_seq'::regclass)`: the sequence is a literal, with its schema.
+  /// Reads the argument of nextval(), a literal with a schema: `'sales.orders_id_seq'::regclass)`.
   private mutating func sequence() throws(Unparsed) {
     guard at < tokens.count, case .string(let text) = tokens[at].kind else {
       throw Unparsed("the sequence of nextval() is no literal")

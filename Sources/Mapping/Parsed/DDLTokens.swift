@@ -6,7 +6,7 @@ struct Unparsed: Error, Equatable {
   init(_ reason: String) { self.reason = reason }
 }
 
-/// One token of DDL, decoded, with the spaces and comments before it.
+/// A token of DDL, decoded, with the spaces and comments before it.
 ///
 /// A token is printed from its decoded content, so no byte of the source text reaches a database uninspected.
 struct DDLToken {
@@ -44,7 +44,7 @@ struct DDLToken {
   /// The bare word in upper case; empty for every other token.
   var word: String { if case .word(let word, _) = kind { word } else { "" } }
 
-  /// The name that the token stands for: a bare word as it is written, or a quoted name without its quotes.
+  /// The name in the token: a bare word as it is written, or a quoted name without its quotes.
   var name: String? {
     switch kind {
     case .word(_, let written): written
@@ -119,7 +119,7 @@ struct DDLTokenizer {
         guard at < bytes.count else { throw Unparsed("a comment is not closed") }
         at += 2
         let comment = text(start..<at)
-        // PostgreSQL nests comments; SQLite does not. Where the two differ, the text is refused.
+        // PostgreSQL nests comments; SQLite does not. If the two differ, the text is refused.
         guard !comment.dropFirst(2).utf8.contains(UInt8(ascii: "/")) || !Self.isNested(bytes[start..<at]) else {
           throw Unparsed("a comment opens within a comment")
         }

@@ -143,7 +143,7 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// Extensions that bring types and functions of values, and reach nothing outside of the database.
+  /// The extensions that add types and functions of values, and reach nothing outside of the database.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
@@ -477,7 +477,7 @@ extension DDLParser {
     }
   }
 
-  /// `AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9 START WITH 1 CACHE 1 CYCLE`
+  /// Reads the options of a sequence: `AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9 START WITH 1 CACHE 1 CYCLE`.
   mutating func sequenceOptions() throws(Unparsed) {
     while true {
       if take("AS") {
@@ -501,7 +501,7 @@ extension DDLParser {
 
   private static let indexMethods: Set<NameKey> = ["btree", "hash", "gist", "spgist", "gin", "brin"]
 
-  /// `USING gist (a WITH =, b range_ops WITH &&) WHERE (…)`
+  /// Reads an exclusion constraint: `USING gist (a WITH =, b range_ops WITH &&) WHERE (…)`.
   mutating func exclusion() throws(Unparsed) {
     try expect("EXCLUDE", "USING")
     guard Self.indexMethods.contains(try name()) else { throw Unparsed("its index method is not known") }
@@ -549,7 +549,7 @@ extension DDLParser {
     if take("WHERE") { try expression() }
   }
 
-  /// `lower(a) COLLATE "C" public.text_ops DESC NULLS LAST`
+  /// Reads a term of an index: `lower(a) COLLATE "C" public.text_ops DESC NULLS LAST`.
   private mutating func indexTerm() throws(Unparsed) {
     try expression()
     if !["ASC", "DESC", "NULLS", "WITH", ""].contains(word()) || isQuotedName {
@@ -564,7 +564,7 @@ extension DDLParser {
     if at < tokens.count, case .name = tokens[at].kind { true } else { false }
   }
 
-  /// `(fillfactor='70', autosummarize=true)`
+  /// Reads storage parameters: `(fillfactor='70', autosummarize=true)`.
   private mutating func parameters() throws(Unparsed) {
     try expect(symbol: "(")
     repeat {

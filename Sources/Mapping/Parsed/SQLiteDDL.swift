@@ -24,7 +24,8 @@ struct SQLiteDDL {
   /// The number of times that a statement is read to weigh generated columns that name later ones.
   private static let passesMax = 8
 
-  /// One CREATE TABLE statement, printed under the table's own name. Throws if it is anything else.
+  /// Returns the text of one CREATE TABLE statement, printed under the table's own name. Throws for any other
+  /// statement.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
     var weights: [NameKey: Int] = [:]
     for _ in 0..<passesMax {
@@ -78,7 +79,7 @@ struct SQLiteDDL {
     guard parser.columns.isDisjoint(with: gone) else { throw Unparsed("it needs a column that is left out") }
   }
 
-  /// `(a COLLATE NOCASE DESC, lower(b))`
+  /// Reads the terms of an index or key: `(a COLLATE NOCASE DESC, lower(b))`.
   private mutating func readTerms() throws(Unparsed) {
     try parser.expect(symbol: "(")
     repeat {
@@ -135,7 +136,7 @@ struct SQLiteDDL {
         generated[column] = nil
       }
     }
-    guard parts.contains(where: { $0.column != nil }) else { throw Unparsed("no column of it is left") }
+    guard parts.contains(where: { $0.column != nil }) else { throw Unparsed("all its columns are left out") }
     text = head + parser.tokens[open].space + "("
     for (index, part) in parts.enumerated() {
       text += index == 0 ? "" : part.comma ?? (part.space.isEmpty ? " " : "")
@@ -193,9 +194,9 @@ struct SQLiteDDL {
     parser.at += 1
   }
 
-  /// `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`
+  /// Reads a reference: `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`.
   ///
-  /// False, with a notice, if the other table is out of reach.
+  /// Returns false, with a notice, if the apply may not write the other table.
   private mutating func readReferences() throws(Unparsed) -> Bool {
     try parser.expect("REFERENCES")
     let other = try parser.name()

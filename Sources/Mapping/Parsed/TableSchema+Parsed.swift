@@ -4,8 +4,8 @@ extension TableSchema {
   /// The table with every text of DDL parsed by our grammar and printed again. `--ddl follow` may run these texts at a
   /// target.
   ///
-  /// A schema record of a trail, and the shape that an application's file keeps in `cairn_origin`, are input: their
-  /// texts are never run as they came. Parts that the grammar does not know are left out and listed in `notices`.
+  /// A schema record of a trail is input, and so is the shape in `cairn_origin` of an application's file. Their
+  /// original texts are never executed. Parts that the grammar does not know are left out and listed in `notices`.
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
@@ -133,7 +133,7 @@ extension TableSchema.Column {
       left.append("the type of column \(name) is \(affinity): '\(declaredType.prefix(40))' is not known")
       declaredType = affinity
     }
-    // A type that is not known has an affinity all the same.
+    // An unknown type still has an affinity.
     if !collation.isEmpty, !["BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased) {
       collation = (try? Self.sqliteName(collation)) ?? ""
     }

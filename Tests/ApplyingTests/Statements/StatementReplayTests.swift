@@ -1,4 +1,3 @@
-import Applying
 import Changes
 import Foundation
 import Mapping
@@ -6,6 +5,8 @@ import PostgresKit
 import SQLiteKit
 import TestServers
 import Testing
+
+@testable import Applying
 
 /// Statements that are executed once more at a target. `CAIRN_SOAK` replays 5,000 of them, `CAIRN_SEED` those of one seed.
 struct StatementReplayTests {
@@ -130,6 +131,59 @@ struct StatementReplayTests {
     }
   }
 
+  /// A peer may compute anything in its statements: here a join that takes years.
+  @Test(.timeLimit(.minutes(2)), arguments: ReplayPolicy.allCases)
+  func `a statement that takes too long is undone, and its rows are applied`(_ policy: ReplayPolicy) throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.execute(
+      "INSERT INTO sale(shop, number, item, note) VALUES "
+        + (1...1100).map { "(1, \($0), \($0), 'note')" }.joined(separator: ", "), on: "sale")
+    try history.commit()
+    for _ in 1...2 {
+      try history.execute("UPDATE item SET stock = stock + 1", on: "item")
+      try history.commit {
+        $0.statement.text =
+          "UPDATE item SET stock = (SELECT count(*) FROM sale a, sale b, sale c, sale d WHERE a.item + b.item + c.item + d.item = id)"
+      }
+      try history.execute("UPDATE item SET price = 3", on: "item")
+      try history.commit()
+    }
+    try history.sync()
+    var options = SQLiteApply.Options()
+    (options.replay, options.statementMilliseconds) = (policy, 300)
+    let progress = ApplyProgress()
+    let path = folder("\(policy.rawValue).db")
+    try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
+    try expectSame(history, path, "SQLite, \(policy.rawValue)")
+    guard PostgresServer.isAvailable else { return }
+    let target = try PostgresTarget()
+    (target.options.replay, target.options.statementMilliseconds) = (policy, 300)
+    try PostgresApply(
+      uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress
+    ).drain()
+    let wanted = try history.rows("item").map { row in
+      if case .integer(let id) = row[0], case .integer(let stock) = row[2] { "\(id) \(stock)" } else { "" }
+    }
+    let found = try PostgresConnection(target.url).query("SELECT id, stock FROM public.item ORDER BY id")
+    #expect(found.map { "\($0[0] ?? "") \($0[1] ?? "")" } == wanted)
+    guard policy != .rows else { return }
+    for snapshot in [progress.snapshot, target.progress.snapshot] {
+      #expect(snapshot.statements.reasons["they take too long at the target"] == 2, "\(snapshot.statements)")
+      #expect(snapshot.notices.count { $0.contains("ran longer than") } == 1, "\(snapshot.notices)")
+    }
+  }
+
+  @Test func `after a statement that took too long, none is executed for nine times as long`() {
+    var time = StatementTime(milliseconds: 30_000)
+    #expect(time.limit(rows: 0) == 30_000 && time.limit(rows: 1_000_000) == 40_000)
+    #expect(time.limit(rows: .max) == 600_000 && !time.isOver(now: .min))
+    time.ranOut(after: 30_000, now: 1000)
+    #expect(time.isOver(now: 270_999) && !time.isOver(now: 271_000))
+  }
+
   @Test func `damage among the rows of a statement is told, and nothing of it stays`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
@@ -197,7 +251,7 @@ struct StatementReplayTests {
     counts.addRows("reason 3")
     #expect(counts.asRows == 61 && counts.reasons.count == 51)
     #expect(counts.ordered.first?.reason == "other reasons" && counts.ordered[1].reason == "reason 3")
-    #expect(counts.summary?.hasPrefix("1 of 62 statements were executed as such; of the others") ?? false)
+    #expect(counts.summary?.hasPrefix("1 of 62 statements were executed as such; for the rest") ?? false)
   }
 
   /// A user of a program types it, and the program binds it: C1 of the threat model.

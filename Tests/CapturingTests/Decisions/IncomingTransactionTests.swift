@@ -126,13 +126,6 @@ import Testing
     #expect(incoming.key(of: .note, since: LSN(501)) == nil, "builds before the key signed nothing")
   }
 
-  @Test func `the keys are read again once per transaction`() {
-    var incoming = incoming()
-    #expect(incoming.wantsKeys() && !incoming.wantsKeys())
-    incoming.begin(transaction, isRecorded: false)
-    #expect(incoming.wantsKeys() == true)
-  }
-
   @Test func `a barrier has its text, and one that is too long is none of Cairn's`() {
     var incoming = incoming()
     take(.barrier, "one", &incoming)

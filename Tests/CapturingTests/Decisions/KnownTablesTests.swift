@@ -22,7 +22,7 @@ import Testing
     #expect(change.records[0].isRefreshed && change.records[0].text == "CREATE TABLE t")
     let known = try #require(tables[1])
     #expect(known.epoch == 1 && known.schema.epoch == 1 && known.refresh == .firstCopy && known.copyNotBefore == 0)
-    #expect(!tables.isSaved && tables.waitingCount == 1)
+    #expect(!tables.isSaved && tables.waitingCount() == 1)
     _ = tables.introduce(Shapes.table(2, "u"), nil, "", isPublished: false)
     #expect(tables[2]?.copyNotBefore == PostgresRegistry.Table.unpublished && tables[2]?.epoch == 2)
   }

@@ -26,8 +26,8 @@ import Testing
     RequestMessage(slot: "s", namespace: "public", table: table, isWhole: isWhole, keys: keys)
   }
 
-  private func next(_ queue: inout RefreshQueue, _ tables: KnownTables) -> String {
-    switch queue.next(tables) {
+  private func next(_ queue: inout RefreshQueue, _ tables: KnownTables, now: Int64 = 0) -> String {
+    switch queue.next(tables, now: now) {
     case .chunk(let table)?: table.schema.name
     case .row(let table, let key)?: "\(table.schema.name) \(key.joined(separator: ","))"
     case nil: ""
@@ -39,7 +39,7 @@ import Testing
   @Test func `tables are read one after the other, in the order in which they came`() {
     var queue = RefreshQueue(nil, PostgresRequests())
     var tables = Shapes.known([b, a])
-    #expect(tables.hasWaiting && queue.isIdle && next(&queue, tables) == "a")
+    #expect(tables.waitingCount() > 0 && queue.isIdle && next(&queue, tables) == "a")
     queue.placed(state(b))
     #expect(next(&queue, tables) == "b", "a table that has begun goes on")
     var done = b
@@ -48,7 +48,7 @@ import Testing
     queue.restart(b.relation)
     #expect(next(&queue, tables) == "a")
     tables = Shapes.known([done])
-    #expect(!tables.hasWaiting && next(&queue, tables).isEmpty)
+    #expect(tables.waitingCount() == 0 && next(&queue, tables).isEmpty)
   }
 
   @Test func `a table that must be published first is not read`() {
@@ -156,27 +156,33 @@ import Testing
 
   @Test func `a locked table waits longer and longer, and is reported once`() {
     var queue = RefreshQueue(nil, PostgresRequests())
-    #expect(queue.waitForLock(of: 1, now: 1000) == (300, false))
-    #expect(queue.waitForLock(of: 1, now: 4000) == (750, false))
-    #expect(queue.waitForLock(of: 1, now: 5000) == (1000, true))
-    #expect(queue.waitForLock(of: 1, now: 5000) == (1000, true), "until the holder is found")
-    queue.noteLockReport()
-    #expect(queue.waitForLock(of: 1, now: 61_000) == (5000, false))
-    #expect(queue.waitForLock(of: 2, now: 61_000) == (300, false), "another table")
-    queue.placed(state(a))
-    #expect(queue.waitForLock(of: 2, now: 70_000) == (300, false), "a chunk came through in between")
+    #expect(queue.waitForSession(of: 1, now: 1000) == (300, false))
+    #expect(queue.waitForSession(of: 1, now: 4000) == (750, false))
+    #expect(queue.waitForSession(of: 1, now: 5000) == (1000, true))
+    #expect(queue.waitForSession(of: 1, now: 5000) == (1000, true), "until the holder is found")
+    queue.noteReport(of: 1)
+    #expect(queue.waitForSession(of: 1, now: 61_000) == (5000, false))
+    #expect(queue.waitForSession(of: 2, now: 61_000) == (300, false), "another table")
+    queue.placed(state(b))
+    #expect(queue.waitForSession(of: 2, now: 70_000) == (300, false), "a chunk came through in between")
   }
 
-  @Test func `a pause ends at its time`() {
+  @Test func `a table that cannot be read holds up no other`() {
     var queue = RefreshQueue(nil, PostgresRequests())
-    queue.pause(milliseconds: 200, now: 1000)
-    #expect(queue.isPaused(now: 1199) && !queue.isPaused(now: 1200))
+    let tables = Shapes.known([a, b])
+    queue.putOff(a.relation, milliseconds: 300, now: 1000)
+    #expect(next(&queue, tables, now: 1299) == "b" && next(&queue, tables, now: 1300) == "a")
+    queue.placed(state(a))
+    _ = queue.waitForSession(of: a.relation, now: 2000)
+    #expect(next(&queue, tables, now: 2000).isEmpty, "its chunks in the trail are worth three seconds")
+    _ = queue.waitForSession(of: a.relation, now: 5001)
+    #expect(next(&queue, tables, now: 5002) == "b" && next(&queue, tables, now: 9000) == "a")
   }
 
   // MARK: Requested rows
 
   private func read(_ queue: inout RefreshQueue, _ tables: inout KnownTables) -> (String, RefreshQueue.Answer) {
-    let answer = queue.nextRequested(&tables)
+    let answer = queue.nextRequested(&tables, now: 0)
     switch answer.step {
     case .nothing: return ("", answer)
     case .endRows(let relation): return ("end \(relation)", answer)
@@ -286,7 +292,7 @@ import Testing
           }
         }
       }
-      guard Bool.random(using: &random), let part = queue.next(tables) else { continue }
+      guard Bool.random(using: &random), let part = queue.next(tables, now: 0) else { continue }
       let isRaced = Int.random(in: 0..<4, using: &random) == 0
       var end: RefreshQueue.ChunkEnd
       switch part {

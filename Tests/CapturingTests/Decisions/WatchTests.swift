@@ -64,6 +64,22 @@ import Testing
     #expect(step(&watch, 6999) == "nothing" && step(&watch, 7000) == "read")
   }
 
+  @Test func `a look that some tables were locked for is followed by another one`() {
+    var watch = CatalogWatch()
+    watch.wait(for: "b1", catalog("f"))
+    watch.reached("b1")
+    watch.adopted(now: 0, isWhole: false)
+    #expect(!watch.isDone && !watch.isPending && step(&watch, 499) == "nothing" && step(&watch, 500) == "read")
+    watch.wait(for: "b2", catalog("f"))
+    watch.reached("b2")
+    watch.adopted(now: 500, isWhole: false)
+    #expect(step(&watch, 1249) == "nothing" && step(&watch, 1250) == "read")
+    watch.wait(for: "b3", catalog("f"))
+    watch.reached("b3")
+    watch.adopted(now: 1250, looksAgain: true)
+    #expect(watch.isDone && step(&watch, 2374) == "nothing" && step(&watch, 2375) == "read")
+  }
+
   @Test func `what was reported to the operator stays known on another connection`() {
     var watch = CatalogWatch()
     watch.note(hasTriggers: true)
@@ -115,6 +131,11 @@ import Testing
       keys.content(of: UnsafeRawBufferPointer($0), prefix: "cairn", transaction: 1, .own) != nil
     }
     #expect(!content && keys.since == nil)
+    #expect(keys.mayBeNew(at: LSN(1)))
+    keys.noteRead(at: LSN(70))
+    #expect(!keys.mayBeNew(at: LSN(70)) && keys.mayBeNew(at: LSN(71)))
+    keys.noteRead(at: LSN(60))
+    #expect(!keys.mayBeNew(at: LSN(70)))
     #expect(keys.refuse(now: 5) && !keys.refuse(now: 60_004) && keys.refuse(now: 60_005))
   }
 }

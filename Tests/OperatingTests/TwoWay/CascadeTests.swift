@@ -144,7 +144,7 @@ struct CascadeTests {
     try Self.bringOn(mesh)
     let error = #expect(throws: CairnError.self) { try mesh.apply(0, to: 2) }
     let message = error?.message ?? ""
-    #expect(message.contains("nothing tells those of trail n0.shop from them"), "\(message)")
+    #expect(message.contains("no column separates the rows of trail n0.shop from them"), "\(message)")
     try mesh.close()
   }
 

@@ -1,5 +1,6 @@
 import Applying
 import Capturing
+import Changes
 import Foundation
 import Mapping
 import SQLiteKit
@@ -116,6 +117,136 @@ struct CopiedValueTests {
     try mesh.close()
   }
 
+  @Test("a copy deletes no row that waits where it is read", arguments: ["ss", "sp", "ps", "pp"])
+  func waitsAtSource(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (4, 'c', 0)")
+    try a.capturePending()
+    try b.execute("INSERT INTO item VALUES (2, 'c', 0)")
+    try b.capturePending()
+    try mesh.apply(0, to: 1)
+    #expect(try Self.waiting(b) == ["4"])
+    try b.askForCopies()
+    try b.capturePending()
+    // The value is free again, which the author of the copy does not know.
+    try a.execute("INSERT INTO item VALUES (2, 'a', 0)")
+    try a.capturePending()
+    try mesh.apply(1, to: 0)
+    #expect(try a.rows(Self.all) == ["2|a|0", "4|c|0"])
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows(Self.all) == ["2|a|0", "4|c|0"], "\(node.name)")
+      #expect(try Self.waiting(node) == [], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test(
+    "a copy brings a row that waits to a node that never had it", arguments: ["sss", "sps", "psp", "ppp"],
+    [false, true])
+  func waitsAtNewNode(engines: String, isRequested: Bool) throws {
+    let mesh = try Mesh(String(engines.prefix(2)), schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (4, 'c', 7)")
+    try a.capturePending()
+    try b.execute("INSERT INTO item VALUES (5, 'c', 8), (6, 'd', 9)")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try Self.waiting(node) == ["4"], "\(node.name)") }
+    // The new trails have what is there, and nothing of what was.
+    for node in mesh.nodes {
+      node.copiesRows = true
+      try mesh.beginAgain(node)
+    }
+    let c = try mesh.add(engines.last ?? "s")
+    for _ in 0..<2 { try mesh.settle() }
+    if isRequested {
+      try a.askForCopies()
+      for _ in 0..<2 { try mesh.settle() }
+    }
+    #expect(try c.rows(Self.all) == ["5|c|8", "6|d|9"])
+    #expect(try Self.waiting(c) == ["4"])
+    #expect(try Self.told(c) == ["multiple_unique_conflicts"])
+    try c.execute("DELETE FROM item WHERE id = 5")
+    for _ in 0..<3 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows(Self.all) == ["4|c|7", "6|d|9"], "\(node.name)")
+      #expect(try Self.waiting(node) == [], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test("a row that waits at the source of requested rows is not deleted", arguments: ["ss", "ps"])
+  func waitsAsRequested(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (4, 'c', 0)")
+    try a.capturePending()
+    try b.execute("INSERT INTO item VALUES (2, 'c', 0)")
+    try b.capturePending()
+    try mesh.apply(0, to: 1)
+    guard case .sqlite(let path) = b.url else { return }
+    try Journal(Database(path: path, mode: .readWrite)).ask(RowRequest(table: "item", keys: [[.integer(4)]]))
+    try b.capturePending()
+    try a.execute("INSERT INTO item VALUES (2, 'a', 0)")
+    try a.capturePending()
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try node.rows(Self.all) == ["2|a|0", "4|c|0"], "\(node.name)") }
+    try mesh.close()
+  }
+
+  @Test("the rows that copies bring to wait are bounded, whatever trail they name", arguments: ["ss", "sp"])
+  func boundedRows(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    mesh.waitingBytesMax = 100
+    mesh.renew(b)
+    try b.execute("INSERT INTO item VALUES (101, 'd', 0)")
+    try a.execute("INSERT INTO item VALUES (100, 'c', 0)")
+    try mesh.settle()
+    guard case .sqlite(let path) = a.url else { return }
+    let forged = try Database(path: path)
+    try forged.execute("BEGIN")
+    for id in 1...20 {
+      try forged.run(
+        """
+        INSERT INTO cairn_candidate(schema_name, table_name, key, content, clock, origin, number, earlier)
+        VALUES ('', 'item', ?, ?, 5, 'far.away', 1, '')
+        """, [.text("{\"id\":\(id)}"), .text("{\"id\":\(id),\"name\":\"c\",\"step\":0}")])
+    }
+    try forged.execute("COMMIT")
+    try a.askForCopies()
+    try a.capturePending()
+    let error = #expect(throws: CairnError.self) { try mesh.apply(0, to: 1) }
+    #expect(error?.code == .constraintFailed && error?.message.contains("would wait for unique values") == true)
+    #expect(try Self.waiting(b) == [])
+    try mesh.close()
+  }
+
+  @Test func `a row that never waited, and that the source does not have, goes with a copy after a restart`() throws {
+    let mesh = try Mesh("ss", schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'x', 0)")
+    for _ in 0..<2 { try mesh.settle() }
+    try b.execute("INSERT INTO item VALUES (2, 'y', 0)")
+    try b.capturePending()
+    guard case .sqlite(let path) = b.url else { return }
+    do {
+      let unseen = try Database(path: path)
+      unseen.setTriggersEnabled(false)
+      try unseen.execute("INSERT INTO item VALUES (7, 'q', 0)")
+    }
+    try mesh.restart(b)
+    try a.askForCopies()
+    try a.capturePending()
+    try mesh.apply(0, to: 1)
+    // The source does not know of row 2 yet; it comes there.
+    #expect(try b.rows(Self.all) == ["1|x|0", "2|y|0"])
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { #expect(try node.rows(Self.all) == ["1|x|0", "2|y|0"], "\(node.name)") }
+    try mesh.close()
+  }
+
   @Test("a copy is not read while an apply writes, and no apply writes while one is read", arguments: ["sp", "ps"])
   func turns(engines: String) throws {
     let mesh = try Mesh(
@@ -198,16 +329,22 @@ struct CopiedValueTests {
     try converge(seed, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, step INTEGER)")
   }
 
-  private func converge(_ seed: UInt64, _ schema: String) throws {
+  @Test(
+    "random copies at three nodes of rows that would have one unique value converge",
+    arguments: MeshConvergenceTests.fewSeeds)
+  func randomThree(seed: UInt64) throws { try converge(seed, Self.schema, nodes: 3) }
+
+  private func converge(_ seed: UInt64, _ schema: String, nodes count: Int = 2) throws {
     var random = Seeded(seed)
     func name() -> String { "'\("abc".randomElement(using: &random) ?? "a")'" }
-    let first = (0..<2).map { _ in
+    let first = (0..<count).map { _ in
       "INSERT INTO item VALUES (\(Int.random(in: 1...2, using: &random)), \(name()), -1), (3, 'd', -2)"
     }
-    let mesh = try Mesh(["sp", "ss", "pp", "ps"][Int(seed % 4)], schema: schema, rows: first)
+    let engines = count == 2 ? ["sp", "ss", "pp", "ps"] : ["sps", "sss", "ppp", "pss"]
+    let mesh = try Mesh(engines[Int(seed % 4)], schema: schema, rows: first)
     if seed / 4 % 2 == 1 { mesh.existing = .merge }
     if seed / 8 % 2 == 1 { mesh.commitRows = 1 }
-    for step in 0..<36 {
+    for step in 0..<18 * count {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (id, name) = (Int.random(in: 1...4, using: &random), name())
       switch Int.random(in: 0..<9, using: &random) {
@@ -223,13 +360,18 @@ struct CopiedValueTests {
       case 5:
         // The copy is read while all else goes on.
         try mesh.nodes[node].askForCopies()
-      default: try mesh.apply(1 - node, to: node)
+      default:
+        let others = mesh.nodes.indices.filter { $0 != node }
+        let from = others.count == 1 ? others[0] : others.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
       }
     }
-    for _ in 0..<2 { try mesh.settle() }
+    for _ in 0..<count { try mesh.settle() }
     let rows = try mesh.nodes.map { try $0.rows(Self.all) }
-    #expect(rows[1] == rows[0], "seed \(seed)")
-    #expect(try Self.waiting(mesh.nodes[1]) == Self.waiting(mesh.nodes[0]), "seed \(seed)")
+    for (node, found) in zip(mesh.nodes, rows).dropFirst() {
+      #expect(found == rows[0], "seed \(seed)")
+      #expect(try Self.waiting(node) == Self.waiting(mesh.nodes[0]), "seed \(seed)")
+    }
     try mesh.close()
   }
 }

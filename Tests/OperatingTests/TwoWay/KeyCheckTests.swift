@@ -104,7 +104,8 @@ struct KeyCheckTests {
     guard isRefused else { return }
     #expect(error?.code == .tableRefused)
     #expect(
-      error?.message.contains("table item cannot go both ways: its foreign key leads to column name of table box")
+      error?.message.contains(
+        "table item cannot be replicated two-way: its foreign key leads to column name of table box")
         == true, "\(error?.message ?? "")")
   }
 

@@ -31,6 +31,9 @@ final class Mesh {
     /// Whether its capture takes what applies write.
     var relays = false
     let rules: TwoWay.RuleBook
+    /// As ``ApplyOptions/scope`` and ``ApplyOptions/ddl`` of the applies of some trails, by the names of their nodes.
+    var scopes: [String: TargetScope] = [:]
+    var policies: [String: DDLPolicy] = [:]
     /// That are captured.
     let tables: TablePatterns
     private var capture: (stop: StopSignal, thread: WorkerThread<String?>, progress: CaptureProgress)?
@@ -84,6 +87,7 @@ final class Mesh {
       (run.copiesRows, run.tables) = (copiesRows, tables)
       run.link = link
       run.relays = relays
+      run.goesBothWays = true
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
       let thread = try WorkerThread<String?> { [run] in
@@ -134,7 +138,11 @@ final class Mesh {
       if let sqlite {
         let isCopied =
           try sqlite.integer("SELECT 1 FROM cairn_layout WHERE refresh IS NOT NULL AND ended IS NULL") == nil
-        guard isCopied else { return false }
+        // A change of the schema is no row of the journal.
+        let version = try sqlite.integer("PRAGMA schema_version")
+        guard isCopied, try sqlite.integer("SELECT schema_version FROM cairn_control WHERE id = 0") == version else {
+          return false
+        }
         let last = try sqlite.integer("SELECT max(seq) FROM cairn_journal") ?? 0
         // A capture that has just started tells only of what it takes itself.
         let marked = try sqlite.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
@@ -256,7 +264,9 @@ final class Mesh {
     let bytes = renewals % 2 == 0 && hasSmallLimits ? 0 : 16 << 20
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
-      applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
+      applied: nodes.filter { $0 !== node }.map {
+        ($0.trail, $0.folder, AdmittedTables(node.scopes[$0.name] ?? TargetScope()))
+      }, captured: node.tables,
       copiesRows: node.copiesRows, link: node.link, deferredBytesMax: bytes, waitingBytesMax: waitingBytesMax,
       after: before,
       rules: node.rules)
@@ -277,7 +287,9 @@ final class Mesh {
   private func applyOnce(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
     options.quarantines = quarantines
-    (options.localWrites, options.existing, options.ddl) = (localWrites, existing, ddl)
+    (options.localWrites, options.existing) = (localWrites, existing)
+    options.ddl = nodes[to].policies[nodes[from].name] ?? ddl
+    options.scope = nodes[to].scopes[nodes[from].name] ?? TargetScope()
     options.twoWay = isOneWay ? nil : nodes[to].twoWay
     (options.relays, options.ownTrail) = (isOneWay, isOneWay ? nodes[to].trail : nil)
     options.commitRows = commitRows

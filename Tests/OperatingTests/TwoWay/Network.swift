@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Conflicts
 import Foundation
+import Mapping
 import NetKit
 import Operating
 import Pumping
@@ -109,7 +110,8 @@ final class Network {
     for (index, place) in places.enumerated() {
       let others = places.filter { $0 !== place }.map(\.node.trail)
       place.node.twoWay = TwoWay(
-        own: (place.node.trail, place.node.folder), applied: others.map { ($0, place.shared.copies.folder($0)) },
+        own: (place.node.trail, place.node.folder),
+        applied: others.map { ($0, place.shared.copies.folder($0), AdmittedTables(TargetScope())) },
         link: place.node.link, rules: rules)
       for source in shape.sources(of: index, count: places.count) {
         try place.pull(from: places[source.node], source.isOfAll ? "*" : "n\(source.node).*")

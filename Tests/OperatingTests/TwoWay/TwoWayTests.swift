@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Conflicts
 import Foundation
+import Mapping
 import SystemKit
 import TestServers
 import Testing
@@ -95,7 +96,8 @@ struct TwoWayTests {
     try mesh.settle()
     let old = try #require(b.twoWay)
     b.twoWay = TwoWay(
-      own: (b.trail, b.folder), applied: [(a.trail, a.folder)], captured: b.tables, link: b.link, after: old,
+      own: (b.trail, b.folder), applied: [(a.trail, a.folder, AdmittedTables(TargetScope()))], captured: b.tables,
+      link: b.link, after: old,
       rules: b.rules)
     try b.execute("UPDATE item SET stock = 11")
     try b.capturePending()

@@ -1,6 +1,6 @@
 /*
  * Cairn inside of a program: an SQLite database whose commits are captured, and its synchronisation with PostgreSQL or with
- * another SQLite file. The manual is docs/embedding.md. Link with `pkg-config --cflags --libs cairn`.
+ * another SQLite file. The manual is docs/guides/embedding.md. Link with `pkg-config --cflags --libs cairn`.
  *
  * Threads. Any thread may use any handle, also several at once: calls for one database wait for each other; a synchronisation
  * while another one of the same database is under way gets CAIRN_ALREADY_RUNNING. A handle that is closed is

@@ -1,19 +1,19 @@
 import Changes
 
-/// A table in the form in which the stream now sends it.
+/// The form of a table in which the stream now sends its rows.
 final class Captured {
   let relation: UInt32
   let epoch: UInt64
   let schema: TableSchema
-  /// For each column, whether an old row that has only its key gives it.
+  /// For each column, whether an old row that contains only the key has its value.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// Whether its changes go into the trail. They do not if the table is not captured, or if its coming copy has their
-  /// result.
+  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if its coming copy
+  /// has their result.
   let isWanted: Bool
-  /// The columns that an old row must give, because they are NOT NULL; nil for a table without partitions.
+  /// For each column, whether every old row must have its value (NOT NULL); nil for a table without partitions.
   let givenAlways: [Bool]?
-  /// Whether each UPDATE must come with the old row.
+  /// Whether each UPDATE must come with the whole old row (REPLICA IDENTITY FULL).
   let isFull: Bool
 
   init(
@@ -26,7 +26,7 @@ final class Captured {
       ? schema.columns.indices.map { schema.columns[$0].isNotNull && (isFull || isKey[$0]) } : nil
   }
 
-  /// A table that is not captured.
+  /// Creates the form of a table that is not captured.
   convenience init(ignored relation: UInt32) {
     self.init(
       relation: relation, epoch: 0, schema: TableSchema(epoch: 0, engine: .postgres, name: "", columns: []),

@@ -7,30 +7,39 @@ import PostgresKit
 /// The catalog shows the present, while the stream reports the past. So a reading counts only once the stream has
 /// reached a barrier after it. If the stream reported a change of a schema in between, the catalog is read again.
 struct CatalogWatch {
-  /// A reading of the catalog; everything in it is of one moment.
+  /// A reading of the catalog.
+  ///
+  /// The tables are of one moment, unless some were locked. Then each table is of its own moment, after the fingerprint
+  /// and before the barrier.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
+    /// The tables whose definition cannot be read, because other sessions keep them locked. They have no columns here.
+    var locked: [PostgresTable] = []
+    /// The time that the reading took, ms.
+    var tookMilliseconds: Int64 = 0
   }
 
   private static let intervalMilliseconds: Int64 = 2000
+  /// The longest pause after a slow comparison of fingerprints, ms.
+  private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
-  /// Whether the catalog was read on this connection and found as the trail knows it.
+  /// Whether the catalog was read on this connection, and the trail has all its tables as they are.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
-  /// Grows as long as another session's lock is in the way.
+  /// The last pause of a postponed reading, ms; it grows as long as tables are locked.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
   /// Whether event triggers report schema changes in the stream.
   private(set) var hasTriggers = false
-  /// The objects that have been reported to the operator.
+  /// The objects, such as `view v`, that have been reported to the operator.
   private var reported: Set<NameKey> = []
 
-  /// Whether a step is due as soon as the stream is quiet.
+  /// Whether a step of this watch is due as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
@@ -38,19 +47,19 @@ struct CatalogWatch {
     case adopt(Catalog)
   }
 
-  /// Begins again on another connection. What was reported to the operator stays known.
+  /// Begins again on another connection. Objects that were reported to the operator are not reported again.
   mutating func reconnect() {
     let known = self
     self = CatalogWatch()
     (hasTriggers, reported) = (known.hasTriggers, known.reported)
   }
 
-  /// Asks for a reading: something changed that the stream does not describe.
+  /// Asks for a reading of the catalog, because something changed that the stream does not describe.
   mutating func want() { isWanted = true }
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
 
-  /// Notes a report about an object, such as `view v`. Returns false if it has been reported before.
+  /// Notes that an object, such as `view v`, is reported to the operator. Returns false if it was reported before.
   mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
   mutating func next(now: Int64) -> Step {
@@ -65,13 +74,13 @@ struct CatalogWatch {
     return now >= dueAt ? .compare : .nothing
   }
 
-  /// Compares fingerprints; `found` is the present one.
+  /// Compares the present fingerprint of the catalog, `found`, with the last one; asks for a reading if they differ.
   mutating func compare(_ found: String, now: Int64, took: Int64) {
-    dueAt = now + max(Self.intervalMilliseconds, took * 20)
+    dueAt = now + max(Self.intervalMilliseconds, min(took * 20, Self.restMilliseconds))
     if found != fingerprint { isWanted = true }
   }
 
-  /// Postpones the look: a session has locked a table, and definitions can be read only after that.
+  /// Postpones the reading of the catalog, for 0.5 to 5 s: longer each time, as long as tables are locked.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)
@@ -79,21 +88,31 @@ struct CatalogWatch {
 
   mutating func wait(for barrier: String, _ catalog: Catalog) {
     (self.barrier, self.catalog, isReached, isWanted) = (barrier, catalog, false, false)
-    postponedMilliseconds = 0
   }
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Notes that the stream reported a schema: the reading may be older, or newer, than that report.
+  /// Notes that the stream reported a schema change: a pending reading, which may be older, is dropped and repeated.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// Notes that the trail knows everything that was read.
-  mutating func adopted(now: Int64) {
+  /// Notes that the trail has everything from the last reading of the catalog.
+  ///
+  /// - Parameter isWhole: Whether no table was locked, so that the reading has all tables.
+  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint does not show.
+  mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
+    let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint
-    (barrier, catalog, isReached, isDone) = (nil, nil, false, true)
+    (barrier, catalog, isReached, isDone) = (nil, nil, false, isDone || isWhole)
+    guard isWhole, !looksAgain else {
+      isWanted = true
+      postpone(now: now)
+      dueAt = max(dueAt, now + min(took * 20, Self.restMilliseconds))
+      return
+    }
+    postponedMilliseconds = 0
     dueAt = now + Self.intervalMilliseconds
   }
 }

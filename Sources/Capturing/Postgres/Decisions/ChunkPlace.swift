@@ -3,7 +3,8 @@ import PostgresKit
 /// The place in the stream of the chunk whose snapshot is open. Pure.
 ///
 /// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. If a
-/// transaction that the snapshot shows comes after that place, the chunk is raced: it has a change that comes again.
+/// transaction that the snapshot shows comes after that place, the chunk is raced: that transaction's changes come a
+/// second time.
 ///
 ///     place.open(chunk)
 ///     if place.isDue(before: xid) { … place.placed(chunk) }     // at each begin of a transaction
@@ -12,9 +13,9 @@ import PostgresKit
 struct ChunkPlace {
   enum Step: Equatable {
     case nothing
-    /// Everything that the snapshot shows has arrived: the chunk is to be placed.
+    /// The stream has passed everything that the snapshot shows: the chunk goes into the trail now.
     case place
-    /// The chunk is in the trail, and the stream has passed everything that it shows.
+    /// The chunk is in the trail, and the stream has passed everything that its snapshot shows.
     case end
   }
 
@@ -26,13 +27,13 @@ struct ChunkPlace {
 
   mutating func open(_ chunk: PostgresChunk) { (self.chunk, isPlaced, isRaced) = (chunk, false, false) }
 
-  /// Returns whether the chunk is to be placed before a transaction that begins now.
+  /// Returns whether the chunk goes into the trail before the transaction that begins now.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Notes that a transaction begins.
+  /// Notes that a transaction of the stream begins.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
-  /// Returns what to do once every transaction that committed before `received` has been processed.
+  /// Returns what to do with the open chunk, once every transaction before `received` has been processed.
   func next(received: LSN) -> Step {
     guard let chunk, received >= chunk.end else { return .nothing }
     return isPlaced ? .end : .place
@@ -41,7 +42,7 @@ struct ChunkPlace {
   /// Notes that the rows of the chunk are in the trail.
   mutating func placed(_ chunk: PostgresChunk) { (self.chunk, isPlaced) = (chunk, true) }
 
-  /// Returns the chunk, and whether it is raced; then none is open. Nil if none was.
+  /// Closes the chunk. Returns the chunk and whether it is raced; nil if no chunk was open.
   mutating func take() -> (chunk: PostgresChunk, isRaced: Bool)? {
     defer { drop() }
     return chunk.map { ($0, isRaced) }

@@ -1,30 +1,30 @@
 import Changes
 import PostgresKit
 
-/// The transaction whose messages are arriving: what of it goes into the trail, and what follows from its messages.
-/// Pure.
+/// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
+/// ask capture to do. Pure.
 ///
 /// One call per message of the stream. A transaction is left out if the trail has it already, or if an apply made it.
 struct IncomingTransaction {
-  /// The settings by which transactions of applies are left out.
+  /// The settings that decide which transactions of applies are left out of the trail.
   struct Rules {
     let options: PostgresCapture.Options
-    /// The name of the trail, `NODE.NAME`.
+    /// The name of the trail into which the transaction goes, `NODE.NAME`.
     let trail: String
   }
 
   /// A message that Cairn writes into the log, by its prefix.
   enum Message: Equatable {
-    /// Everything that committed before it has arrived.
+    /// A mark in the log: everything that committed before the mark has arrived.
     case barrier
-    /// Asks the trail to record its position.
+    /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// The note of an apply.
+    /// A note of an apply about the transactions that it has brought.
     case note
     /// A schema change, reported by an event trigger.
     case schema
-    /// A schema change in the form of an earlier build, or from any other role.
+    /// A schema change in the form of an earlier build, or a message of any role that claims to be one.
     case earlierSchema
 
     init?(prefix: String) {
@@ -44,52 +44,52 @@ struct IncomingTransaction {
     case nothing
     case takeRequest
     case changeSchema
-    /// The message may stand for a schema change that the stream does not describe.
+    /// Read the catalog: the message may report a schema change that the stream does not describe.
     case readCatalog
   }
 
-  /// The result of the end of a transaction.
+  /// The result of the end of an incoming transaction.
   struct Outcome {
     let transaction: PostgresPosition.Transaction
-    /// The time of the commit, µs since 1970.
+    /// The time of the transaction's commit, µs since 1970 UTC.
     let commitTime: Int64
-    /// The text of a barrier in it; nil if there is none.
+    /// The text of a barrier in the transaction; nil if there is none.
     let barrier: String?
-    /// Whether a message asks the trail to record its position.
+    /// Whether a message of the transaction asks the trail to record its position.
     let wantsRecord: Bool
     let notes: [AppliedNote]
   }
 
   private struct Open {
     let transaction: PostgresPosition.Transaction
-    /// Whether the trail has it already.
+    /// Whether the trail has the transaction already.
     let isRecorded: Bool
     var isLeftOut: Bool
-    /// Whether only its begin and messages have been seen.
+    /// Whether only the transaction's begin and messages have been seen, no change of rows.
     var isFresh = true
     var barrier: String?
-    /// Whether an apply made it, as its first message states.
+    /// Whether an apply made the transaction, as its first message states.
     var isApplied = false
-    /// The trail of that apply.
+    /// The trail of the apply that made the transaction; empty if none did.
     var applier = ""
-    /// The first note of the apply, if the rows go on into the trail.
+    /// The first note of the apply, if the rows that it wrote go on into this trail.
     var relay: AppliedNote?
-    /// Whether it is left out but not yet in the trail: the trail then gets its changes of tables, not of rows.
+    /// Whether a note shows that an apply made the transaction, and the trail lacks it: its schema changes are sent
+    /// then.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    var hasReadKeys = false
-    /// The tables whose rows were rewritten, each with the server's bits for the reason.
+    /// The tables whose rows the transaction rewrote, each with the server's bits for the reason.
     var rewrites: [UInt32: Int] = [:]
 
-    /// For a transaction with a replication origin the server reports the origin's time, which apply does not set. Then
-    /// the time is the clock that apply noted.
+    /// The time of the commit, µs since 1970. If an apply made the transaction, the server may report a wrong time;
+    /// then the clock in the apply's note counts, if it is later.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of apply's notes.
+  /// The prefix of the messages in the log that are notes of applies.
   private static let notePrefix = "cairn"
-  /// The largest barrier, in bytes: Cairn writes none that is larger.
+  /// The most bytes of a barrier's text. Cairn writes no longer ones, so a longer one is ignored.
   private static let barrierBytesMax = 256
 
   private let rules: Rules
@@ -100,9 +100,9 @@ struct IncomingTransaction {
   var isOpen: Bool { open != nil }
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
-  /// The trail whose apply made the transaction; empty if none did.
+  /// The trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time for the trail, and the note of the apply whose rows go on; nil outside a transaction.
+  /// The commit time for the trail, and the note of the apply if its rows go on; nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -111,14 +111,14 @@ struct IncomingTransaction {
     open = Open(transaction: transaction, isRecorded: isRecorded, isLeftOut: isRecorded)
   }
 
-  /// Takes the name of a replication origin. Cairn's apply has `cairn_OID_TRAIL`.
+  /// Takes the name of the transaction's replication origin. Cairn's applies use `cairn_OID_TRAIL`.
   mutating func origin(_ name: String) {
     guard name.hasPrefix("cairn_") else { return }
     let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
     if rules.options.leavesOut(trail.map(String.init) ?? "") { open?.isLeftOut = true }
   }
 
-  /// Takes a change of rows. Returns whether it may go into the trail.
+  /// Takes a change of rows of the open transaction. Returns whether the change may go into the trail.
   mutating func change() -> Bool {
     guard open?.isLeftOut == false else { return false }
     open?.isFresh = false
@@ -138,14 +138,7 @@ struct IncomingTransaction {
     }
   }
 
-  /// Returns whether the keys are to be read again: once per transaction, because a key may be new.
-  mutating func wantsKeys() -> Bool {
-    guard open?.hasReadKeys == false else { return false }
-    open?.hasReadKeys = true
-    return true
-  }
-
-  /// Takes a message whose signature, if it needs one, is right.
+  /// Takes a message of Cairn, once its signature has been checked if it needs one. Returns what capture must do.
   ///
   /// - Parameter now: The time, µs since 1970.
   mutating func take(_ message: Message, _ content: UnsafeRawBufferPointer, now: Int64) -> Action {
@@ -165,7 +158,7 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Takes the note of an apply; nil for a note that names no trail, which also comes from an apply.
+  /// Takes the note of an apply. Nil: a note that names no trail, which also comes from an apply.
   ///
   /// A transaction of apply begins with a note, and contains one that states what the database then holds.
   private mutating func take(note given: AppliedNote?, now: Int64) {
@@ -185,13 +178,13 @@ struct IncomingTransaction {
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  /// Notes that rows of a table are rewritten, with the server's bits for the reason.
+  /// Notes that the open transaction rewrites rows of a table; `reason` has the server's bits.
   mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
 
-  /// Returns the reasons of the rewrites of a table so far, and forgets them.
+  /// Returns the reasons, as the server's bits, for which a table was rewritten so far, and forgets them.
   mutating func takeRewrites(of relation: UInt32) -> Int { open?.rewrites.removeValue(forKey: relation) ?? 0 }
 
-  /// Ends the transaction; nil if none is open.
+  /// Ends the open transaction and returns its outcome; nil if no transaction is open.
   mutating func commit() -> Outcome? {
     guard let ended = open else { return nil }
     open = nil
@@ -200,6 +193,6 @@ struct IncomingTransaction {
       wantsRecord: ended.wantsRecord, notes: ended.notes)
   }
 
-  /// Forgets the open transaction: the server sends it again.
+  /// Forgets the open transaction, because the server will send it again.
   mutating func drop() { open = nil }
 }

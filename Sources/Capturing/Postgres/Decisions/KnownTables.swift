@@ -7,30 +7,30 @@ import PostgresKit
 /// A change of a table returns the records that the trail needs. Changes count once the transaction of the trail is
 /// complete (``settle()``); if it is dropped, they are undone (``abandon()``).
 struct KnownTables {
-  /// The result of a change of a table.
+  /// The consequences of a change of a table: records for the trail, and refreshes that begin again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
-    /// The tables whose refresh begins again.
+    /// The tables whose refresh begins again because of the change, by relation.
     var restarted: [UInt32] = []
   }
 
-  /// The relation of a row in the stream.
+  /// The result of looking up the relation of a row in the stream.
   enum Lookup {
     case captured(Captured)
     case leftOut
-    /// The stream has described it, but its form is not known yet.
+    /// The stream has described the relation, but capture does not know its form yet.
     case new(PgOutput.Relation)
     case undescribed
   }
 
   private(set) var registry: PostgresRegistry
-  /// The registry at the start of the current transaction.
+  /// The known tables at the start of the current transaction of the trail.
   private var committed: PostgresRegistry
-  /// Whether the file has this registry.
+  /// Whether the file of the state folder has the present registry.
   private(set) var isSaved = true
   private var relations: [UInt32: PgOutput.Relation] = [:]
   private var forms: [UInt32: Captured] = [:]
-  /// The partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
+  /// The partitioned tables that have a partition which logs too little of old rows, at this place of the stream.
   private var unsure: Set<UInt32> = []
 
   init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
@@ -45,13 +45,23 @@ struct KnownTables {
     }
   }
 
-  /// Whether a table is to be copied.
-  var hasWaiting: Bool { all.contains { $0.refresh != nil } }
+  /// Whether a published table is still to be copied.
+  var hasReadable: Bool { all.contains { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished } }
 
-  /// The number of tables that are to be copied.
-  var waitingCount: Int { all.count { $0.refresh != nil } }
+  /// Suspends a table: its changes are left out of the trail until it is published again and a copy of it has begun.
+  mutating func suspend(_ relation: UInt32) {
+    guard var table = self[relation] else { return }
+    if table.refresh == nil || table.passesChanges { table.refresh = .lostChanges }
+    table.copyNotBefore = PostgresRegistry.Table.unpublished
+    set(table)
+  }
 
-  /// The names, `SCHEMA.NAME`, of the tables' sequences.
+  /// Returns the number of tables that are to be copied, except for `others`, which wait for something else.
+  func waitingCount(besides others: Set<UInt32> = []) -> Int {
+    all.count { $0.refresh != nil && !others.contains($0.relation) }
+  }
+
+  /// The names, `SCHEMA.NAME`, of the sequences from which the known tables take values.
   var sequenceNames: Set<NameKey> {
     Set(all.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)".nameKey } })
   }
@@ -60,17 +70,17 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Keeps the present state even if a transaction of the trail is dropped.
+  /// Keeps the present tables, even if a transaction of the trail is dropped later.
   mutating func settle() { committed = registry }
 
-  /// Undoes the changes of the transaction that is dropped.
+  /// Undoes the changes to tables since ``settle()``, because the transaction of the trail is dropped.
   mutating func abandon() {
     registry = committed
     isSaved = false
     forms = [:]
   }
 
-  /// Replaces what is known about a table.
+  /// Replaces what is known about a table, without a record for the trail.
   mutating func set(_ table: PostgresRegistry.Table) {
     registry.set(table)
     isSaved = false
@@ -79,10 +89,10 @@ struct KnownTables {
 
   // MARK: The stream
 
-  /// Begins a stream, which describes each table before its first row.
+  /// Begins a new stream, in which the server describes each table again before its first row.
   mutating func beginStream() { (relations, forms) = ([:], [:]) }
 
-  /// Takes the description of a table.
+  /// Takes the server's description of a table.
   mutating func describe(_ relation: PgOutput.Relation) {
     relations[relation.id] = relation
     forms[relation.id] = nil
@@ -93,13 +103,13 @@ struct KnownTables {
     return relations[id].map { .new($0) } ?? .undescribed
   }
 
-  /// Keeps the form of a table until its description, its shape or its refresh changes.
+  /// Keeps the form of a table for its next rows, until its description, shape or refresh changes.
   mutating func keep(_ form: Captured) { forms[form.relation] = form }
 
   /// Forgets the form of a table, because its refresh has begun or ended.
   mutating func forgetForm(of relation: UInt32) { forms[relation] = nil }
 
-  /// Returns the form of a table that the trail knows in the shape that the stream describes.
+  /// Returns the form of a table, if the trail knows the table in the shape that the stream describes; nil otherwise.
   ///
   /// - Parameter isBeingCopied: Whether chunks of the table are in the trail.
   func form(of relation: PgOutput.Relation, isBeingCopied: Bool) -> Captured? {
@@ -112,7 +122,7 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Notes whether partitions of a table log too little of their old rows.
+  /// Notes whether a partitioned table has a partition that logs too little of old rows.
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
   }
@@ -128,7 +138,7 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table.
+  /// Removes a table; the result has the record of that for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)
@@ -137,7 +147,7 @@ struct KnownTables {
     return Change(records: [record], restarted: [table.relation])
   }
 
-  /// Adds a table.
+  /// Adds a table; the result has the record of that for the trail.
   ///
   /// - Parameter refresh: The reason for which its rows are to be copied; nil if they are not.
   /// - Parameter isPublished: Whether the publication has the table.
@@ -156,7 +166,7 @@ struct KnownTables {
     return change
   }
 
-  /// Records a table in another shape: renamed, altered, or both.
+  /// Records that a table has another shape: renamed, altered, or both. The result has the records for the trail.
   mutating func alter(_ alteration: Alteration) -> Change {
     let known = alteration.known
     var fresh = alteration.fresh
@@ -189,7 +199,7 @@ struct KnownTables {
     return change
   }
 
-  /// Renames another table that has this name in the trail: its own rename has not been reported yet.
+  /// Gives another table a temporary name in the trail, because its own rename has not been reported yet.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
@@ -218,14 +228,14 @@ extension KnownTables {
     let known: PostgresRegistry.Table
     let fresh: PostgresRegistry.Table
     let text: String
-    /// Whether the trail needs a record of it.
+    /// Whether the trail needs a record of the difference.
     let hasOtherShape: Bool
-    /// Whether the reader cannot derive the new rows from the rows that it has: the table is copied again.
+    /// Whether the table must be copied again, because a reader cannot derive the new rows from the rows that it has.
     let isRefreshed: Bool
-    /// Whether chunks that are in the trail no longer count.
+    /// Whether a running copy begins again, because chunks that are in the trail no longer count.
     let restartsRefresh: Bool
 
-    /// Returns nil if nothing changed.
+    /// Compares the known shape of a table with a new one; nil if nothing changed.
     init?(
       _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
       _ word: RowFate.Word
@@ -250,7 +260,7 @@ extension KnownTables {
       (self.known, self.fresh, text) = (known, fresh, word.text)
     }
 
-    /// Whether only the name changed, with everything that depends on it.
+    /// Whether only the name of the table, and what depends on the name, changed.
     var isOnlyRenamed: Bool {
       let (was, now) = (known.schema, fresh.schema)
       return was.columns == now.columns && known.types == fresh.types && known.numbers == fresh.numbers
@@ -264,7 +274,7 @@ extension KnownTables {
 extension PostgresRegistry.Table {
   var shape: TableShape { .init(schema: schema, token: epoch) }
 
-  /// The table as the catalog describes it.
+  /// Creates the known table from its description in the catalog.
   init(_ table: PostgresTable) {
     self.init(
       relation: table.oid, epoch: 0, schema: table.schema,
@@ -273,7 +283,7 @@ extension PostgresRegistry.Table {
       sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
   }
 
-  /// Returns whether a relation message describes this shape.
+  /// Returns whether a relation message of the stream describes this shape.
   func isDescribed(by relation: PgOutput.Relation) -> Bool {
     guard relation.namespace.hasSameBytes(as: schema.namespace),
       relation.name.hasSameBytes(as: schema.name), relation.columns.count == schema.columns.count

@@ -1,48 +1,48 @@
 import Changes
 import PostgresKit
 
-/// Which rows are read next, and which refreshes are open in the trail: initial loads, refreshes of tables, rows that an
-/// update moved, and requested rows. Pure; `now` is monotonic time in ms.
+/// The order in which rows are read, and the refreshes that are open in the trail. They are initial loads, refreshes of
+/// tables, requested rows, and rows that an update moved. Pure; `now` is monotonic time in ms.
 ///
-/// The reason for which a table is to be copied is part of the known tables, which are an input.
+/// The reason why a table is to be copied is part of the known tables, which are an input.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
     case chunk(PostgresRegistry.Table)
-    /// A row that an update moved.
+    /// One row that an update moved to another key, by its key.
     case row(PostgresRegistry.Table, [String])
   }
 
-  /// The result of the end of a chunk.
+  /// The consequence of the end of a chunk.
   enum ChunkEnd: Equatable {
-    /// More of the table is to be read.
+    /// The table has more rows to read.
     case goesOn
-    /// The table is read from its beginning.
+    /// The table is read again from its beginning.
     case beginsAgain
     /// All rows of the table are in the trail.
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The result of a moved row.
+  /// The way in which a moved row gets into the trail.
   enum MovedRow: Equatable {
     case ignored
     case queued
-    /// It is read as a requested row: the requests must be saved.
+    /// The row is read as a requested row: the requests must be saved.
     case requested
   }
 
-  /// One step of answering requests.
+  /// One step of answering requests for rows.
   struct Answer {
     enum Step {
-      /// There is nothing to read.
+      /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// The refresh of a table's rows ends, then follows the next step.
+      /// End the refresh of this table's rows in the trail, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing
     var notices: [String] = []
-    /// Whether requests were dropped: known tables and requests must be saved.
+    /// Whether requests were dropped, so that known tables and requests must be saved.
     var hasDropped = false
   }
 
@@ -50,14 +50,13 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The table of which chunks are in the trail.
+  /// The table that is being copied, because chunks of it are in the trail; nil if there is none.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  private var notBefore: Int64 = 0
-  /// The locked table, the time since which its refresh waits, and whether that was reported.
-  private var lockWait: (relation: UInt32, since: Int64, isReported: Bool)?
-  /// The tables of which rows were requested: the trail has the start of their refresh, not the end.
+  /// The tables that cannot be read now: since when, when the next attempt is due, and whether that was reported.
+  private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
+  /// The tables with requested rows whose refresh the trail has begun but not ended.
   private var openRows: Set<UInt32> = []
   private var committedOpenRows: Set<UInt32> = []
 
@@ -67,18 +66,18 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no single rows are to be read; tables may be.
+  /// Whether no requested or moved rows are to be read; tables may be.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
 
-  /// Keeps the present state even if a transaction of the trail is dropped.
+  /// Keeps the present refreshes, even if a transaction of the trail is dropped later.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes of the transaction that is dropped.
+  /// Undoes the changes to refreshes since ``settle()``, because the transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
-  /// Returns the state for the position of the trail.
+  /// Returns the state of the refresh for the position of the trail; nil if there is none.
   mutating func record() -> PostgresPosition.RefreshState? {
     if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
     return current
@@ -86,8 +85,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets what cannot continue after a start: a refresh of a table without key, one with unknown moved rows, and a
-  /// complete one that was requested again.
+  /// Forgets a refresh that cannot continue after a start of capture. It is of a table without key or with another
+  /// shape, has moved rows that are not known any more, or is complete.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -98,46 +97,60 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets what cannot continue on another connection.
+  /// Forgets refreshes that cannot continue on another connection to the server.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
     if let refresh = current, tables[refresh.relation]?.isKeyed != true { current = nil }
   }
 
-  /// Begins a table again, if chunks of it are in the trail.
+  /// Begins the copy of a table again, if chunks of the table are in the trail.
   mutating func restart(_ relation: UInt32) { if isCurrent(relation) { current = nil } }
 
   mutating func restartAll() { current = nil }
 
-  /// Continues a table in another shape.
+  /// Continues the copy of a table whose shape has changed; `epoch` identifies the new shape.
   mutating func follow(_ relation: UInt32, epoch: UInt64) { if isCurrent(relation) { current?.epoch = epoch } }
 
   // MARK: Chunks
 
-  func isPaused(now: Int64) -> Bool { now < notBefore }
-
-  mutating func pause(milliseconds: Int64, now: Int64) { notBefore = now + milliseconds }
-
   /// Returns the part to read next; nil if there is none. Moved rows come first, because without them a chunk may be
   /// complete and wrong.
-  mutating func next(_ tables: KnownTables) -> Part? {
+  ///
+  /// A table that cannot be read holds up no other. If chunks of it are in the trail, the others wait three seconds for
+  /// it, because it begins again once another table has its place.
+  mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
-    if let moved = movedRows.first, let table = tables[moved.relation], table.refresh != nil {
-      return .row(table, moved.key)
+    if let current, let table = tables[current.relation], table.refresh != nil {
+      if !isHeldUp(current.relation, now: now) {
+        return movedRows.first.map { .row(table, $0.key) } ?? .chunk(table)
+      }
+      guard isHeldUpForLong(current.relation, now: now) else { return nil }
     }
-    if let current, let table = tables[current.relation], table.refresh != nil { return .chunk(table) }
-    return tables.all.filter { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished }
-      .min { $0.epoch < $1.epoch }.map { .chunk($0) }
+    return tables.all.filter {
+      $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished && !isHeldUp($0.relation, now: now)
+    }.min { $0.epoch < $1.epoch }.map { .chunk($0) }
+  }
+
+  private func isHeldUp(_ relation: UInt32, now: Int64) -> Bool { obstacles[relation].map { now < $0.until } ?? false }
+
+  private func isHeldUpForLong(_ relation: UInt32, now: Int64) -> Bool {
+    obstacles[relation].map { now - $0.since > Self.lockReportMilliseconds } ?? false
   }
 
   /// Notes that a chunk of a table is in the trail.
-  mutating func placed(_ state: PostgresPosition.RefreshState) { (current, lockWait) = (state, nil) }
+  mutating func placed(_ state: PostgresPosition.RefreshState) {
+    current = state
+    endObstacle(of: state.relation)
+  }
+
+  /// Ends a table's wait, because its rows were read or the table is gone.
+  mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
   /// Ends a chunk, once the stream has passed its snapshot.
   ///
-  /// - Parameter isRaced: Whether it has changes that come again: then the same range is read again, which corrects it.
-  ///   A table without key begins again.
+  /// - Parameter isRaced: Whether changes that the chunk shows come again. Then the same range is read again, which
+  ///   corrects it; a table without key begins again.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {
@@ -159,7 +172,7 @@ struct RefreshQueue {
     return state.isDone && !movedRows.contains { $0.relation == state.relation } ? .isComplete(state) : .goesOn
   }
 
-  /// Returns whether rows of a table are being read, so that a row which an update moves must be read again.
+  /// Returns whether rows of a table are being read. If so, a row that an update moves must be read again.
   func readsRows(of table: Captured) -> Bool {
     (isCurrent(table.relation) || openRows.contains(table.relation)) && table.isKeyed
   }
@@ -179,23 +192,26 @@ struct RefreshQueue {
     return .queued
   }
 
-  /// Notes that a session has locked the table. Returns how long to leave it alone, in ms, and whether to report which
-  /// session it is: once, after three seconds.
-  mutating func waitForLock(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
-    var wait = lockWait ?? (relation, now, false)
-    if wait.relation != relation { wait = (relation, now, false) }
-    lockWait = wait
-    let waited = now - wait.since
+  /// Notes that a table cannot be read until another session goes on. Returns the pause before the next attempt, in ms.
+  /// Also returns whether to report the session: once, after three seconds.
+  mutating func waitForSession(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
+    let waited = now - (obstacles[relation]?.since ?? now)
     let pause = min(max(Self.lockPauseMilliseconds.least, waited / 4), Self.lockPauseMilliseconds.most)
-    return (pause, waited > Self.lockReportMilliseconds && !wait.isReported)
+    putOff(relation, milliseconds: pause, now: now)
+    return (pause, waited > Self.lockReportMilliseconds && obstacles[relation]?.isReported != true)
   }
 
-  mutating func noteLockReport() { lockWait?.isReported = true }
+  mutating func noteReport(of relation: UInt32) { obstacles[relation]?.isReported = true }
+
+  /// Leaves a table alone for some time, while other tables are read.
+  mutating func putOff(_ relation: UInt32, milliseconds: Int64, now: Int64) {
+    obstacles[relation, default: (now, 0, false)].until = now + milliseconds
+  }
 
   // MARK: Requested rows
 
-  /// Adds a request. Returns the table whose refresh of rows begins in the trail: from here on, changes to it may
-  /// concern rows that the reader does not have. Nil if there is none, or a copy brings the rows.
+  /// Adds a request for rows. Returns the table whose refresh of rows begins in the trail: from here on, changes may
+  /// concern rows that the reader does not have. Nil if no refresh begins, or if a copy of the table brings the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -207,17 +223,17 @@ struct RefreshQueue {
 
   private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
 
-  /// Returns the tables whose copies an earlier run was asked for, in the order of their shapes. Changes to them may
-  /// concern rows that the reader does not have.
+  /// Returns the tables with a requested copy that has not begun, in the order of their shapes. Changes of these tables
+  /// may concern rows that the reader does not have.
   func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Notes that the refresh of a table's rows begins. Returns false if it has begun before.
+  /// Notes that the refresh of a table's rows begins. Returns false if it is open already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Turns requests for whole tables into refreshes. Returns the notices for the operator. The known tables must be
-  /// saved before ``forgetRequestedCopies()``.
+  /// Turns requests for whole tables into refreshes, and returns notices for the operator. Save the known tables before
+  /// ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
     for name in requests.copies {
@@ -245,8 +261,8 @@ struct RefreshQueue {
     "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent"
   }
 
-  /// Returns the requested rows that are read next. Requests that cannot be answered are dropped.
-  mutating func nextRequested(_ tables: inout KnownTables) -> Answer {
+  /// Returns the requested rows to read next. Requests that cannot be answered are dropped.
+  mutating func nextRequested(_ tables: inout KnownTables, now: Int64) -> Answer {
     var answer = Answer()
     for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {
       guard let table = tables.table(named: name) else {
@@ -255,6 +271,7 @@ struct RefreshQueue {
         answer.hasDropped = true
         continue
       }
+      if isHeldUp(table.relation, now: now) { continue }
       if table.refresh == nil, !table.isKeyed { copy(table, &tables) }
       guard tables[table.relation]?.refresh == nil else {
         // The copy brings the rows.
@@ -278,13 +295,13 @@ struct RefreshQueue {
     return answer
   }
 
-  /// Forgets keys that were answered, or cannot be. Returns whether the table has no requests left.
+  /// Forgets requested keys that were answered or cannot be. Returns whether the table has no requests left.
   mutating func remove(_ keys: [[String]], of table: PostgresRegistry.Table) -> Bool {
     requests.remove(keys, of: table.name)
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table whose refresh of rows ends in the trail; nil if there is nothing to end, because a copy of the
+  /// Returns the table whose refresh of rows ends in the trail. Nil if there is nothing to end, because a copy of the
   /// table brings the rows.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
@@ -294,11 +311,11 @@ struct RefreshQueue {
     return table
   }
 
-  /// Notes that the trail has the end of the refresh of a table's rows.
+  /// Notes that the trail has the end of a refresh of requested rows.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 
 extension PostgresRegistry.Table {
-  /// The name by which rows are requested.
+  /// The name under which rows of the table are requested.
   fileprivate var name: PostgresRequests.Name { .init(namespace: schema.namespace, table: schema.name) }
 }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Which values of sequences go into the trail, and when. Pure; `now` is monotonic time in ms.
+/// Decides which values of sequences go into the trail, and when. Pure; `now` is monotonic time in ms.
 ///
 /// The values are read after changes only, because a sequence moves with the rows that use it.
 struct SequenceWatch {
@@ -9,19 +9,19 @@ struct SequenceWatch {
   private var readAt: Int64 = 0
   private var hasChanges = true
 
-  /// Notes that rows were captured since the last reading.
+  /// Notes that rows were captured since the values of sequences were read last.
   mutating func noteChanges() { hasChanges = true }
 
   /// Returns whether the values are to be read now.
   ///
-  /// - Parameter isLast: Whether the run ends.
+  /// - Parameter isLast: Whether the run of capture ends.
   mutating func isDue(isLast: Bool, now: Int64) -> Bool {
     guard hasChanges, isLast || now - readAt > Self.intervalMilliseconds else { return false }
     (readAt, hasChanges) = (now, false)
     return true
   }
 
-  /// Returns the values that the trail does not have yet, and counts them as recorded.
+  /// Returns the values of sequences that the trail does not have yet, and counts them as recorded.
   ///
   /// - Parameter wanted: The names, `SCHEMA.NAME`, of the sequences of captured tables.
   mutating func news(_ found: [SequenceState], of wanted: Set<NameKey>) -> [SequenceState] {

@@ -1,5 +1,5 @@
-/// Whether the server answers. Every five seconds capture asks it for an answer. A server that does not answer for nine
-/// seconds counts as gone until it sends something. Pure; `now` is monotonic time in ms.
+/// Decides whether a silent server is gone. Every five seconds capture asks the server for an answer. A server that
+/// sends nothing for nine seconds counts as silent until it sends something. Pure; `now` is monotonic time in ms.
 struct ServerSilence {
   private static let silentMilliseconds: Int64 = 9000
   private var heardAt: Int64
@@ -7,14 +7,14 @@ struct ServerSilence {
 
   init(now: Int64) { heardAt = now }
 
-  /// Takes a message. Returns whether the server was silent before.
+  /// Notes that a message came from the server. Returns whether the server counted as silent before.
   mutating func heard(now: Int64) -> Bool {
     heardAt = now
     defer { isSilent = false }
     return isSilent
   }
 
-  /// Takes the absence of a message. Returns whether the server counts as silent from now on.
+  /// Notes that no message came. Returns true if the server counts as silent from now on, once per silence.
   mutating func heardNothing(now: Int64) -> Bool {
     guard !isSilent, now - heardAt > Self.silentMilliseconds else { return false }
     isSilent = true

@@ -1,11 +1,11 @@
 import Changes
 import PostgresKit
 
-/// The progress of a capture through the log of its slot: what the server has sent, what the trail holds, and what the
-/// server may forget. Pure.
+/// The progress of a capture through the log of its slot: what the server sent, what the trail has, and what the server
+/// may drop. Pure.
 ///
 /// The slot is confirmed only up to a place before which every transaction is durable in the trail, or is left out of
-/// it. `now` is monotonic time in ms.
+/// the trail. `now` is monotonic time in ms.
 ///
 ///     let begin = slot.begin(transaction)                              // .isNew
 ///     slot.commit(transaction, end: end, isInTrail: true, at: time)
@@ -14,37 +14,37 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The most bytes of log that the server keeps for the slot without need.
+  /// The most bytes of log that the server may keep for the slot although capture has processed them.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The time between two transactions of the trail that contain only a position.
+  /// The longest time between two transactions of the trail that record the position, ms.
   private static let recordMilliseconds: Int64 = 10_000
-  /// The time between two transactions of the trail that contain only notes of apply.
+  /// The least time between two transactions of the trail that contain only notes of applies, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The longest time for which a stream of transactions is left unsynced.
+  /// The longest time for which a stream of transactions is not synced, ms.
   private static let syncMilliseconds: Int64 = 50
   private static let reportMilliseconds: Int64 = 5000
-  /// The numbers of unsynced transactions that count as a stream, and as a backlog.
+  /// The least number of unsynced transactions that counts as a stream; ``unsyncedMany`` of them count as a backlog.
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
-  /// The position of the trail, without the state of the refresh.
+  /// The position of the trail in the source, without the state of the refresh.
   private(set) var position: PostgresPosition
-  /// The knowledge in the last transaction of the trail.
+  /// The knowledge that the last transaction of the trail recorded.
   private var recordedKnowledge: Knowledge
-  /// The place before which every committed transaction has been processed.
+  /// The place in the server's log before which every committed transaction has been processed.
   private(set) var received = LSN(0)
-  /// The end of the last transaction received.
+  /// The place in the server's log after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that the server must send again before any newer one.
+  /// The transaction that the server must send again first, before any newer one; nil if there is none.
   private var expected: PostgresPosition.Transaction?
-  /// A time before which nothing new in the stream was committed, by the server's clock, µs. Transactions of the trail
-  /// that are not the source's have it as their clock. So changes that wait in the stream do not seem later than they
+  /// The latest commit time in the stream (at the start: the server's time), µs since 1970. Transactions of the trail
+  /// that capture makes itself get it as their clock. So changes that wait in the stream do not seem later than they
   /// are.
   private(set) var streamTime: Int64 = 0
-  /// The number of transactions of the trail since the last sync.
+  /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
-  /// The time at which the source committed the last unsynced transaction; 0: none.
+  /// The commit time at the source of the last unsynced transaction, µs since 1970; 0 if there is none.
   private var committedAt: Int64 = 0
   private var syncedAt: Int64 = 0
   private var reportedAt: Int64 = 0
@@ -57,13 +57,13 @@ struct SlotProgress {
 
   // MARK: Start
 
-  /// Names the trails of knowledge that an earlier version stored without their ids.
+  /// Adds the ids of trails to knowledge that an earlier version stored without them.
   mutating func nameKnowledge(by notes: [AppliedNote]) {
     position.knowledge.name(by: notes)
     recordedKnowledge = position.knowledge
   }
 
-  /// Begins at the start of a new slot.
+  /// Begins with a new slot, whose stream starts at `start`.
   ///
   /// - Parameter notes: The notes of the transactions of applies that the slot does not send.
   mutating func begin(at start: LSN, system: UInt64, timeline: UInt32, notes: [AppliedNote]) {
@@ -74,34 +74,34 @@ struct SlotProgress {
     (received, passed) = (start, start)
   }
 
-  /// Notes the present time of the server, µs.
+  /// Notes the present time of the server, µs since 1970 UTC.
   mutating func note(streamTime time: Int64) { streamTime = time }
 
-  /// Notes the timeline on which the server now is.
+  /// Notes the timeline of the server, which may have changed.
   mutating func follow(_ timeline: UInt32) { position.timeline = timeline }
 
-  /// Continues with a slot that is confirmed up to `confirmed`. The last transaction that the server sent before must
-  /// come again, unless the slot is confirmed beyond it.
+  /// Continues with a slot that is confirmed up to `confirmed`. The server must send its last transaction again, unless
+  /// the slot is confirmed beyond that transaction.
   mutating func resume(confirmed: LSN) {
     expected = position.witness.flatMap { confirmed <= $0.commit ? $0 : nil }
     (received, passed) = (position.quiet, position.reached)
     self.confirmed = confirmed
   }
 
-  /// Forgets what the server sends again on the next connection.
+  /// Forgets what the server sends again after a new connection.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
 
   enum Begin: Equatable {
     case isNew
-    /// The trail has it already.
+    /// The trail has the transaction already.
     case isRecorded
     /// The server does not send the expected transaction at this place: it was restored from a backup.
     case isForeign(expected: LSN)
   }
 
-  /// Takes the begin of a transaction.
+  /// Takes the begin of a transaction that the server sends. Returns whether the trail has the transaction already.
   mutating func begin(_ transaction: PostgresPosition.Transaction) -> Begin {
     streamTime = max(streamTime, transaction.time)
     if let expected, transaction.commit >= expected.commit {
@@ -111,9 +111,9 @@ struct SlotProgress {
     return transaction.commit < position.reached ? .isRecorded : .isNew
   }
 
-  /// Takes the end of a transaction.
+  /// Takes the end of a transaction, at place `end` of the log.
   ///
-  /// - Parameter isInTrail: Whether a part of it is in the trail.
+  /// - Parameter isInTrail: Whether a part of the transaction is in the trail.
   /// - Parameter time: The time of the commit, µs.
   mutating func commit(
     _ transaction: PostgresPosition.Transaction, end: LSN, isInTrail: Bool, at time: Int64
@@ -154,8 +154,8 @@ struct SlotProgress {
     unsyncedCount += 1
   }
 
-  /// Notes that the trail is durable. Returns when the source committed the last transaction that became durable, µs;
-  /// nil if there is none.
+  /// Notes that the trail is durable. Returns the time at which the source committed the last transaction that became
+  /// durable, µs since 1970; nil if there is none.
   mutating func noteSynced(now: Int64) -> Int64? {
     defer { committedAt = 0 }
     unsyncedCount = 0
@@ -166,7 +166,7 @@ struct SlotProgress {
 
   var hasUnsynced: Bool { unsyncedCount > 0 }
 
-  /// Returns whether the stream of transactions has gone on for so long that the trail is synced within it.
+  /// Returns whether the stream has brought transactions without a pause for so long that the trail must be synced now.
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
   /// The wait for the next message before the trail is synced, ms: none for a single commit, a moment in a stream of
@@ -175,14 +175,14 @@ struct SlotProgress {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
 
-  /// Whether the server has sent more than the trail's position has.
+  /// Whether the server has sent more than the position in the trail covers.
   var hasUnrecorded: Bool { received > position.quiet }
-  /// Whether the stream is beyond the last transaction of the trail.
+  /// Whether the stream has passed the last transaction of the trail.
   var isBeyondTrail: Bool { received > position.reached }
 
   /// Returns whether a transaction with only a position is due, so that the server can forget its log.
   ///
-  /// - Parameter isWanted: Whether a message or the server asks for it.
+  /// - Parameter isWanted: Whether a message or the server asks for such a transaction.
   func isRecordDue(isWanted: Bool, now: Int64) -> Bool {
     guard hasUnrecorded else { return false }
     let isFar = received.value - position.quiet.value > Self.distanceBytesMax
@@ -192,7 +192,7 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until apply's notes are written to the trail if nothing else arrives, ms; nil if there are none.
+  /// Returns the time until applies' notes are written to the trail if nothing else arrives, ms; nil if there are none.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
@@ -201,7 +201,7 @@ struct SlotProgress {
 
   func isReportDue(now: Int64) -> Bool { now - reportedAt > Self.reportMilliseconds }
 
-  /// Returns what the server is told: the log that capture has received, and the log that the server may forget.
+  /// Returns the two places to report to the server: the end of the log received, and the end of the log it may forget.
   mutating func report(now: Int64) -> (received: LSN, flushed: LSN) {
     reportedAt = now
     return (max(received, confirmed), confirmed)
@@ -216,9 +216,9 @@ extension SlotProgress {
     case missing
     case invalidated
     case withoutPublication
-    /// Another program made a slot of this name.
+    /// Another program than Cairn created a slot of this name.
     case foreign(database: String, plugin: String)
-    /// The slot was advanced beyond the end of the trail.
+    /// The slot was confirmed up to this place, beyond the end of the trail.
     case movedOn(LSN)
 
     /// Whether capture may replace the slot, if every table is copied again.
@@ -244,7 +244,7 @@ extension SlotProgress {
     return nil
   }
 
-  /// Returns why the slot cannot be used; nil if it can.
+  /// Returns the reason why the slot cannot be used; nil if it can be.
   func loss(of slot: PostgresSource.Slot?, hasPublication: Bool, database: String) -> Loss? {
     guard let slot else { return .missing }
     guard !slot.isLost else { return .invalidated }

@@ -1,0 +1,57 @@
+import Changes
+import Mapping
+
+/// The tables that an apply takes from its trail, by the names that the trail gives them.
+package struct AdmittedTables: Equatable, Sendable {
+  private let scope: TargetScope
+  private let sourceTables: TablePatterns
+  private let names: NamePolicy
+
+  /// Describes the tables by two lists: `scope` of the target's tables that the trail may write, and `sourceTables` of
+  /// the source's tables that the target receives.
+  package init(
+    _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
+  ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
+
+  /// Returns whether the trail may write a table. `schema` is the source's table with the name that rules for single
+  /// tables give it at the target.
+  func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {
+    let place = TableMapping.targetPlace(of: schema, in: target, names: names)
+    let verdict = scope.verdict(place.namespace, place.name, in: target)
+    return verdict == .allowed && !sourceTables.includes(schema.name) ? .leftOut : verdict
+  }
+}
+
+/// The ``AdmittedTables`` of one trail while it is read, with the verdict on the table of the last row.
+final class AdmittedRows {
+  private let tables: AdmittedTables?
+  private let target: Engine
+  /// Whether the trail may write the tables to which foreign keys lead, by the tables' engines, schemas and names.
+  private var referenced: [NameKey: Bool] = [:]
+  private static let referencedMax = 1000
+  private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?
+
+  /// Makes the rows of a trail that have yet to be read. `tables`: nil if not known: then no table is admitted.
+  init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
+
+  func includes(_ schema: TableSchema) -> Bool {
+    if let last, last.engine == schema.engine, last.name.hasSameBytes(as: schema.name),
+      last.namespace.hasSameBytes(as: schema.namespace)
+    {
+      return last.isAdmitted
+    }
+    let isAdmitted = tables?.verdict(schema, in: target) == .allowed
+    last = (schema.namespace, schema.name, schema.engine, isAdmitted)
+    return isAdmitted
+  }
+
+  /// Returns whether the trail may write a table to which a foreign key of one of the trail's own tables leads.
+  func includes(referenced schema: TableSchema) -> Bool {
+    let key = NameKey("\(schema.engine) \(schema.namespace)\u{0}\(schema.name)")
+    if let known = referenced[key] { return known }
+    if referenced.count >= Self.referencedMax { referenced.removeAll() }
+    let isAdmitted = tables?.verdict(schema, in: target) == .allowed
+    referenced[key] = isAdmitted
+    return isAdmitted
+  }
+}

@@ -1,0 +1,74 @@
+import Changes
+import Conflicts
+
+// Rows of copies whose unique values other rows have, or have where the copies were read.
+extension RowResolver {
+  /// Judges the rows that earlier copies displaced, before a chunk deletes rows that its author does not have any more.
+  /// A row that waits at the author is not deleted there, and must wait here too.
+  func beginChunk(of table: Table) throws {
+    guard hasCandidates, table.goesBothWays, table.isContested else { return }
+    try judge()
+  }
+
+  /// Takes a row of a copy that another row keeps from its place by a unique value. Rows in the way are deleted if the
+  /// copy's author no longer has them. Otherwise the commit decides which row has the value.
+  ///
+  /// - Parameter isInPlace: Whether the row replaces any row that is there, so that it is as the source has it.
+  func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
+    let key = table.shape.key.map { row[$0] }
+    let replaces = isInPlace || table.existing == .overwrite
+    if table.existing == .keep, !replaces, try target.row(key, of: table) != nil { return }
+    _ = try target.put(nil, key, in: table)
+    let candidate = try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: desk.place.stamp))
+    if replaces {
+      try target.flush()
+      for other in try target.candidates.rows(inTheWayOf: candidate.row) where try !desk.contests(other) {
+        _ = try target.put(nil, other.key.columns.map(\.value), in: table)
+      }
+      if try target.candidates.rows(inTheWayOf: candidate.row).isEmpty, try target.put(row, key, in: table) { return }
+    }
+    try target.attempt { try target.candidates.add(candidate) }
+    displacedCopies.append(candidate.row)
+    hasCandidates = true
+  }
+
+  /// Takes a row that waits for a unique value where a copy was read. It waits here too, unless its values are free.
+  ///
+  /// - Parameter schema: The table as the trail has it.
+  func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {
+    guard narrow.goesBothWays else { return }
+    guard let keyed = try desk.names.keyed(schema, waiting.image),
+      let copied = try desk.names.copied(schema, waiting.image)
+    else { throw Desk.keyless(schema) }
+    if try desk.keepsUnmentioned(keyed, copied: copied, isContested: true) { return }
+    try target.flush()
+    let table = try target.wide(narrow) ?? narrow
+    let (form, stored) = (target.form(of: table), try desk.version(waiting, schema))
+    let key = try form.key(stored)
+    let local = try target.row(key, of: table)
+    var row = try form.version(stored).after ?? []
+    let given = Stamp(clock: waiting.clock, origin: waiting.origin, number: waiting.number)
+    func candidate() throws -> Candidate {
+      try desk.ranked(Candidate(table.shape, key: key, row: row, stamp: min(given, desk.place.stamp)))
+    }
+    var fresh = try candidate()
+    if local != nil {
+      let isUncopied = target.mergesCopies(at: fresh.row) && desk.shared.isToBeCopied(fresh.row.fullName)
+      if narrow.existing == .keep || isUncopied { return }
+    }
+    let known = try target.candidates.find(table.shape.namespace, table.shape.name, fresh.row.key)
+    if let known, known.stamp >= fresh.stamp {
+      _ = try target.put(nil, key, in: table)
+      return hasCandidates = true
+    }
+    // The target therefore checks the values of the row before the row waits.
+    if try target.put(row, key, in: table) { return try noteReturn(fresh.row) }
+    _ = try target.put(nil, key, in: table)
+    // Columns that the source lacks keep their values.
+    if let local { row = zip(row, local).map { $0 ?? $1 } }
+    fresh = try candidate()
+    try target.attempt { try target.candidates.add(fresh) }
+    if known == nil { met.append(fresh.row) }
+    hasCandidates = true
+  }
+}

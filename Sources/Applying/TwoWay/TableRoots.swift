@@ -1,0 +1,57 @@
+import Changes
+import Synchronization
+
+/// The first names of tables that were renamed: by them, the version window knows the rows of these tables.
+///
+/// One node may write a row under the former name of a table, and another one under its present name. Both writes are
+/// versions of one row.
+///
+///     roots.rename("item", to: "goods")
+///     roots.root(of: "goods")  // "item"
+final class TableRoots: Sendable {
+  private let names = Mutex<[NameKey: String]>([:])
+  private let changes = Atomic<Int>(0)
+
+  /// The number of changes so far. Names of rows that were made before the last change must be made again.
+  var count: Int { changes.load(ordering: .acquiring) }
+
+  /// Returns the first name of a table; its own name if it was not renamed.
+  func root(of name: String) -> String {
+    guard count > 0 else { return name }
+    return names.withLock { $0[name.sqliteKey] ?? name }
+  }
+
+  /// Records that a table was renamed.
+  func rename(_ old: String, to new: String) {
+    guard old.sqliteKey != new.sqliteKey else { return }
+    change { names in
+      let root = names[old.sqliteKey] ?? old
+      if root.sqliteKey == new.sqliteKey {
+        names[new.sqliteKey] = nil
+        return
+      }
+      Self.free(new, &names)
+      names[new.sqliteKey] = root
+    }
+  }
+
+  /// Notes that a new table takes a name. If other tables had it before, their rows are known by their present names.
+  func free(_ name: String) {
+    guard count > 0 else { return }
+    change { Self.free(name, &$0) }
+  }
+
+  private static func free(_ name: String, _ names: inout [NameKey: String]) {
+    names[name.sqliteKey] = nil
+    names = names.filter { $0.value.sqliteKey != name.sqliteKey }
+  }
+
+  private func change(_ body: (inout [NameKey: String]) -> Void) {
+    let isChanged = names.withLock { names in
+      let before = names.mapValues(\.nameKey)
+      body(&names)
+      return before != names.mapValues(\.nameKey)
+    }
+    if isChanged { changes.add(1, ordering: .acquiringAndReleasing) }
+  }
+}

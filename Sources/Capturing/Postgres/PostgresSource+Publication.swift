@@ -1,0 +1,254 @@
+import Changes
+import PostgresKit
+import SystemKit
+
+// The publication of a capture.
+extension PostgresSource {
+  /// The reason why a table is not in the publication.
+  enum Unpublished {
+    /// This role may not publish the table. The error's hint has the statement for another role.
+    case forbidden(CairnError)
+    /// Another session keeps the table locked.
+    case locked
+  }
+
+  /// Creates the publication for the tables, or adds those that it lacks. If this role may not, another role can create
+  /// the publication before. Returns the tables that could not be added, with the reasons.
+  ///
+  /// - Parameter isPatient: Whether to wait for one locked table until an autovacuum of the table gives way.
+  func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
+    let there = try publication()
+    let missing = tables.filter { there?.whole.contains($0.oid) != true }
+    guard there == nil || !missing.isEmpty else { return [:] }
+    let first = there == nil && isPatient ? Self.vacuumMilliseconds : Self.lockMilliseconds
+    guard let reason = try publish(missing, there, first) else { return [:] }
+    guard there != nil else { return Dictionary(uniqueKeysWithValues: missing.map { ($0.oid, reason) }) }
+    // One of them is the reason: the others do not wait for its owner.
+    var failures: [UInt32: Unpublished] = [:]
+    var lockedCount = 0
+    for table in missing {
+      let usual = lockedCount < Self.lockedTablesWaited ? Self.lockMilliseconds : 1
+      let patience = isPatient && lockedCount == 0 ? Self.vacuumMilliseconds : usual
+      guard let reason = try publish([table], try publication(), patience) else { continue }
+      failures[table.oid] = reason
+      if case .locked = reason { lockedCount += 1 }
+    }
+    return failures
+  }
+
+  private static let lockMilliseconds = 100
+  /// The wait for an autovacuum that holds a lock: it gives way after `deadlock_timeout`, 1 s by default. Applications
+  /// go on writing: their locks do not conflict with that of ALTER PUBLICATION.
+  private static let vacuumMilliseconds = 2500
+  /// The number of locked tables for which publishing waits ``lockMilliseconds`` each; more are not waited for.
+  private static let lockedTablesWaited = 10
+
+  private func publish(
+    _ missing: [PostgresTable], _ there: Publication?, _ lockMilliseconds: Int
+  ) throws -> Unpublished? {
+    let statements = there.map { mend($0, missing) } ?? [make(missing)]
+    do {
+      try connection.transaction {
+        try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
+        for statement in statements { try connection.execute(statement) }
+      }
+      return nil
+    } catch let error as PostgresError where error.isLockTimeout {
+      return .locked
+    } catch let error as PostgresError where error.isPrivilege {
+      let foreign = missing.first { !$0.isOwned }
+      let text = statements.joined(separator: "; ")
+      let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
+      return .forbidden(
+        CairnError(
+          .privilegeMissing,
+          "\(connection.place): the publication cannot be created: \(error.message)\(why)",
+          hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(text)"))
+    }
+  }
+
+  /// Returns the tables with which a capture begins. Waits until no other session keeps one of them locked; reports the
+  /// wait, and gives up after a minute.
+  func unlockedTables(_ patterns: TablePatterns, tell: (String) -> Void) throws -> [PostgresTable] {
+    var found: [PostgresTable] = []
+    try waitToBegin(tell: tell) {
+      let (tables, locked) = try connection.userTables(patience: PostgresCopier.patience, patterns.includes)
+      found = tables
+      return locked
+    }
+    return found
+  }
+
+  /// Publishes the tables with which a capture begins, and waits as ``unlockedTables(_:tell:)`` does.
+  ///
+  /// - Throws: `privilege-missing` if this role may not publish one of them.
+  func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {
+    try waitToBegin(tell: tell) {
+      let failures = try publish(tables, isPatient: true)
+      for case .forbidden(let error) in failures.values { throw error }
+      return tables.filter { failures[$0.oid] != nil }
+    }
+  }
+
+  /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
+  /// `database-busy`.
+  ///
+  /// - Parameter attempt: Makes an attempt; returns tables with a locked one among them, or none on success.
+  private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
+    let begun = Clock.monotonicMilliseconds
+    var hasTold = false
+    while true {
+      let locked = try attempt()
+      guard let first = locked.first else { return }
+      let waited = Clock.monotonicMilliseconds - begun
+      let holders = try catalog.lockHolders(of: locked.map(\.oid))
+      let table = locked.first { holders[$0.oid] != nil } ?? first
+      let holder = holders[table.oid]
+      let what = "table \(table.displayName), which \(holder.map(\.description) ?? "another session") keeps locked"
+      if waited > Self.beginReportMilliseconds, !hasTold {
+        hasTold = true
+        tell("capture must wait before it can read and publish \(what)")
+      }
+      guard waited < Self.beginMillisecondsMax else {
+        throw CairnError(
+          .databaseBusy, "\(connection.place): capture must wait before it can read and publish \(what)",
+          hint: holder?.hint ?? "end that session, then run again", remedy: .retry,
+          context: ["table": table.displayName])
+      }
+      Pulse.beat()
+      Clock.sleep(milliseconds: 200)
+    }
+  }
+
+  private static let beginReportMilliseconds: Int64 = 3000
+  private static let beginMillisecondsMax: Int64 = 60_000
+
+  /// Takes a table out of the publication. While a table without replica identity is published, the server refuses the
+  /// application's own UPDATE and DELETE. Returns the reason if the table cannot be taken out; nil on success.
+  func unpublish(_ table: PostgresTable) throws -> Unpublished? {
+    let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
+    do {
+      try connection.transaction {
+        try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
+        try connection.execute(statement)
+      }
+      return nil
+    } catch let error as PostgresError where error.isLockTimeout {
+      return .locked
+    } catch let error as PostgresError where error.isPrivilege {
+      return .forbidden(
+        CairnError(.privilegeMissing, "\(connection.place): \(error.message)", hint: "run as its owner: \(statement)"))
+    }
+  }
+
+  /// Returns whether a transaction put a table into the publication, and no later transaction took the table out.
+  func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
+    try waitUntilVisible(transaction)
+    return try connection.query(
+      """
+      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+      WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
+      """, [name, String(relation), String(transaction)]
+    ).first != nil
+  }
+
+  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. Then the
+  /// stream has every change of the table. The catalog row of a system column is unchanged since the table's creation.
+  func isPublishedByApply(_ relation: UInt32) throws -> Bool {
+    let isReadable = try connection.first(
+      "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
+    guard isReadable == "true" else { return false }
+    return try connection.query(
+      """
+      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+        JOIN pg_class AS c ON c.oid = r.prrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = -1 AND a.xmin = r.xmin
+        JOIN cairn.table_state AS t ON t.schema_name = n.nspname AND t.table_name = c.relname AND t.created
+      WHERE p.pubname = $1 AND r.prrelid = $2::oid
+      """, [name, String(relation)]
+    ).first != nil
+  }
+
+  /// Returns whether the catalog has a table, once a transaction of the stream is visible to new snapshots.
+  func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
+    try waitUntilVisible(transaction)
+    return try connection.first(
+      "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
+  }
+
+  /// Waits until a transaction is visible to new snapshots. The stream may send a commit a moment earlier; until then
+  /// the transaction's session holds its lock.
+  private func waitUntilVisible(_ transaction: UInt32) throws {
+    let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
+    let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
+    while Clock.monotonicMilliseconds < limit, try connection.first(sql, [String(transaction)]) != nil {
+      Pulse.beat()
+      Clock.sleep(milliseconds: 1)
+    }
+  }
+
+  /// The longest wait until a transaction is visible, in ms: a server may let a commit wait for its standbys.
+  private static let visibilityMillisecondsMax: Int64 = 5000
+
+  private func make(_ tables: [PostgresTable]) -> String {
+    let list = Self.list(tables)
+    return
+      "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
+  }
+
+  /// Returns the statements that complete the publication in one transaction. A table that is published with a filter
+  /// must be taken out and added again.
+  private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
+    let alter = "ALTER PUBLICATION \(name.quotedName)"
+    let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
+    let absent = missing.filter { !publication.tables.contains($0.oid) }
+    var statements: [String] = []
+    if !publication.isWhole {
+      statements.append(
+        "\(alter) SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)")
+    }
+    if !narrowed.isEmpty { statements.append("\(alter) DROP TABLE \(Self.list(narrowed))") }
+    if !(narrowed + absent).isEmpty { statements.append("\(alter) ADD TABLE \(Self.list(narrowed + absent))") }
+    return statements
+  }
+
+  private static func list(_ tables: [PostgresTable]) -> String {
+    tables.map(\.schema.qualifiedName).joined(separator: ", ")
+  }
+
+  /// The content of the publication in the server's catalog.
+  struct Publication {
+    var tables: Set<UInt32>
+    /// The published tables whose rows or columns the publication has only in part.
+    var narrowed: Set<UInt32>
+    /// Whether the publication has every kind of change, and sends changes of partitions under their root table.
+    var isWhole: Bool
+    /// The tables whose changes are all published.
+    var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
+  }
+
+  /// Returns the content of the publication; nil if the publication does not exist.
+  func publication() throws -> Publication? {
+    let found = try connection.query(
+      """
+      SELECT puballtables, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND (pubviaroot OR NOT EXISTS (
+        SELECT 1 FROM pg_publication_rel AS r JOIN pg_class AS c ON c.oid = r.prrelid
+        WHERE r.prpubid = p.oid AND c.relkind = 'p')) FROM pg_publication AS p WHERE pubname = $1
+      """, [name])
+    guard let row = found.first else { return nil }
+    // Filters and lists of columns exist since PostgreSQL 15.
+    let tables = try connection.query(
+      row[0] == "t"
+        ? "SELECT oid, $1::text, false FROM pg_class WHERE relkind IN ('r', 'p')"
+        : """
+        SELECT prrelid, pubname, coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
+        FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
+        """, [name])
+    func oids(_ rows: [[String?]]) -> Set<UInt32> { Set(rows.compactMap { $0[0].flatMap { UInt32($0) } }) }
+    return Publication(
+      tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
+  }
+
+  /// Returns the tables whose changes are all published; nil if the publication does not exist.
+  func published() throws -> Set<UInt32>? { try publication()?.whole }
+}

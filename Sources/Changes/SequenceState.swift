@@ -1,0 +1,23 @@
+/// The state of a sequence at the source: `last` is the last value that it has given out.
+package struct SequenceState: Equatable, Sendable {
+  @ByBytes package var namespace: String
+  @ByBytes package var name: String
+  package var last: Int64
+  /// The increment; negative for a sequence that counts down.
+  package var increment: Int64
+  package init(namespace: String, name: String, last: Int64, increment: Int64) {
+    self.namespace = namespace
+    self.name = name
+    self.last = last
+    self.increment = increment
+  }
+}
+
+extension ByteWriter {
+  package mutating func append(_ sequence: SequenceState) {
+    appendString(sequence.namespace)
+    appendString(sequence.name)
+    appendZigzag(sequence.last)
+    appendZigzag(sequence.increment)
+  }
+}

@@ -1,0 +1,42 @@
+/// A queued row, as a trail has it: when a copy was read, the row waited for a unique value of another row.
+///
+/// Such a row is in no table of the source, because a later row has one of its unique values.
+///
+///     var writer = ByteWriter()
+///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)
+package struct WaitingRow {
+  package var schemaID: UInt64
+  package var image: ImageView
+  /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
+  /// did not know it any more.
+  package var clock: UInt64
+  package var origin: String
+  package var number: UInt64
+
+  package init(schemaID: UInt64, image: ImageView, clock: UInt64, origin: String, number: UInt64) {
+    (self.schemaID, self.image, self.clock, self.origin, self.number) = (schemaID, image, clock, origin, number)
+  }
+
+  init(_ reader: inout ByteReader) throws {
+    schemaID = try reader.readNumber("schema id")
+    image = try reader.readImage()
+    clock = try reader.readClock()
+    origin = try reader.readString()
+    number = try reader.readNumber("transaction")
+    guard origin.isEmpty || TrailName(origin) != nil else {
+      throw DecodingError(offset: reader.offset, problem: "the trail of a waiting row is none")
+    }
+  }
+}
+
+extension ByteWriter {
+  package mutating func appendWaitingRow(
+    schema id: UInt64, _ values: [Value?], clock: UInt64, origin: String, number: UInt64
+  ) {
+    appendVarint(id)
+    appendImage(values)
+    appendVarint(clock)
+    appendString(origin)
+    appendVarint(number)
+  }
+}

@@ -1,0 +1,75 @@
+import Applying
+import Changes
+import Configuring
+import Mapping
+import Operating
+import PostgresKit
+import SQLiteKit
+import SystemKit
+
+/// The conflict logs of databases that are named by a configuration, a state folder or a URL.
+package enum ConflictLogs {
+  package typealias Entry = (url: DatabaseURL, log: ConflictLog)
+
+  /// Opens the log of a database for reading and writing, since overturning a decision writes to it.
+  package static func open(_ url: DatabaseURL) throws -> ConflictLog {
+    switch url {
+    case .sqlite(let path): ConflictLog(try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri): ConflictLog(try PostgresConnection(uri))
+    }
+  }
+
+  /// The tables that the applies of a trail may write in a database, by a conf.
+  ///
+  /// A database to which no apply of the conf writes belongs to a replication without a daemon, which has no list.
+  /// - Throws: `table-forbidden` if the conf has applies into the database, and none of this trail.
+  package static func scope(
+    of trail: TrailName, into url: DatabaseURL, by configuration: Configuration
+  ) throws -> TargetScope {
+    let applies = try configuration.applies.filter { apply in
+      try configuration.database(apply.database)?.location().canonical.place == url.canonical.place
+    }
+    guard !applies.isEmpty else { return TargetScope() }
+    let lists = applies.filter { TrailName($0.trail) == trail }.map(\.tables)
+    guard !lists.isEmpty else {
+      throw CairnError(
+        .tableForbidden,
+        "the conflict log of \(url.place) names trail \(trail), which no apply in the conf writes to that database",
+        hint: "write the row by hand if the apply was removed", remedy: .badInput)
+    }
+    return TargetScope(lists.flatMap(\.self))
+  }
+
+  /// Returns the databases that the applies of a configuration write, by their names there.
+  package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
+    let names = Set(configuration.applies.map(\.database))
+    return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
+  }
+
+  /// Returns both ends of the replications in a state folder, or in every one below the usual place. Files that no
+  /// longer exist are left out.
+  package static func databases(inState state: String?) throws -> [DatabaseURL] {
+    var urls: [DatabaseURL] = []
+    for place in try StateFolders.places(in: state) {
+      let url = try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresConnection.uri(ofPlace: place))
+      if case .sqlite(let path) = url, FileIdentity(path: path) == nil { continue }
+      if !urls.contains(url) { urls.append(url) }
+    }
+    return urls
+  }
+}
+
+extension StateFolders {
+  /// Returns the databases of the replications in a state folder, as the state folders name them.
+  static func places(in state: String?) throws -> [String] {
+    try folders(state).flatMap { folder -> [String] in
+      guard Folder.exists("\(folder)/replication") else { return [] }
+      do {
+        let lines = try File.text("\(folder)/replication").split(at: "\n")
+        return ["from ", "to "].compactMap { word in
+          lines.first { $0.hasPrefix(word) }.map { String($0.dropFirst(word.count)) }
+        }
+      } catch let error as FileError { throw error.asCairnError(doing: "read the state") }
+    }
+  }
+}

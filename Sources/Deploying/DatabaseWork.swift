@@ -1,0 +1,23 @@
+import Changes
+import Operating
+import Steering
+
+/// A task on a database that only one worker may have, under any URL of that database.
+package enum DatabaseWork: Hashable, Sendable {
+  case capture(DatabaseIdentity)
+  case apply(DatabaseIdentity, trail: String)
+
+  /// Returns the error for another worker that wants the same task.
+  package func isDone(by worker: WorkerName) -> CairnError {
+    switch self {
+    case .capture:
+      CairnError(
+        .confReference, "\(worker) already captures this database, by another URL",
+        hint: "remove one of the two from the conf; several applies can read the one trail", remedy: .badInput)
+    case .apply(_, let trail):
+      CairnError(
+        .confReference, "\(worker) already applies trail \(trail) to this database, by another URL",
+        hint: "remove one of the two from the conf, or name another database", remedy: .badInput)
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import Capturing
+import Changes
+import Configuring
+import Operating
+import PostgresKit
+import SystemKit
+import Trails
+
+/// A slot of a capture that was removed from the configuration: the server keeps log for it until it is dropped.
+package struct LeftSlot: Equatable, Sendable {
+  /// The state of the slot at the server.
+  package enum Standing: Equatable, Sendable {
+    case gone
+    /// A capture reads from it at this moment.
+    case inUse
+    /// The slot exists; the server keeps this many bytes of log for it.
+    case left(bytes: Int64)
+    /// The server could not be asked.
+    case unknown(String)
+  }
+
+  /// The trail that the capture wrote; its folder is still there.
+  package let trail: TrailName
+  @ByBytes package private(set) var name: String
+  /// The source's URL as it was configured, without a password.
+  @ByBytes package private(set) var url: String
+  @ByBytes private var file: String
+
+  /// Notes the URL of the source beside a trail, so that the slot can be found when the configuration no longer names
+  /// the source.
+  package static func note(source url: String, folder: String) throws {
+    let file = Self.file(folder)
+    do throws(FileError) {
+      let known = Folder.exists(file) ? try File.text(file) : ""
+      guard Folder.exists(folder), known != url else { return }
+      try File.replace(file, text: url, permissions: 0o644)
+    } catch { throw error.asCairnError(doing: "note the source of a trail") }
+  }
+
+  /// Returns the trails from PostgreSQL that start at a node and that no capture writes.
+  package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {
+    let trails = (try? Trail.names(state: state)) ?? []
+    return trails.filter { $0.origin == node && !captures.contains($0.name) }.compactMap { trail in
+      let folder = "\(state)/\(trail)"
+      guard Folder.exists(file(folder)), let url = try? File.text(file(folder)),
+        let id = try? Trail.info(folder: folder).id
+      else { return nil }
+      return LeftSlot(trail: trail, name: PostgresSource.name(of: id), url: url, file: file(folder))
+    }
+  }
+
+  private static func file(_ folder: String) -> String { folder + "/source" }
+
+  /// Queries the server, with the password of a configured database with the same URL, if there is one.
+  package func standing(_ databases: [Configuration.Database]) -> Standing {
+    do {
+      let known = databases.first { $0.url == url }
+      return try look(at: known?.location() ?? DatabaseURL(url))
+    } catch { return .unknown(CairnError(enveloping: error, doing: "look for slot \(name)").message) }
+  }
+
+  private func look(at location: DatabaseURL) throws -> Standing {
+    guard case .postgres(let uri) = location else { return .gone }
+    let connection = try PostgresConnection(uri)
+    let row = try connection.query(
+      """
+      SELECT active, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0)
+      FROM pg_replication_slots WHERE slot_name = $1
+      """, [name]
+    ).first
+    guard let row, row.count == 2 else { return .gone }
+    return row[0] == "t" ? .inUse : .left(bytes: row[1].flatMap { Int64($0) } ?? 0)
+  }
+
+  /// Removes the note, after the slot has been dropped from the server.
+  package func forget() { try? Folder.remove(file) }
+
+  /// The command that drops the slot.
+  package var command: String { Self.command(url, name) }
+
+  package static func command(_ url: String, _ slot: String) -> String {
+    let isPlain = url.allSatisfy { $0.isLetter || $0.isNumber || "-._~:/@".contains($0) }
+    return "cairn detach \(isPlain ? url : "'\(url)'") --slot \(slot)"
+  }
+
+  /// The server and database for messages.
+  package var place: String { (try? DatabaseURL(url).place) ?? url }
+}

@@ -1,0 +1,19 @@
+import Changes
+
+extension ErrorCode {
+  static var driftExplanation: Explanation {
+    Explanation(
+      "an audit found rows at the target that differ from the source",
+      why: """
+        The audit (`audit` in `[apply.NAME]`, `--audit`) compares both ends while apply follows. It proved, by the trail between them, that a row \
+        differs though everything was applied. A program wrote to an SQLite source with triggers switched off \
+        (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), another program wrote to the target, or a disk lost data. Replication \
+        continues; nothing was repaired.
+        """,
+      what: [
+        "Run `cairn compare APPLY`, or `cairn compare` with the same `--from`, `--to` and `--state`: it lists every difference.",
+        "Find out which program wrote there, or the rows will differ again.",
+        "Run it again with `--repair` while `cairn replicate` runs: the source sends these rows again.",
+      ])
+  }
+}

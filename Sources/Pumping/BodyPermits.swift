@@ -1,0 +1,44 @@
+import Changes
+import SystemKit
+import Synchronization
+
+/// The bodies that are held in memory until they are whole, counted for each peer: a few are enough for its questions
+/// and answers, and many would take the memory of the node.
+final class BodyPermits: Sendable {
+  /// The most bodies of one peer at a time.
+  static let ofPeerMax = 4
+
+  /// The right to hold one body, until the object is released.
+  final class Permit {
+    private let book: BodyPermits
+    private let peer: String
+
+    fileprivate init(_ book: BodyPermits, _ peer: String) { (self.book, self.peer) = (book, peer) }
+
+    deinit { book.giveBack(peer) }
+  }
+
+  private let counts = Mutex<[String: Int]>([:])
+
+  /// - Throws: `busy` if the peer has as many bodies under way as it may.
+  func permit(_ peer: String) throws -> Permit {
+    let isFree = counts.withLock { counts in
+      guard counts[peer, default: 0] < Self.ofPeerMax else { return false }
+      counts[peer, default: 0] += 1
+      return true
+    }
+    guard isFree else {
+      throw CairnError(
+        .busy, "peer '\(peer)' has \(Self.ofPeerMax) questions or answers under way",
+        hint: "it is tried again by itself", remedy: .retry, context: ["peer": peer])
+    }
+    return Permit(self, peer)
+  }
+
+  private func giveBack(_ peer: String) {
+    counts.withLock { counts in
+      let left = counts[peer, default: 1] - 1
+      counts[peer] = left > 0 ? left : nil
+    }
+  }
+}

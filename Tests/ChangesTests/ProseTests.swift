@@ -1,0 +1,234 @@
+import Foundation
+import Testing
+
+/// The documents as their readers meet them: plain sentences, links that lead somewhere, terms that are defined once.
+@Suite struct ProseTests {
+  /// One place in a page that breaks a rule.
+  struct Finding: CustomStringConvertible {
+    var line: Int
+    var what: String
+    var description: String { "\(line): \(what)" }
+  }
+
+  /// Words that hide who does something, or that have another meaning elsewhere.
+  private static let banned: Set<String> = [
+    "somebody", "nobody", "behind", "stand", "stands", "tell", "tells", "told", "anew", "whoever",
+  ]
+  private static let bannedPairs: Set<String> = ["but for", "of which"]
+  /// A sentence begins with its subject, or with "if" or "when".
+  private static let bannedStarts: Set<String> = ["Of", "What", "Where"]
+  private static let wordsMax = 25
+
+  // MARK: Pages
+
+  private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent()
+
+  private static func pages() throws -> [String] {
+    let all = FileManager.default.enumerator(atPath: root.path + "/docs")
+    var found = ["README.md", "CHANGELOG.md"]
+    while let file = all?.nextObject() as? String {
+      if file.hasSuffix(".md") { found.append("docs/" + file) }
+    }
+    return found.sorted()
+  }
+
+  private static func lines(_ page: String) throws -> [String] {
+    try String(contentsOf: root.appendingPathComponent(page), encoding: .utf8)
+      .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+  }
+
+  /// The lines outside of code blocks, with their numbers from 1 on; those of code blocks are empty.
+  private static func prose(_ lines: [String]) -> [(number: Int, text: String)] {
+    var isCode = false
+    return lines.enumerated().map { index, line in
+      let isFence = line.drop { $0 == " " }.hasPrefix("```")
+      if isFence { isCode.toggle() }
+      return (index + 1, isFence || isCode ? "" : line)
+    }
+  }
+
+  /// The text of a line without markup: code becomes one word, a link its text.
+  private static func plain(_ line: String) -> String {
+    var text = ""
+    for (index, part) in line.split(separator: "`", omittingEmptySubsequences: false).enumerated() {
+      text += index.isMultiple(of: 2) ? String(part) : "CODE"
+    }
+    // "[text](place)" becomes "text".
+    var shown = ""
+    var rest = Substring(text)
+    while let middle = rest.range(of: "](") {
+      let end = rest[middle.upperBound...].firstIndex(of: ")") ?? rest.endIndex
+      shown += rest[..<middle.lowerBound]
+      rest = rest[end...].dropFirst()
+    }
+    return (shown + rest).filter { !"[]*".contains($0) }
+  }
+
+  /// The paragraphs and list items of a page, each with its first line; tables and headings are none.
+  private static func paragraphs(_ lines: [String]) -> [(number: Int, text: String)] {
+    var found: [(number: Int, text: String)] = []
+    var isOpen = false
+    for (number, line) in prose(lines) {
+      let text = line.drop { $0 == " " }
+      let item = text.prefixMatch(of: /(?:[-*+]|\d+\.) +/)
+      if text.isEmpty || text.hasPrefix("|") || text.hasPrefix("#") || (line.hasPrefix("    ") && !isOpen) {
+        isOpen = false
+      } else if let item {
+        found.append((number, String(text[item.range.upperBound...])))
+        isOpen = true
+      } else if isOpen {
+        found[found.count - 1].text += " " + text
+      } else {
+        found.append((number, String(text)))
+        isOpen = true
+      }
+    }
+    return found
+  }
+
+  private static func sentences(_ paragraph: String) -> [[Substring]] {
+    var all: [[Substring]] = [[]]
+    for word in plain(paragraph).split(separator: " ") {
+      let isEnd =
+        all[all.count - 1].last?.reversed().first { !"\"')".contains($0) }.map { ".!?:;".contains($0) } == true
+      let isStart = word.first { !"(\"'".contains($0) }.map { $0.isUppercase || $0.isNumber } == true
+      if isEnd && isStart { all.append([]) }
+      all[all.count - 1].append(word)
+    }
+    return all.map { $0.filter { $0.contains { $0.isLetter || $0.isNumber } } }
+  }
+
+  static func findings(_ lines: [String]) -> [Finding] {
+    var found: [Finding] = []
+    for (number, line) in prose(lines) {
+      let words = plain(line).split { !$0.isLetter && $0 != "'" && $0 != "-" }.map { $0.lowercased() }
+      for (word, next) in zip(words, words.dropFirst() + [""]) {
+        // "Behind NAT" is what the field says.
+        if banned.contains(word) && !(word == "behind" && next == "nat") {
+          found.append(.init(line: number, what: word))
+        }
+        if bannedPairs.contains("\(word) \(next)") { found.append(.init(line: number, what: "\(word) \(next)")) }
+      }
+    }
+    for (number, text) in paragraphs(lines) {
+      for (index, sentence) in sentences(text).enumerated() {
+        let shown = sentence.prefix(6).joined(separator: " ")
+        // The title of another page may begin as it likes.
+        let isTitle = index == 0 && text.hasPrefix("[")
+        if let first = sentence.first, !isTitle, bannedStarts.contains(String(first)) {
+          found.append(.init(line: number, what: "begins with '\(first)': \(shown) …"))
+        }
+        if sentence.count > wordsMax {
+          found.append(.init(line: number, what: "\(sentence.count) words: \(shown) …"))
+        }
+      }
+    }
+    return found.sorted { $0.line < $1.line }
+  }
+
+  // MARK: Sentences
+
+  @Test func `sentences are plain`() throws {
+    for page in try Self.pages() {
+      let found = Self.findings(try Self.lines(page))
+      #expect(found.isEmpty, "\(page): \(found.count) findings: \(found.prefix(20))")
+    }
+  }
+
+  @Test(arguments: [
+    ("Somebody writes.", 1), ("It goes on behind it.", 1), ("The shop sits behind NAT.", 0), ("`tell` is code.", 0),
+    ("It works. Where it fails, look.", 1), ("| a table | nobody |", 1), ("# What it is", 0), ("All but for one.", 1),
+    ("- of which one\n- two", 1), ("```\nnobody\n```\nText.", 0),
+    (Array(repeating: "word", count: 25).joined(separator: " ") + ".", 0),
+    (Array(repeating: "word", count: 26).joined(separator: " ") + ".", 1),
+    ("A" + String(repeating: " word", count: 20) + ". B" + String(repeating: " word", count: 20) + ".", 0),
+    ("a" + String(repeating: " word", count: 13) + "\nb" + String(repeating: " word", count: 13), 1),
+    ("A [link with words](page.md#somebody-else) and `two words` count as four and one.", 0),
+  ])
+  func `a sentence that breaks a rule is found`(text: String, count: Int) {
+    let found = Self.findings(text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init))
+    #expect(found.count == count, "\(found)")
+  }
+
+  // MARK: Links and contents
+
+  /// The anchors that GitHub makes of the headings of a page.
+  private static func anchors(_ page: String) throws -> Set<String> {
+    var anchors: Set<String> = []
+    var counts: [String: Int] = [:]
+    for (_, line) in prose(try lines(page)) where line.hasPrefix("#") {
+      let heading = line.drop { $0 == "#" }.drop { $0 == " " }.replacing("`", with: "")
+        .replacing(/\[([^\]]*)\]\([^)]*\)/) { String($0.1) }
+      let name = heading.lowercased().filter { $0.isLetter || $0.isNumber || "-_ ".contains($0) }
+        .replacing(" ", with: "-")
+      let count = counts[name, default: 0]
+      anchors.insert(count == 0 ? name : "\(name)-\(count)")
+      counts[name] = count + 1
+    }
+    return anchors
+  }
+
+  @Test func `links lead to files and headings that there are`() throws {
+    var count = 0
+    var anchors: [String: Set<String>] = [:]
+    for page in try Self.pages() {
+      let folder = Self.root.appendingPathComponent(page).deletingLastPathComponent()
+      for (number, line) in Self.prose(try Self.lines(page)) {
+        for match in line.contains("](") ? line.matches(of: /\]\(([^)\s]+)\)/) : [] where !match.1.contains(":") {
+          let parts = match.1.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+          let file = parts[0].isEmpty ? Self.root.path + "/" + page : folder.appendingPathComponent(parts[0]).path
+          let path = URL(fileURLWithPath: file).standardizedFileURL.path
+          #expect(FileManager.default.fileExists(atPath: path), "\(page):\(number): \(match.1)")
+          if parts.count > 1, path.hasSuffix(".md") {
+            let target = String(path.dropFirst(Self.root.path.count + 1))
+            if anchors[target] == nil { anchors[target] = try Self.anchors(target) }
+            #expect(anchors[target]?.contains(parts[1]) == true, "\(page):\(number): \(match.1)")
+          }
+          count += 1
+        }
+      }
+    }
+    #expect(count > 300)
+  }
+
+  @Test func `a page of more than 300 lines has a table of contents, and the index has every page`() throws {
+    let index = try Self.lines("docs/README.md").joined(separator: "\n")
+    for page in try Self.pages() {
+      let lines = try Self.lines(page)
+      if lines.count > 300, page != "CHANGELOG.md" {
+        #expect(lines.prefix(80).contains { $0.contains("](#") }, "\(page): \(lines.count) lines")
+      }
+      guard page.hasPrefix("docs/"), !page.hasPrefix("docs/decisions/"), page != "docs/README.md" else { continue }
+      #expect(index.contains("](\(page.dropFirst("docs/".count)))"), "\(page) is not in docs/README.md")
+    }
+  }
+
+  // MARK: Terms and changes
+
+  @Test func `the glossary defines each of its terms once, in order, and names no other`() throws {
+    let lines = try Self.lines("docs/reference/glossary.md")
+    let terms = lines.compactMap { $0.prefixMatch(of: #/\*\*([^*]+)\*\*: /#).map { String($0.1).lowercased() } }
+    #expect(terms.count > 30 && Set(terms).count == terms.count)
+    #expect(terms == terms.sorted())
+    for line in lines {
+      for match in line.replacing(/\*\*[^*]+\*\*/, with: "").matches(of: /\*([^*]+)\*/) {
+        let name = match.1.lowercased()
+        let isDefined = [name, String(name.dropLast())].contains { terms.contains($0) }
+        #expect(isDefined, "\(match.1) is not defined: \(line)")
+      }
+    }
+    for term in [
+      "trail", "checkpoint", "capture", "apply", "pump", "position", "segment", "refresh", "initial load",
+      "suspended table", "quarantine", "conflict", "origin", "slot", "node", "peer",
+    ] { #expect(terms.contains(term)) }
+  }
+
+  @Test func `changes are listed by version, one line each, with a verb`() throws {
+    let lines = try Self.lines("CHANGELOG.md")
+    let versions = lines.filter { $0.hasPrefix("## ") }
+    #expect(versions.allSatisfy { $0.wholeMatch(of: /## \d+\.\d+\.\d+( \(unreleased\))?/) != nil }, "\(versions)")
+    let kinds = Set(lines.filter { $0.hasPrefix("### ") }.map { String($0.dropFirst(4)) })
+    #expect(kinds.isSubset(of: ["Upgrade notes", "Security", "Added", "Changed", "Fixed", "Removed"]), "\(kinds)")
+  }
+}

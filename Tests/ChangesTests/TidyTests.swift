@@ -1,0 +1,169 @@
+import Foundation
+import Testing
+
+/// The house rules that `docs/explanation/architecture.md` states: which module may import which, and how large files may be.
+@Suite struct TidyTests {
+  private struct SourceFile {
+    let module: String
+    /// The path below `Sources`.
+    let path: String
+    let lines: [String]
+    var imports: [String] {
+      lines.compactMap { line in
+        line.firstMatch(of: #/^import (?:(?:struct|class|enum|func) )?(\w+)/#).map { String($0.1) }
+      }
+    }
+  }
+
+  /// Modules of the toolchain, which every module may import.
+  private static let toolchain: Set<String> = ["Glibc", "Synchronization", "Dispatch"]
+
+  private static var root: URL {
+    URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+  }
+
+  /// The Swift files of all modules, except the C shims.
+  private static func files() throws -> [SourceFile] {
+    let sources = root.appending(path: "Sources")
+    let files = try #require(FileManager.default.enumerator(at: sources, includingPropertiesForKeys: nil))
+    return try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.map { file in
+      let parts = file.pathComponents.suffix(from: sources.pathComponents.count)
+      return SourceFile(
+        module: parts.first ?? "", path: parts.joined(separator: "/"),
+        lines: try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n"))
+    }
+  }
+
+  private static func text(_ path: String) throws -> String {
+    try String(contentsOf: root.appending(path: path), encoding: .utf8)
+  }
+
+  private static let page = "docs/explanation/architecture.md"
+
+  /// The modules that each module may import, by the table of the architecture page.
+  ///
+  /// The last cell of a row lists modules. "all above" stands for those of all earlier rows, and "but" leaves some out.
+  private static func mayImport() throws -> [(module: String, imports: Set<String>)] {
+    var rows: [(module: String, imports: Set<String>)] = []
+    for line in try text(page).components(separatedBy: "\n") {
+      guard let row = line.firstMatch(of: #/^\| `(\w[\w-]*)` \|.*\| ([^|]*) \|$/#) else { continue }
+      let cell = String(row.2)
+      let names = cell.matches(of: #/`(\w+)`/#).map { String($0.1) }
+      guard cell.contains("all above") else {
+        if !names.isEmpty || cell == "–" { rows.append((String(row.1), Set(names))) }
+        continue
+      }
+      let above = Set(rows.map(\.module))
+      rows.append((String(row.1), cell.contains("but") ? above.subtracting(names) : above.union(names)))
+    }
+    return rows
+  }
+
+  @Test func `modules import only what the architecture page lists`() throws {
+    let rows = try Self.mayImport()
+    let allowed = Dictionary(rows.map { ($0.module, $0.imports) }) { first, _ in first }
+    #expect(rows.count > 25)
+    for file in try Self.files() {
+      let imports = try #require(allowed[file.module], "no row of \(Self.page) is about \(file.module)")
+      for name in file.imports where !imports.contains(name) && !Self.toolchain.contains(name) {
+        Issue.record("\(file.path) imports \(name), which \(Self.page) does not list for \(file.module)")
+      }
+    }
+  }
+
+  @Test func `Package.swift declares exactly what is imported`() throws {
+    let package = try Self.text("Package.swift")
+    var declared: [String: Set<String>] = [:]
+    for match in package.matches(
+      of: #/(?:module\(|executableTarget\()\s*(?:name: )?"([\w-]+)",\s*(?:dependencies: )?\[([^\]]*)\]/#)
+    {
+      declared[String(match.1)] = Set(match.2.matches(of: #/"(\w+)"/#).map { String($0.1) })
+    }
+    var imported: [String: Set<String>] = [:]
+    for file in try Self.files() { imported[file.module, default: []].formUnion(file.imports) }
+    #expect(imported.count > 25)
+    for (module, names) in imported {
+      let there = try #require(declared[module], "Package.swift has no module \(module)")
+      #expect(
+        names.subtracting(Self.toolchain).sorted() == there.sorted(),
+        "imports of \(module) and its dependencies in Package.swift")
+    }
+  }
+
+  /// Files of more than 400 lines, with their size. A file leaves the list when it is split, and none may come in.
+  static let large: [String: Int] = [
+    "Applying/Postgres/OwnersCode.swift": 471,
+    "Applying/Postgres/PostgresApply.swift": 424,
+    "Applying/Postgres/PostgresReplay.swift": 879,
+    "Applying/Postgres/PostgresSink.swift": 410,
+    "Applying/SQLite/SQLiteReplay.swift": 466,
+    "Applying/SQLite/TargetTable.swift": 445,
+    "Applying/TwoWay/RowNames.swift": 485,
+    "Applying/TwoWay/TwoWay.swift": 405,
+    "Applying/TwoWay/TwoWayDesk.swift": 671,
+    "Capturing/Postgres/PostgresRefresher.swift": 405,
+    "Capturing/Postgres/TableTracker.swift": 496,
+    "Capturing/SQLite/Journal.swift": 570,
+    "Capturing/SQLite/JournalReader.swift": 411,
+    "Capturing/SQLite/LookWriter.swift": 472,
+    "Capturing/SQLite/TriggerSource.swift": 474,
+    "Changes/Record.swift": 448,
+    "Explaining/ErrorCode+Explanation.swift": 632,
+    "Mapping/Parsed/DDLParser.swift": 406,
+    "Mapping/Parsed/PostgresDDL.swift": 586,
+    "Operating/Replication.swift": 487,
+    "Statements/Checker.swift": 446,
+    "Versions/WindowIndex.swift": 434,
+  ]
+
+  @Test func `files are short enough to be read at one sitting`() throws {
+    for file in try Self.files() where file.lines.count > Self.large[file.path] ?? 401 {
+      Issue.record("\(file.path) has \(file.lines.count - 1) lines: split it by what its parts are for")
+    }
+    let sizes = Dictionary(uniqueKeysWithValues: try Self.files().map { ($0.path, $0.lines.count) })
+    for (path, _) in Self.large where sizes[path] ?? 0 <= 401 {
+      Issue.record("\(path) is in the list of large files and is none")
+    }
+  }
+
+  /// Types that are spread over more than five `+Topic` files, with their number.
+  static let spread = ["SQLiteReplay": 12, "PostgresReplay": 11, "ConfCheck": 6]
+
+  @Test func `no type is spread over many files`() throws {
+    let topics = try Self.files().compactMap { file -> String? in
+      let name = file.path.split(separator: "/").last ?? ""
+      return name.contains("+") ? name.split(separator: "+").first.map(String.init) : nil
+    }
+    // The explanations of error codes are a text by chapters.
+    for (type, files) in Dictionary(grouping: topics, by: \.self) where type != "ErrorCode" {
+      #expect(files.count <= Self.spread[type] ?? 5, "\(type) is spread over \(files.count) files of topics")
+    }
+  }
+
+  /// Files of apply outside of the engines' folders that import an engine. A file leaves the list when it needs none.
+  static let engineFiles: Set<String> = [
+    "Applying/ApplyOptions.swift",
+    "Applying/Conflicts/PostgresTurnedRow.swift",
+    "Applying/Conflicts/SQLiteTurnedRow.swift",
+    "Applying/OneWay/PostgresGuards.swift",
+    "Applying/OneWay/PostgresReplay+Meetings.swift",
+    "Applying/OneWay/SQLiteGuards.swift",
+    "Applying/OneWay/SQLiteReplay+Meetings.swift",
+    "Applying/TwoWay/CaptureStream.swift",
+    "Applying/TwoWay/ConflictExpression.swift",
+    "Applying/TwoWay/KeyCheck+Apply.swift",
+    "Applying/TwoWay/KeyCheck.swift",
+    "Applying/TwoWay/QuietServer.swift",
+    "Applying/TwoWay/SpillFile.swift",
+    "Applying/TwoWay/TwoWay.swift",
+    "Applying/WaitingRows.swift",
+  ]
+
+  @Test func `apply knows engines only in the folders of the engines`() throws {
+    let found = try Self.files().filter { file in
+      file.module == "Applying" && !file.path.contains("/SQLite/") && !file.path.contains("/Postgres/")
+        && file.imports.contains { ["SQLiteKit", "PostgresKit"].contains($0) }
+    }
+    #expect(Set(found.map(\.path)).sorted() == Self.engineFiles.sorted())
+  }
+}
