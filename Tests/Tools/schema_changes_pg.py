@@ -62,8 +62,9 @@ class Columns:
               coalesce((SELECT e.typname FROM pg_type e WHERE e.oid = t.typelem AND t.typcategory = 'A'), ''),
               EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = attrelid AND i.indisunique AND attnum = ANY (i.indkey))
               OR EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conrelid = attrelid AND k.contype = 'x' AND attnum = ANY (k.conkey)),
-              (SELECT format('(SELECT %%I FROM %%s ORDER BY random() LIMIT 1)', f.attname, k.confrelid::regclass)
+              (SELECT format('(SELECT %%I FROM %%I.%%I ORDER BY random() LIMIT 1)', f.attname, s.nspname, p.relname)
                FROM pg_constraint k JOIN pg_attribute f ON f.attrelid = k.confrelid AND f.attnum = k.confkey[1]
+               JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace s ON s.oid = p.relnamespace
                WHERE k.conrelid = a.attrelid AND k.contype = 'f' AND k.conkey[1] = a.attnum LIMIT 1),
               EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = attrelid AND i.indisunique AND i.indexprs IS NOT NULL)
             FROM pg_attribute a JOIN pg_type o ON o.oid = atttypid
