@@ -6,22 +6,29 @@
 struct KnowledgeSteps {
   private static let stepsMax = 4096
   private var numbers: [UInt64] = []
+  private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
   /// Adds what transaction `number` knew; call it by ascending numbers. An earlier or equal number has no effect.
-  mutating func add(_ number: UInt64, knows: UInt64) {
+  ///
+  /// - Parameter clock: The clock of the transaction.
+  mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
     if let last = numbers.last {
       guard number > last, knows > known[known.count - 1] else { return }
     }
     if numbers.count >= Self.stepsMax { thin() }
     numbers.append(number)
+    clocks.append(clock)
     known.append(knows)
   }
 
   /// Returns the number of the other origin's last transaction that the transaction `number` knew.
-  func known(at number: UInt64) -> UInt64 {
+  func known(at number: UInt64) -> UInt64 { step(at: number).known }
+
+  /// Returns the same, with the clock of the transaction that was the first to know it.
+  func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
-    return index == 0 ? 0 : known[index - 1]
+    return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
   /// Forgets the steps that only transactions before `number` need.
@@ -30,6 +37,7 @@ struct KnowledgeSteps {
     // Not on each call, because the remaining elements move.
     guard count > 64, count > numbers.count / 2 else { return }
     numbers.removeFirst(count)
+    clocks.removeFirst(count)
     known.removeFirst(count)
   }
 
@@ -46,6 +54,7 @@ struct KnowledgeSteps {
   private mutating func thin() {
     let kept = stride(from: 1, to: numbers.count, by: 2)
     numbers = kept.map { numbers[$0] }
+    clocks = kept.map { clocks[$0] }
     known = kept.map { known[$0] }
   }
 }

@@ -201,14 +201,14 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row, if none has a number above the floor of its origin; returns false otherwise.
-  mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
+  /// Removes all versions of a row, if the floor of its origin includes each; returns false otherwise.
+  mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first
     while at != Self.none {
       let slot = slots[Int(at)]
       let entry = transactions[Int(slot.transaction)].entry
-      guard entry.number <= floors[entry.origin] else { return false }
+      guard floors[entry.origin].includes(entry) else { return false }
       at = slot.nextOfRow
     }
     guard first != Self.none else { return true }

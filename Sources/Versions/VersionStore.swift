@@ -70,9 +70,9 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row, if none has a number above the floor of its origin. Returns false otherwise, and if
+  /// Removes all versions of a row, if the floor of its origin includes each. Returns false otherwise, and if
   /// the versions are in the file.
-  mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
+  mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }
 

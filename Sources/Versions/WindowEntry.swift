@@ -16,6 +16,22 @@ extension WindowEntry {
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
+/// The transactions of one origin that every node knows: up to a number, and with a clock before another one.
+///
+/// A node may claim to know transactions that are still to be written. The clock shows it: an author's clock is later
+/// than those of all transactions that it knew.
+struct KnownFloor: Equatable {
+  var number: UInt64 = 0
+  var clock: UInt64 = 0
+
+  func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
+
+  /// Takes over another floor if it includes more transactions.
+  mutating func raise(to other: KnownFloor) {
+    if (other.number, other.clock) > (number, clock) { self = other }
+  }
+}
+
 /// A hash that identifies a set of versions of one row, independent of their order.
 package struct VersionFingerprint: Equatable, Sendable {
   private var count = 0

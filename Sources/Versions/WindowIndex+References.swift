@@ -45,7 +45,7 @@ extension WindowIndex {
     try store.forEach(of: row.chain) { versions.append($0) }
     let origins = origins
     try store.remove(of: row.reference.chain) { reference in
-      reference.number <= origins[reference.origin].floor
+      origins[reference.origin].floor.includes(reference)
         && !versions.contains { version in
           version.origin != reference.origin
             && !reference.isKnown(

@@ -17,10 +17,13 @@ struct WindowIndex {
     var reached: UInt64 = 0
     /// The last transaction of this origin that an apply has begun to process, committed or not.
     var met: UInt64 = 0
+    /// The clocks of the transactions `reached` and `met`.
+    var reachedClock: UInt64 = 0
+    var metClock: UInt64 = 0
     /// The last transaction of this origin that counts while a table of its trail is suspended; nil if none is.
     var held: UInt64?
-    /// The last transaction of this origin that every node knows.
-    var floor: UInt64 = 0
+    /// Which transactions of this origin every node knows.
+    var floor = KnownFloor()
     /// The last noted transaction of this origin with a reference to a row, and the latest clock of such transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
@@ -48,6 +51,17 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
+  /// The part of the own trail that was not read, because every node claims to know it; nil: none, or it is proven.
+  private var skipped: Skip?
+  /// Whether such parts are read, as a claim turned out to be false.
+  private var readsAll = false
+
+  private struct Skip {
+    /// The last transaction that had been read before.
+    var from: UInt64
+    var floor: KnownFloor
+  }
+
   /// Whether a reference was ever noted. Most databases have none, so sweeps then look at versions of rows only.
   private(set) var hasReferences = false
 
@@ -86,7 +100,7 @@ struct WindowIndex {
 
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
     origins[entry.origin].lastClock = max(origins[entry.origin].lastClock, entry.clock)
-    if entry.number <= origins[entry.origin].floor {
+    if origins[entry.origin].floor.includes(entry) {
       // The version would be the only one of its row, and everything later follows it: do not keep it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
         if !row.isReference, !row.isEnd { keepLast(of: row.chain, entry) }
@@ -104,7 +118,7 @@ struct WindowIndex {
     origins[origin].lastReferenceClock = max(origins[origin].lastReferenceClock, entry.clock)
     // If the last reference of this origin knew as much as this one, this one replaces it: an author who knows it knows
     // both.
-    if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
+    if let last = try lastReference(row, origin), last.number < entry.number, !origins[origin].floor.includes(last),
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
       try store.replace(of: row.chain, last, by: entry)
     {
@@ -115,7 +129,7 @@ struct WindowIndex {
 
   /// Adds the versions and the knowledge of a transaction that was read from a trail.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
-    learn(origin, number: part.header.number, knew: part.header.dependencies)
+    learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
       origin: add(origin), number: part.header.number, clock: part.header.clock, begin: part.begin)
     for row in part.rows { try note(row, entry) }
@@ -236,25 +250,28 @@ struct WindowIndex {
   }
 
   /// Notes the knowledge that the author of an origin's transaction had of other origins.
-  mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
+  mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
       guard let other = places[one.origin], other != place, counts(one) else { continue }
-      origins[place].steps[other].add(number, knows: one.number)
+      origins[place].steps[other].add(number, clock: clock, knows: one.number)
     }
     origins[place].met = max(origins[place].met, number)
+    origins[place].metClock = max(origins[place].metClock, clock)
   }
 
   /// Notes that all transactions met of an origin have been committed.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
+    origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
   /// Notes that the transactions met of an origin since the last commit will be met again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
+    origins[place].metClock = origins[place].reachedClock
   }
 
   mutating func hold(_ origin: String, through number: UInt64?) {
@@ -303,18 +320,19 @@ extension WindowIndex {
   mutating func sweep() throws {
     guard isRead else { return }
     let before = origins.map(\.floor)
-    for place in origins.indices { origins[place].floor = max(before[place], floor(of: place)) }
+    for place in origins.indices { origins[place].floor.raise(to: floor(of: place)) }
     let floors = origins.map(\.floor)
     var rows = Array(late)
     late = []
-    for place in origins.indices where floors[place] > before[place] {
-      rows += try store.rows(of: place, after: before[place], through: floors[place])
+    for place in origins.indices where floors[place].number > before[place].number {
+      rows += try store.rows(of: place, after: before[place].number, through: floors[place].number)
     }
     // A row that is written continuously is listed once for each of its transactions.
     var left: Set<UInt64> = []
     for row in rows where !left.contains(row) {
       try sweep(row, floors)
       if try hasReferences || store.holds(row) { left.insert(row) }
+      try lookAgain(at: row, floors)
     }
     if lasts.isFull {
       let oldest = try origins.indices.compactMap { try store.oldest(of: $0)?.clock }.min()
@@ -322,7 +340,7 @@ extension WindowIndex {
     }
     // Everything that comes from now on follows what all nodes know of the own trail, so that part need not be read
     // again.
-    if isOwnOnly { origins[Self.own].reached = max(origins[Self.own].reached, floors[Self.own]) }
+    skip(to: floors[Self.own])
     guard !rows.isEmpty else { return }
     try store.tidy()
     for place in origins.indices {
@@ -331,15 +349,51 @@ extension WindowIndex {
     }
   }
 
-  /// Returns the number of an origin's last transaction that all other origins know.
-  private func floor(of place: Int) -> UInt64 {
-    origins.indices.filter { $0 != place }.map {
-      origins[$0].steps[place].known(at: origins[$0].border)
-    }.min() ?? 0
+  /// Returns which transactions of an origin all other origins know.
+  ///
+  /// No author knew a transaction with a later clock than its own, whatever it claims.
+  private func floor(of place: Int) -> KnownFloor {
+    var floor: KnownFloor?
+    for (index, other) in origins.enumerated() where index != place {
+      let step = other.steps[place].step(at: other.border)
+      let clock = other.held == nil ? max(step.clock, other.reachedClock) : step.clock
+      floor = KnownFloor(
+        number: min(floor?.number ?? .max, step.known), clock: min(floor?.clock ?? .max, clock))
+    }
+    return floor ?? KnownFloor()
+  }
+
+  private mutating func skip(to floor: KnownFloor) {
+    let reached = origins[Self.own].reached
+    guard isOwnOnly, !readsAll, floor.number > reached else { return }
+    skipped = Skip(from: skipped?.from ?? reached, floor: floor)
+    origins[Self.own].reached = floor.number
+  }
+
+  /// Compares a transaction of the own trail with what was skipped before it. Returns false if a node claimed to know
+  /// the transaction too early: the own trail must then be read from ``reached(_:)`` on.
+  mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
+    guard let skip = skipped, header.number == skip.floor.number else { return true }
+    skipped = nil
+    guard header.clock >= skip.floor.clock else { return true }
+    readsAll = true
+    origins[Self.own].reached = skip.from
+    return false
+  }
+
+  /// Has the next sweep look at a row again that has a version which every node claims to know, but with a clock that
+  /// is too late for that.
+  private mutating func lookAgain(at row: UInt64, _ floors: [KnownFloor]) throws {
+    var isClaimed = false
+    try store.forEach(of: row) { entry in
+      let floor = floors[entry.origin]
+      if entry.number <= floor.number, !floor.includes(entry) { isClaimed = true }
+    }
+    if isClaimed { late.insert(row) }
   }
 
   /// Forgets the versions and references of a row that no query can ask for any more.
-  private mutating func sweep(_ chain: UInt64, _ floors: [UInt64]) throws {
+  private mutating func sweep(_ chain: UInt64, _ floors: [KnownFloor]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {
       var before: [WindowEntry] = []
@@ -370,7 +424,7 @@ extension WindowIndex {
     lasts.keep(entry, of: row)
   }
 
-  private mutating func sweep(_ row: RowName, _ floors: [UInt64]) throws {
+  private mutating func sweep(_ row: RowName, _ floors: [KnownFloor]) throws {
     // Fast path: most rows have no version that is still needed.
     if !store.remove(row.chain, below: floors) { try sweepVersions(row.chain) }
     if hasReferences { try sweepReferences(row) }
@@ -382,7 +436,7 @@ extension WindowIndex {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
     entries.sort { isEarlier($0, $1) }
-    let known = entries.prefix { $0.number <= origins[$0.origin].floor }.count
+    let known = entries.prefix { origins[$0.origin].floor.includes($0) }.count
     guard known > 0 else { return }
     guard known < entries.count else { return try store.remove(of: row) { _ in true } }
     guard let border = border(entries, upTo: known) else { return }

@@ -214,6 +214,25 @@ import Trails
     #expect(window.ownReach.number == 40 && window.ownReach.sourcePosition == [9])
   }
 
+  @Test func `a false claim to know the own trail does not keep it from being read`() throws {
+    let (window, ours, theirs) = (try window(), try writer(own), try writer(peer))
+    try window.read(peer, through: 0, rowNames: rowNames)
+    try window.putOffCatchUp()
+    for number in Int64(1)...40 { try commit(ours) { try ours.change(nil, item(number, "tea", 1)) } }
+    // With clock 1, the peer claims to know transactions 1 to 30, which have the clocks 1 to 30.
+    let claim = [TransactionHeader.Dependency(origin: own.description, number: 30)]
+    let header = try theirs.begin(TransactionHeader(commitTime: 0, dependencies: claim))
+    try theirs.commit()
+    try theirs.sync()
+    window.meet(header, of: peer)
+    try window.commit(peer)
+    let lie = window.meet(TransactionHeader(number: 2, commitTime: 0, clock: 2, dependencies: claim), of: peer)
+    try window.catchUp(rowNames: rowNames)
+    #expect(window.count == 40)
+    try #expect(!window.follow([rowName(20)], lie))
+    try #expect(window.follow([rowName(1)], lie))
+  }
+
   @Test func `several threads share a window`() async throws {
     let ours = try writer(own)
     for number in Int64(1)...30 {

@@ -76,7 +76,7 @@ private struct Histories {
       case 0...2: histories.make(origin)
       case 3...5 where taken[origin] < histories.made[origin].count:
         let one = histories.made[origin][taken[origin]]
-        index.learn(one.stamp.origin, number: one.stamp.number, knew: one.dependencies)
+        index.learn(one.stamp.origin, number: one.stamp.number, clock: one.stamp.clock, knew: one.dependencies)
         let row = rowName(one.row)
         #expect(
           try index.concurrent(row, with: one.stamp, seen: one.seen).map(\.stamp)
@@ -141,7 +141,7 @@ private struct Histories {
       if histories.random.below(2) == 0 { histories.make(origin) }
       if taken[origin] < histories.made[origin].count {
         let one = histories.made[origin][taken[origin]]
-        index.learn(one.stamp.origin, number: one.stamp.number, knew: one.dependencies)
+        index.learn(one.stamp.origin, number: one.stamp.number, clock: one.stamp.clock, knew: one.dependencies)
         taken[origin] += 1
         let row = rowName(one.row)
         try index.note(refers(one) ? row.reference : row, one.place)
@@ -165,7 +165,7 @@ private struct Histories {
       let all = zip(Histories.names, histories.made).filter { $0.0 != name }.map {
         TransactionHeader.Dependency(origin: $0, number: UInt64($1.count))
       }
-      index.learn(name, number: 1000, knew: all)
+      index.learn(name, number: 1000, clock: .max, knew: all)
       index.settle(name)
     }
     try index.sweep()
@@ -176,12 +176,12 @@ private struct Histories {
     var index = try index(["a.db", "b.db"])
     try index.note(rowName(1), place("a.db", 1))
     index.settle("a.db")
-    index.learn("b.db", number: 2, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 2, clock: 2, knew: [.init(origin: "a.db", number: 1)])
     index.forgetMet("b.db")
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 1)
-    index.learn("b.db", number: 2, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 2, clock: 2, knew: [.init(origin: "a.db", number: 1)])
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 0)
@@ -189,10 +189,10 @@ private struct Histories {
 
   @Test func `nothing is forgotten that a table which waits may meet`() throws {
     var index = try index(["a.db", "b.db"])
-    index.learn("b.db", number: 4, knew: [])
+    index.learn("b.db", number: 4, clock: 4, knew: [])
     index.hold("b.db", through: 4)
     try index.note(rowName(1), place("a.db", 1))
-    index.learn("b.db", number: 9, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 9, clock: 9, knew: [.init(origin: "a.db", number: 1)])
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 1)
@@ -204,8 +204,8 @@ private struct Histories {
   @Test func `a peer that has never written keeps all`() throws {
     var index = try index()
     for number in UInt64(1)...50 {
-      index.learn("a.db", number: number, knew: [.init(origin: "b.db", number: number)])
-      index.learn("b.db", number: number, knew: [.init(origin: "a.db", number: number)])
+      index.learn("a.db", number: number, clock: number + 1, knew: [.init(origin: "b.db", number: number)])
+      index.learn("b.db", number: number, clock: number + 1, knew: [.init(origin: "a.db", number: number)])
       for name in ["a.db", "b.db"] {
         try index.note(rowName(Int64(number)), place(name, number))
         index.settle(name)
@@ -213,10 +213,37 @@ private struct Histories {
       try index.sweep()
     }
     #expect(index.count == 100)
-    index.learn("c.db", number: 1, knew: ["a.db", "b.db"].map { .init(origin: $0, number: 50) })
+    index.learn("c.db", number: 1, clock: 60, knew: ["a.db", "b.db"].map { .init(origin: $0, number: 50) })
     index.settle("c.db")
     try index.sweep()
     #expect(index.count == 0)
+  }
+
+  @Test func `a claim to know what is still to be written makes no node forget it`() throws {
+    for spillRows in [1, 1000] {
+      var index = try index(spillRows: spillRows)
+      // With clock 5, c claims to know all that b will ever write.
+      index.learn("c.db", number: 1, clock: 5, knew: ["a.db", "b.db"].map { .init(origin: $0, number: 4_000_000_000) })
+      index.settle("c.db")
+      for number in UInt64(1)...9 {
+        index.learn("b.db", number: number, clock: number, knew: [])
+        for row in [1, 2, Int64(10 + number)] { try index.note(rowName(row), place("b.db", number)) }
+        index.learn("a.db", number: number, clock: number + 1, knew: [.init(origin: "b.db", number: number)])
+        for name in ["a.db", "b.db"] { index.settle(name) }
+        try index.sweep()
+      }
+      // b itself knows nothing of a, which has no versions.
+      for row in Int64(11)...14 { #expect(try index.versions(rowName(row)).isEmpty) }
+      for row in Int64(15)...19 { #expect(try index.versions(rowName(row)).count == 1) }
+      let lie = Stamp(clock: 6, origin: "c.db", number: 2)
+      let concurrent = try index.concurrent(rowName(1), with: lie, seen: ["b.db": 4_000_000_000])
+      #expect(concurrent.map(\.stamp.number).suffix(4) == [6, 7, 8, 9])
+      // What it writes later shows that it may know them now.
+      index.learn("c.db", number: 3, clock: 20, knew: [])
+      index.settle("c.db")
+      try index.sweep()
+      #expect(index.count == 0)
+    }
   }
 
   @Test func `a version is noted once, and itself is no conflict`() throws {
@@ -247,7 +274,7 @@ private struct Histories {
       }
       #expect(try index.oldest(of: "b.db")?.number == 1)
       #expect(index.isSpilled == (spillRows == 4))
-      index.learn("a.db", number: 1, knew: [.init(origin: "b.db", number: 6)])
+      index.learn("a.db", number: 1, clock: 10, knew: [.init(origin: "b.db", number: 6)])
       index.settle("a.db")
       try index.sweep()
       #expect(try index.oldest(of: "b.db")?.number == 7)
@@ -258,7 +285,7 @@ private struct Histories {
 
   @Test func `steps that are left out only make an origin know less`() {
     var steps = KnowledgeSteps()
-    for number in UInt64(1)...20_000 { steps.add(number * 2, knows: number * 3) }
+    for number in UInt64(1)...20_000 { steps.add(number * 2, clock: number, knows: number * 3) }
     for number in stride(from: UInt64(0), through: 41_000, by: 7) {
       #expect(steps.known(at: number) <= min(number / 2, 20_000) * 3)
     }
