@@ -22,6 +22,11 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
+  /// Returns whether the table is suspended for this reason, in the same words.
+  func isSuspended(by error: CairnError) -> Bool {
+    code == error.code && message.hasSameBytes(as: error.message) && hint.hasSameBytes(as: error.hint)
+  }
+
   /// The number of tables of one trail that may wait at the same time. Each table is tried again separately.
   package static let countMax = 1000
 

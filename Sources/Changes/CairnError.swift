@@ -31,5 +31,11 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
     self.context = context
   }
 
+  /// Returns whether another error is reported in the same words. A change of the code alone is news: one code may mean
+  /// that Cairn tries again, and another one that an operator must act.
+  package func isReported(as other: CairnError) -> Bool {
+    code == other.code && message.hasSameBytes(as: other.message) && hint.hasSameBytes(as: other.hint)
+  }
+
   package var description: String { "[\(code.rawValue)] \(message) (hint: \(hint))" }
 }

@@ -25,7 +25,7 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
-  private let auditProblemTold = Mutex<String?>(nil)
+  private let auditProblemTold = Mutex<CairnError?>(nil)
   /// Tables that the list of the apply leaves out, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
@@ -274,8 +274,8 @@ final class ApplyWorker: Worker {
     guard TrailName(apply.trail)?.origin != context.node else { return [] }
     let problem = audit.withLock { $0?.snapshot.problem }
     return auditProblemTold.withLock { told in
-      defer { told = problem?.message }
-      guard let problem, told != problem.message else { return [] }
+      defer { told = problem }
+      guard let problem, told?.isReported(as: problem) != true else { return [] }
       return [
         LogEntry(
           .warning, "the audit is interrupted: \(problem.message)", worker: name.description, code: problem.code,

@@ -167,15 +167,15 @@ struct LaneNotes {
     var error: CairnError?
   }
 
-  private var told: [String: String] = [:]
+  private var told: [String: CairnError] = [:]
 
   /// Returns the messages for problems that are new and for problems that ended.
   ///
   /// - Parameter problems: The present problems by trail; the problem of the whole pump has an empty name.
   mutating func note(_ problems: [String: CairnError]) -> [Note] {
     var notes: [Note] = []
-    for (trail, error) in problems.sorted(by: { $0.key < $1.key }) where told[trail] != error.message {
-      told[trail] = error.message
+    for (trail, error) in problems.sorted(by: { $0.key < $1.key }) {
+      if let last = told.updateValue(error, forKey: trail), last.isReported(as: error) { continue }
       let isNamed = trail.isEmpty || error.message.contains("trail \(trail) ")
       notes.append(Note(text: (isNamed ? "" : "trail \(trail): ") + error.message, error: error))
     }

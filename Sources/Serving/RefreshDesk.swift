@@ -13,7 +13,7 @@ package final class RefreshDesk: Sendable {
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// The error that was logged last, by trail.
-  private let told = Mutex<[String: String]>([:])
+  private let told = Mutex<[String: CairnError]>([:])
   /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
@@ -103,7 +103,7 @@ package final class RefreshDesk: Sendable {
         // The table will not exist at the next attempt either.
         for request in requests { context.requests.carriedOut(request, isMissing: true) }
       }
-      guard told.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
+      if let last = told.withLock({ $0.updateValue(error, forKey: trail.description) }), last.isReported(as: error) {
         return
       }
       context.log.write(

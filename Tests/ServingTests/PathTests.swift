@@ -105,5 +105,9 @@ import Testing
     #expect(notes.note([:]).isEmpty)
     let forked = CairnError(.trailForked, "trail hq.erp has two histories", hint: "look")
     #expect(notes.note(["hq.erp": forked]).map(\.text) == ["trail hq.erp has two histories"])
+    // The same words with another code mean something else: this pump waits, and that one has stopped.
+    let elsewhere = CairnError(.trailElsewhere, forked.message, hint: forked.hint)
+    #expect(notes.note(["hq.erp": elsewhere]).map { $0.error?.code } == [.trailElsewhere])
+    #expect(notes.note(["hq.erp": forked]).map { $0.error?.code } == [.trailForked])
   }
 }

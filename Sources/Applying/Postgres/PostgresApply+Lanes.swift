@@ -305,7 +305,7 @@ extension PostgresApply {
   /// Stores the reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
     guard let table = lane.tables.first(where: { $0.source.hasSameBytes(as: key) }),
-      table.table.message != error.message || table.table.hint != error.hint || table.table.code != error.code
+      !table.table.isSuspended(by: error)
     else { return }
     try lane.replay.state.tell(table, error)
     try replay?.reload()

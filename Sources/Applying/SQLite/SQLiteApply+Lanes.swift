@@ -315,9 +315,7 @@ extension SQLiteApply {
 
   /// Stores the reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
-    guard var known = target.tables[key], let was = known.waiting?.table,
-      was.message != error.message || was.hint != error.hint
-    else { return }
+    guard var known = target.tables[key], known.waiting?.table.isSuspended(by: error) == false else { return }
     known.waiting?.table.code = error.code
     known.waiting?.table.message = error.message
     known.waiting?.table.hint = error.hint
