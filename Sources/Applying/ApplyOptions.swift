@@ -221,7 +221,7 @@ extension ApplyOptions {
     CairnError(
       .targetDiffers, "table \(table) already holds rows at the target before its first copy",
       hint:
-        "say in [apply.NAME] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+        "set existing in [apply.NAME] to \"keep\" (these rows stay), \"overwrite\" (the target becomes equal to the source) or \"merge\" (the source's rows win), then run 'cairn reload'",
       context: ["table": table])
   }
 

@@ -24,7 +24,7 @@ extension TargetEnd {
       throw CairnError(
         .targetDiffers, "the target \(url.place) already holds rows in table \(mapped.name)",
         hint:
-          "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
+          "choose with --existing: keep (these rows stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
         remedy: .badInput, context: ["table": mapped.name])
     }
   }
@@ -90,7 +90,7 @@ struct ExistingCheck {
     CairnError(
       .targetDiffers, "the target \(target.path) already holds other rows: table \(table.name) \(how)",
       hint:
-        "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
+        "choose with --existing: keep (these rows stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
       remedy: .badInput, context: ["table": table.name])
   }
 }

@@ -131,7 +131,7 @@ package struct TwoWayCheck {
     guard !alike.isEmpty else { return nil }
     return CairnError(
       .keysAlike,
-      "\(one.url.place) and \(otherURL.place) would draw the same keys for different rows: \(Self.names(alike.map(\.text)))",
+      "\(one.url.place) and \(otherURL.place) would generate the same keys for different rows: \(Self.names(alike.map(\.text)))",
       hint: hint, remedy: .badInput)
   }
 
@@ -145,7 +145,7 @@ package struct TwoWayCheck {
     guard !keys.isEmpty else { return nil }
     return CairnError(
       .keysAlike,
-      "\(end.url.place) would draw keys that node \(trail.origin) may draw for other rows: \(names(keys.map(\.text)))",
+      "\(end.url.place) would generate keys that node \(trail.origin) may generate for other rows: \(names(keys.map(\.text)))",
       hint: end.server == nil
         ? "SQLite cannot take a stride: let applications use keys of their own, such as UUIDs"
         : "run 'cairn identity separate \(end.url.shown) --nodes N --node K'; or let applications set the keys",
@@ -239,9 +239,18 @@ package struct TwoWayCheck {
 extension CairnError {
   /// Returns the error for colliding keys with a hint for the configuration: how to declare that applications avoid
   /// collisions.
-  package func sayingShared(_ database: String) -> CairnError {
-    CairnError(
-      code, message, hint: "\(hint), and write keys = \"shared\" into [database.\(database)]", remedy: remedy,
-      context: context)
+  ///
+  /// - Parameter chain: The capture of the database, and the node from which the apply's trail comes. The hint then
+  ///   also names the setting for a chain, in which that node does not apply the capture's trail. Nil if both ends are
+  ///   in this configuration.
+  package func sayingShared(
+    _ database: String, chain: (capture: String, origin: String)? = nil
+  ) -> CairnError {
+    var hint = "\(hint), and write keys = \"shared\" into [database.\(database)]"
+    if let chain {
+      hint +=
+        "; or, if node \(chain.origin) does not apply the trail of [capture.\(chain.capture)], write applied = \"include\" into that section"
+    }
+    return CairnError(code, message, hint: hint, remedy: remedy, context: context)
   }
 }

@@ -103,7 +103,7 @@ final class PushSink: HTTPBodySink {
       throw CairnError(
         .trailElsewhere,
         "the copy of trail \(visit.trail) does not end at \(restarts.segment.hex(8)):\(restarts.offset)",
-        hint: "ask again where it ends", remedy: .retry)
+        hint: "Cairn continues at the end of the copy by itself", remedy: .retry)
     }
     return CopyFeed(trail: id, at: place, restartsBehind: end)
   }

@@ -125,6 +125,7 @@ final class PushLane: Lane {
     let hooks = shared.hooks
     hooks.acknowledged(report.node, trail, report.standing.end)
     if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
+    hooks.questions.note(report.node, at: plan.url)
     // Known by its address: what it calls itself may be anything.
     _ = hooks.asked(plan.url, trail, report.requests)
   }

@@ -100,6 +100,10 @@ package final class QuestionBook: Sendable {
   /// name.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
+  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since the
+  /// start.
+  package func name(at address: String) -> String? { names.withLock { $0[address] } }
+
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     let isOld = Clock.monotonicMilliseconds - entry.askedAt > Self.originFirstMilliseconds
     let isAsker = entry.asker == taker || names.withLock { $0[entry.asker] }?.hasSameBytes(as: taker) == true

@@ -205,7 +205,7 @@ struct ApplyEntry {
       throw CairnError(
         .targetDiffers, error.message,
         hint:
-          "say in [apply.\(name)] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+          "set existing in [apply.\(name)] to \"keep\" (these rows stay), \"overwrite\" (the target becomes equal to the source) or \"merge\" (the source's rows win), then run 'cairn reload'",
         context: error.context)
     }
   }

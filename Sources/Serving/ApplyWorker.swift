@@ -237,7 +237,7 @@ final class ApplyWorker: Worker {
     if let silence = status.silence { status.detail = silence }
     if now.quarantined > 0 {
       status.detail =
-        "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list'"
+        "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list --config DIR' with the folder of the daemon's conf"
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }

@@ -93,7 +93,7 @@ package final class RefreshDesk: Sendable {
       for request in requests { context.requests.carriedOut(request) }
       told.withLock { $0[trail.description] = nil }
       let what = if case .tables(let names) = outcome { names.joined(separator: ", ") } else { "everything" }
-      context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
+      context.tell(name, "copies \(what) again, requested by \(askers(requests))")
     } catch {
       let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
       restsUntil.withLock { $0 = Clock.monotonicMilliseconds + Self.restMilliseconds }
@@ -108,16 +108,20 @@ package final class RefreshDesk: Sendable {
       }
       context.log.write(
         LogEntry(
-          .error, "cannot copy again for \(Self.askers(requests)): \(error.message)",
+          .error, "cannot copy again for \(askers(requests)): \(error.message)",
           worker: name.description, code: error.code, hint: error.hint))
     }
   }
 
-  private static func askers(_ requests: [RequestBook.Request]) -> String {
+  /// Returns the applies and nodes that made requests. A dialled node is known by its address; its own name is put
+  /// before it, if it has given one.
+  ///
+  ///     "apply.pos, store-042, hq (https://hq.example:7420)"
+  private func askers(_ requests: [RequestBook.Request]) -> String {
     let names = requests.map { request in
       switch request.asker {
       case .apply(let name): "apply.\(name)"
-      case .peer(let name): name
+      case .peer(let name): context.questions.name(at: name).map { "\($0) (\(name))" } ?? name
       }
     }
     return Set(names).sorted().joined(separator: ", ")

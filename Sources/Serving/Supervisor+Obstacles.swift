@@ -22,7 +22,7 @@ extension Supervisor {
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
-      "table \(wait.table) is suspended at \(apply), so its copy arrives when it continues: \(wait.reason); see the hint in 'cairn status'"
+      "table \(wait.table) is suspended at \(apply), so its copy waits until the table continues: \(wait.reason); see the hint in 'cairn status'"
     }
   }
 

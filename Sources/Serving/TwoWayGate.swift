@@ -87,7 +87,7 @@ struct TwoWayGate {
     try checkKeyed(tables, end, capture)
     if database.sharesKeys { return }
     if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
-      throw alike.sayingShared(database.name)
+      throw alike.sayingShared(database.name, chain: (capture.name, trail.origin))
     }
   }
 

@@ -117,7 +117,7 @@ extension ConfCheck {
     for warning in try TwoWayCheck.warnings(source.end, tables) { note(warning) }
     if configuration.database(apply.database)?.sharesKeys == true { return }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
-      fail(alike.sayingShared(apply.database))
+      fail(alike.sayingShared(apply.database, chain: (capture.name, trail.origin)))
     }
   }
 
