@@ -23,7 +23,7 @@ struct TomlEntry: Equatable, Sendable {
   var node: TomlNode
 }
 
-/// A TOML file as a tree. All use of the parser library is here.
+/// A TOML file as a tree. Only this type uses the parser library.
 struct TomlDocument {
   struct Failure: Error, Equatable {
     var place: ConfPlace

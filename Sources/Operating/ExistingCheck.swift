@@ -4,9 +4,12 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// Throws `target-differs` with the first table that holds other rows, which must not be overwritten without a
-  /// request. Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, every row
-  /// counts as different, except rows of other trails and of a history.
+  /// Checks that a first copy would overwrite nothing: the target has no rows except those that the source has too.
+  ///
+  /// Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, any row at the target is
+  /// an error, except rows of other trails and rows of a history table.
+  ///
+  /// - Throws: `target-differs` with the first table that holds such rows.
   package func checkHoldsNothingElse(
     _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
   ) throws {
@@ -30,8 +33,8 @@ extension TargetEnd {
   }
 }
 
-/// Compares the tables of both ends before anything is written, so that other rows at the target are not overwritten
-/// without a request.
+/// The comparison of the tables of two SQLite files before the first copy, so that the copy does not overwrite
+/// different rows at the target.
 struct ExistingCheck {
   let source: Database
   let target: Database

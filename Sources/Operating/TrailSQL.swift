@@ -202,8 +202,8 @@ package struct TrailSQL {
     }
   }
 
-  /// Renders a schema change. New labels of an enum need a transaction of their own: before this one, or between its
-  /// parts.
+  /// Returns the statements of a schema change. A new label of an enum cannot be used in the transaction that adds it,
+  /// so the statements that add labels run before this transaction, or end it and begin another one.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A renamed table has no script. The previous one still describes its keys and types.

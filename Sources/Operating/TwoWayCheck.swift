@@ -21,8 +21,9 @@ package struct TwoWayCheck {
   }
 
   /// Returns an error for tables without a key: nothing identifies the same row at two nodes, so conflicts cannot be
-  /// resolved.
-  /// - Parameter leaveOut: returns the way to leave out a table.
+  /// resolved. Returns nil if there are none.
+  ///
+  /// - Parameter leaveOut: Returns the words for the hint that say how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -203,7 +204,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key as apply creates its column at the other end.
+  /// Returns the generated key that the column has at the other end after apply has created the table there; nil if the
+  /// other end generates none.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {

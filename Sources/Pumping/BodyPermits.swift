@@ -2,8 +2,7 @@ import Changes
 import SystemKit
 import Synchronization
 
-/// The bodies that are held in memory until they are whole, counted for each peer: a few are enough for its questions
-/// and answers, and many would take the memory of the node.
+/// A limit on the request bodies of each peer that are held in memory until they are complete.
 final class BodyPermits: Sendable {
   /// The most bodies of one peer at a time.
   static let ofPeerMax = 4

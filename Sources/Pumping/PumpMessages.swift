@@ -1,9 +1,10 @@
 import Changes
 import Trails
 
-/// A reader's request for rows of tables again, through the trail (`docs/reference/protocol.md`, Refresh).
+/// A request of a trail's reader to send rows of tables through the trail again (`docs/reference/protocol.md`,
+/// Refresh).
 package struct CopyRequest: Hashable, Sendable {
-  /// Two requests with one id are one request.
+  /// The id. Two requests with the same id are one request.
   @ByBytes package var id: String
   /// Patterns; empty: all tables.
   @ByBytes package var tables: [String]
@@ -11,7 +12,7 @@ package struct CopyRequest: Hashable, Sendable {
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
-  /// The most requests that are read of one trail, and the most bytes of the tables of one.
+  /// The most requests that are accepted for one trail.
   static let countMax = 256
   private static let tableBytesMax = 64 << 10
 

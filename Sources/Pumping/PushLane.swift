@@ -83,7 +83,7 @@ final class PushLane: Lane {
     }
   }
 
-  /// Begins the copy, or begins it again, at the oldest segment that is here.
+  /// Starts the copy at the peer, or starts it again, from the oldest segment that this node has.
   private func begin(
     _ source: SegmentSource, _ link: PumpLink, _ standing: TrailStanding, restart: TrailPlace?, _ achieved: () -> Void
   ) throws -> TrailReport {

@@ -22,7 +22,7 @@ struct ApplyEntry {
   let context: ServiceContext
 
   /// Returns the copy of everything that was requested (nil: none), and the tables whose rules changed after their rows
-  /// arrived.
+  /// were applied. Checks everything that can stop the apply before it starts.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
@@ -104,11 +104,12 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Throws `rule-refused` if tables are suspended and the conf now names tables of the trail differently at the
-  /// target.
+  /// Checks that the conf does not rename suspended tables at the target.
   ///
   /// Apply finds the missed changes of a suspended table in the trail by its earlier name. Under another name they
   /// would be lost, so a copy has to replace the table.
+  ///
+  /// - Throws: `rule-refused` if a suspended table has another name now.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)

@@ -88,7 +88,7 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Notes that a peer was heard of but did not report its place.
+  /// Notes what a peer has applied. The peer reported no place, so only the time of contact changes besides.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }

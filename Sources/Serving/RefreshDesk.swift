@@ -14,12 +14,14 @@ package final class RefreshDesk: Sendable {
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// The error that was logged last, by trail.
   private let told = Mutex<[String: String]>([:])
-  /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
+  /// The time until which no copy is started after an error, in milliseconds of a clock that never jumps. It spares the
+  /// databases.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
   /// The copies that may still be carried out, by peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
-  /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
+  /// The number of copies of one trail that a peer may start at once; then one more each minute. Requests that arrive
+  /// meanwhile are carried out as one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 

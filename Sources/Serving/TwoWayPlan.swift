@@ -17,7 +17,7 @@ package struct TwoWayPlan: Equatable, Sendable {
 
   struct Applied: Equatable {
     var trail: TrailName
-    /// The tables that the apply takes.
+    /// The tables of the target that the apply may write.
     var tables: AdmittedTables
   }
 

@@ -26,7 +26,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
-  /// Reads `KIND.NAME`, or `receive`; nil for anything else.
+  /// Parses `KIND.NAME`, or `receive`. Returns nil for any other text.
   package init?(_ text: String) {
     if text == Kind.receive.rawValue {
       self = .receive
