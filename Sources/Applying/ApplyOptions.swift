@@ -76,7 +76,8 @@ package struct ApplyOptions: Sendable {
   package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
-  /// Whether applied rows go on into the target's own trail. No way leads from there back to their source.
+  /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
+  /// that trail back to the source of the rows.
   package var relays = false
   /// The lead that the clock of the trail's node may have over ours before a one-way apply holds the trail back, in µs.
   ///
@@ -239,8 +240,8 @@ extension ApplyOptions {
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this end takes the other end's default, for rows that have the default of a column that both have
-  /// added.
+  /// Returns whether this end replaces its own default by that of the other end, if both ends have added the same
+  /// column. It concerns rows that have the default in that column.
   ///
   /// Exactly one of two ends does. If both did, an operator who follows the hints at both ends would swap the values.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {

@@ -35,10 +35,10 @@ struct Narrowing: ~Copyable {
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// More rows share a hash than chance explains; the comparison does not hold them in memory.
+  /// The error for too many rows in memory: more rows share a hash than chance explains.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` if more rows are held than honest hashes need.
+  /// Throws ``TooMany`` if the rows in memory exceed the limit, which rows with unprepared hashes never reach.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }

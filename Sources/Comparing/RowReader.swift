@@ -14,7 +14,7 @@ protocol RowReader: AnyObject {
   /// Returns the parts in which to read a whole table, in any order. Each part is one ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
-  /// The row that ``scan(_:_:naming:_:)`` has called `body` with, inside of that call.
+  /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
   func currentRow(_ table: ComparedTable) -> [Value]
 
   /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement, so that the statement is short.

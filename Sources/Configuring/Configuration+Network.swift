@@ -131,7 +131,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 }
 
 extension Configuration.Pump {
-  /// The name of the other node: that in its certificate.
+  /// The name of the other node, as in its certificate.
   package var node: String { peer ?? url.host }
 }
 

@@ -58,7 +58,8 @@ extension PostgresAlteration {
     }
   }
 
-  /// Constraints under other names; generated columns, keys, checks; what identifies rows; owners of sequences.
+  /// Returns the statements that add generated columns and constraints and rename constraints and indexes. They also
+  /// set the replica identity and the owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
     let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })

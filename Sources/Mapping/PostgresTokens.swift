@@ -129,7 +129,7 @@ package struct PostgresTokens {
     (0x30...0x39).contains(b) || (0x41...0x5a).contains(b) || (0x61...0x7a).contains(b) || b == 0x5f || b >= 0x80
   }
 
-  /// Comments may hold comments.
+  /// Returns the offset after a block comment that begins at `start`. Block comments of PostgreSQL may be nested.
   private func endOfComment(_ start: Int) -> Int {
     var (i, depth) = (start, 0)
     repeat {

@@ -78,8 +78,7 @@ package final class Replication: Sendable {
   let copiesAgain = Atomic<Bool>(false)
   /// Whether rows that applies write to the source are sent on, as no path leads back from the target.
   let relays = Atomic<Bool>(false)
-  /// The trails into which the target is captured, each by the name of its replication slot, which contains the trail's
-  /// id.
+  /// The trails into which the target is captured, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)

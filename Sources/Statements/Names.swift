@@ -30,9 +30,9 @@ struct NamedSource: Equatable, Sendable {
   @ByBytes var table: String? = nil
 }
 
-/// The names that mean something at one place of a statement.
+/// The names that are visible at one place of a statement.
 struct Names {
-  /// The innermost query last.
+  /// The sources of each enclosing query; those of the innermost query are last.
   var levels: [[NamedSource]] = []
   /// Tables of WITH, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]

@@ -247,8 +247,9 @@ extension VersionWindow {
     }
   }
 
-  /// Notes the transaction's versions of rows, if they follow all versions in the window. Returns false, and notes
-  /// nothing, if one of them does not. Noted versions are visible at once, as with ``note(_:_:)``.
+  /// Notes the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
+  /// Returns false, and notes nothing, if the author did not know one. Noted versions are visible at once, as with
+  /// ``note(_:_:)``.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }

@@ -135,7 +135,7 @@ struct WindowIndex {
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Notes versions of rows if they follow all others of the rows. If one does not, returns false and notes nothing.
+  /// Notes a transaction's versions of rows. Returns false, and notes nothing, if its author did not know all others.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {

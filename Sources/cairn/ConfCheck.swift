@@ -18,7 +18,7 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by name.
   var sources: [String: Source] = [:]
-  /// The worker for each task on a database.
+  /// The worker that has each exclusive task on a database.
   var works: [DatabaseWork: WorkerName] = [:]
   /// The trails that write to a table, as found so far, by target and table.
   var feeders: [String: [TableClaim.Feeder]] = [:]

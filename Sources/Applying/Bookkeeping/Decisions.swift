@@ -11,8 +11,8 @@ struct OpenDecision {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row until the decision is written; nil: not there. If the present row differs, an application has written to
-  /// it since, and knew of all this.
+  /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
+  /// application has changed it after the conflict was resolved.
   var settled: ConflictRow?
   /// The row after the decision; nil: not there.
   var decided: ConflictRow?

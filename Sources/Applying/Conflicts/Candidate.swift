@@ -56,7 +56,8 @@ struct Candidate {
   var row: ContestedRow
   /// The stamp of the last version of the row.
   var stamp: Stamp
-  /// The keys of earlier rows that have this row's unique values only because later versions of those rows have others.
+  /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table only because
+  /// another row, which ranks higher, makes this row wait.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {

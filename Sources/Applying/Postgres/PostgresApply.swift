@@ -50,9 +50,9 @@ package final class PostgresApply {
   /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
-  /// The desk of a two-way apply; nil if the database is not captured.
+  /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
+  /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first

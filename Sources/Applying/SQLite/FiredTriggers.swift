@@ -65,8 +65,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Reports the triggers of a table that do not fire and would keep a virtual table, such as an index for full-text
-  /// search.
+  /// Reports the triggers of a table that do not fire although they keep a virtual table up to date, such as an index
+  /// for full-text search.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }

@@ -41,13 +41,13 @@ extension SQLiteReplay {
     _ = try table(ddl.before)
   }
 
-  /// Forgets a table whose rows go to another table from here on.
+  /// Forgets a table whose rows go to another table from the present record on.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
   }
 
-  /// Gives the lane's table the shape that it has when a later copy begins, and makes it wait there.
+  /// Gives the lane's table the shape that it has when a later copy begins. The table then waits for that copy.
   func goOn(with copy: LaterCopy) throws {
     guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {

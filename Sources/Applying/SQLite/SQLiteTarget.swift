@@ -35,7 +35,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped: then the triggers that guard them are updated before the
   /// commit.
   var guardsAreDue = false
-  /// The tables that this run has put under their new rules.
+  /// The tables whose rows this run has brought under their new rules.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.

@@ -22,7 +22,8 @@ struct TargetShape {
     var right = SchemaRight(isCreated: false)
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default of a two-way table's column that both have added.
+    /// Whether this end replaces its own default by that of the other end, for a column that both ends of a two-way
+    /// table have added.
     var yieldsDefaults = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }

@@ -17,11 +17,11 @@ final class TargetTable {
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// Finds the row by its key alone (`isChecked` false), or also by every other value of the row before.
+    /// A delete of the row with the key (`isChecked` false), or of the row that equals the row before in every value.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
-    /// Selects the rows that SQL treats as equal to the row before.
+    /// A SELECT of the rows that SQL treats as equal to the row before.
     case twins
   }
 

@@ -1,7 +1,7 @@
 /// The number of transactions that share a commit while applications write to the same rows.
 ///
-/// It is the largest number that gets through without such a write in between. A large group locks its rows at once,
-/// and looks for local commits once. A small group is done before the next write.
+/// It adapts to the largest number that can be applied before an application writes to one of the rows. A large group
+/// locks its rows at once, and looks for local commits once. A small group is done before the next write.
 struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max

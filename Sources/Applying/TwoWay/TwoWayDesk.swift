@@ -4,8 +4,8 @@ import SystemKit
 import Trails
 import Versions
 
-/// One apply's part in two-way replication. It finds the rows of the transaction at hand that must be settled from all
-/// their versions at its end. The others are written as they come.
+/// The part of one apply in two-way replication. It selects the rows of the transaction at hand that must be resolved
+/// from all their versions at the transaction's end. All other rows are written as they come.
 final class TwoWayDesk<Table: AnyObject> {
   /// A row that is settled when its transaction ends, with what the transaction makes of it.
   struct Row {
@@ -569,7 +569,7 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row with the rank that copies of the row give it.
+  /// Returns a waiting row with the stamp of its last copy, if that is later than the row's own stamp.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
@@ -592,8 +592,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row in the way of a copied row stays until both are judged. If not, the copy's author has it no
-  /// longer.
+  /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
+  /// both. If not, the source of the copy no longer has the row.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }

@@ -57,7 +57,7 @@ struct DDLParser {
     }
   }
 
-  /// Counts the part that was read since a ``weight`` a second time.
+  /// Adds the ``weight`` of the part that was read since the weight `start` once more.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
   /// Counts the last operand twice, because a cast makes a second value of it.
@@ -138,7 +138,7 @@ struct DDLParser {
     }.joined()
   }
 
-  /// Prints a quoted name in place of some tokens, if `isOther`.
+  /// Makes the tokens in `range` print as `name`, if `isOther` is true.
   mutating func print(_ name: String, at range: Range<Int>, insteadOf isOther: Bool) {
     guard isOther else { return }
     for index in range { replaced[index] = index == range.lowerBound ? name : "" }

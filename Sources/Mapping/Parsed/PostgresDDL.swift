@@ -16,7 +16,7 @@ struct PostgresDDL {
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
-  /// The name that the script has for the table.
+  /// The table's name in the script, which may be older than a rename.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
   private var counts = ScriptCounts()
@@ -83,7 +83,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// A name with or without its schema.
+  /// Returns a name that is given with or without a schema, printed again. Throws if the text is anything else.
   static func name(_ text: String) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     _ = try parser.qualifiedName()

@@ -55,7 +55,7 @@ struct SQLiteDDL {
     (self.table, self.gone) = (table, gone)
   }
 
-  /// The table, printed under its own name.
+  /// Reads the name of the table in the statement, and prints the table's present name in its place.
   private mutating func readTableName() throws(Unparsed) {
     let isOther = try !isSame(parser.name(), table)
     parser.print(table.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
