@@ -47,8 +47,8 @@ package struct ApplyOptions: Sendable {
   package var valueBytesMax: Int32?
   /// Stores durably that ``scope`` leaves out a table, before the checkpoint passes the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, those with the name
-  /// of their table may fire although another role owns their code (``fires(_:among:)``).
+  /// The triggers of the target that may fire while apply writes, as patterns of their names. In PostgreSQL, a pattern
+  /// with the name of the table also admits triggers whose code another role owns (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [TableRule] = []

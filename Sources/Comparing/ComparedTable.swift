@@ -39,7 +39,8 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Pairs the columns by their contracts. The table is read by buckets at first.
+  /// Creates the table, and pairs its columns by their contracts. Unless the order is changed later, the table is read
+  /// in buckets.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -101,7 +102,7 @@ package struct TableEnd: Sendable {
 
   package var engine: Engine { schema.engine }
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
-  /// Quoted, for SQL.
+  /// Returns the quoted name of a column, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
   /// Returns an SQLite column under the collation of its key.
   func collated(_ place: Int) -> String {

@@ -61,7 +61,7 @@ struct SliceEnd {
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Each part starts after the end of the previous one.
+  /// Parts that follow each other: each one starts after the end of the previous one.
   case behind
   case slices([Slice])
   /// Runs of pages, sized so that each takes a short time.

@@ -123,7 +123,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
     host == "localhost" || host == "::1" || (host.hasPrefix("127.") && host.allSatisfy { $0.isNumber || $0 == "." })
   }
 
-  /// Letters, digits, dots and hyphens, as host names and addresses have them.
+  /// Returns whether a text has only letters, digits, dots and hyphens, as host names and addresses have.
   static func isHost(_ text: String) -> Bool {
     guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
     return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }

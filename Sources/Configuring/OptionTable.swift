@@ -1,4 +1,4 @@
-/// Every section and option of a conf: parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
+/// Every section and option of a conf. The parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
 /// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
 package enum OptionTable {
   package struct Section: Sendable {
@@ -51,7 +51,7 @@ package enum OptionTable {
     package let since: String
     /// The description in one line, without a full stop.
     package let help: String
-    /// Sentences that follow `help`.
+    /// The sentences that follow `help` in the documents.
     package let details: String
     /// An example as in the configuration, other than the default.
     package let example: String

@@ -6,7 +6,7 @@ import Changes
 package struct PostgresScript {
   struct Column: Equatable {
     @ByBytes var name: String
-    /// Name and definition, as in CREATE TABLE and ADD COLUMN.
+    /// The name and definition of a column, as in CREATE TABLE and ADD COLUMN.
     @ByBytes var text: String
     var isGenerated: Bool
   }

@@ -1,6 +1,6 @@
 import Changes
 
-/// SQL as PostgreSQL reads it, as far as statements must be taken apart and compared.
+/// SQL split into tokens as PostgreSQL reads it, to take statements apart and to compare them.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html
 package struct PostgresTokens {

@@ -9,7 +9,8 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// Cairn's own statements in ``rebuild``, which are no DDL of a table.
+  /// The pragmas before and after the rename in ``rebuild``. Under the legacy rules, a rename leaves the text of
+  /// triggers and views unchanged.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 

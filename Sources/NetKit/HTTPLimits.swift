@@ -3,11 +3,13 @@ package struct HTTPLimits: Sendable {
   /// The seconds without a reply from the peer's kernel after which a link counts as dead, whichever side dialled.
   static let linkSeconds = 10
 
-  /// Connections at a time; those above are answered with 503, unless one of a stranger can be ended instead.
+  /// The most simultaneous connections. Further ones are answered with 503, unless a connection without a proven
+  /// identity can be ended instead.
   package var connections: Int
-  /// Connections of one address at a time; by default, half of all. Those above are answered with 429.
+  /// The most simultaneous connections of one address; by default, half of all. Further ones are answered with 429.
   package var perAddress: Int
-  /// Connections of one certificate name at a time; by default, a quarter of all. Those above are answered with 429.
+  /// The most simultaneous connections of one certificate name; by default, a quarter of all. Further ones are answered
+  /// with 429.
   package var perPeer: Int
   /// The seconds after which a connection is ended if it neither sends a request nor transfers bytes.
   package var idleSeconds: Int

@@ -3,7 +3,7 @@ import Glibc
 /// A request, as given by its head. Its body, if any, goes to a sink.
 package struct HTTPRequest: Sendable {
   package let method: String
-  /// Decoded, without the query.
+  /// The decoded path, without the query.
   package let path: String
   package let query: [String: String]
   /// The address of the client, without port.

@@ -1,6 +1,6 @@
 /// The certificate that a listener shows, and the authorities that it trusts. The files are read when it starts.
 package struct ServerTLS: Sendable {
-  /// Paths of files in PEM.
+  /// The path of the file with the certificate, in PEM.
   package var certificate: String
   package var key: String
   /// The file of the authorities that must have signed the certificates of peers.

@@ -36,7 +36,7 @@ package struct TrailSQL {
   private var types: [NameKey: PostgresUserType] = [:]
   /// The scripts of PostgreSQL tables that have been renamed and are still to be reshaped, by their current names.
   private var scripts: [NameKey: String] = [:]
-  /// BEGIN with its comment, held back until something follows.
+  /// The BEGIN of the transaction with its comment; it is printed with the first statement that follows.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }

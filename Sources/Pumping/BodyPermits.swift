@@ -19,7 +19,9 @@ final class BodyPermits: Sendable {
 
   private let counts = Mutex<[String: Int]>([:])
 
-  /// - Throws: `busy` if the peer has as many bodies under way as it may.
+  /// Returns the permit for one more body of a peer.
+  ///
+  /// - Throws: `busy` if the peer has ``ofPeerMax`` bodies in progress.
   func permit(_ peer: String) throws -> Permit {
     let isFree = counts.withLock { counts in
       guard counts[peer, default: 0] < Self.ofPeerMax else { return false }

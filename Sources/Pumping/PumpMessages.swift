@@ -6,7 +6,7 @@ import Trails
 package struct CopyRequest: Hashable, Sendable {
   /// The id. Two requests with the same id are one request.
   @ByBytes package var id: String
-  /// Patterns; empty: all tables.
+  /// The patterns of the requested tables; empty: all tables.
   @ByBytes package var tables: [String]
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
@@ -25,7 +25,7 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Nil if any part is invalid: an empty list of tables would mean all of them.
+  /// Reads a request. Returns nil if any part is invalid: an empty list of tables would mean all of them.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -68,7 +68,7 @@ package struct TrailReport: Equatable, Sendable {
     return object
   }
 
-  /// Nil if something is missing.
+  /// Reads a report. Returns nil if something is missing.
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),

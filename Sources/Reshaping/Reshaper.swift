@@ -21,7 +21,7 @@ package final class Reshaper {
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// Plans of earlier segments, by the source's name of the table.
+  /// The plans of tables in earlier segments, by the source's name of the table.
   private var plans: [NameKey: ReshapePlan] = [:]
   /// The commit time of the current transaction, as columns that mark removed rows store it.
   package private(set) var commitTime = ""

@@ -19,7 +19,7 @@ package final class RequestBook: Sendable {
 
     @ByBytes package var id: String
     @ByBytes package var trail: String
-    /// Patterns; empty: all tables.
+    /// The patterns of the requested tables; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
     /// The last transaction of the trail when the copy was requested. A copy that began before or with it does not

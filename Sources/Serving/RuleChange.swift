@@ -15,7 +15,7 @@ enum RuleChange: Equatable {
   /// The change is refused: one table of the target cannot be both a mirror and a history.
   case refused
 
-  /// Nil if both rules have the same effect.
+  /// Compares two rules of a table. Returns nil if both have the same effect.
   init?(from old: TableRule?, to new: TableRule?) {
     let (was, now) = (old ?? TableRule(from: ""), new ?? TableRule(from: ""))
     var same = now

@@ -39,8 +39,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes the tables whose rows follow their rules from the note, and requests the other copies again. Returns log
-  /// entries.
+  /// Removes the tables whose rows follow their rules from the ``RuleNote``, and requests the other copies again.
+  /// Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

@@ -52,7 +52,7 @@ package final class ServiceContext: Sendable {
   /// The worker that has each exclusive task on a database at present.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
-  /// Restarts a worker; set by the supervisor.
+  /// The function that restarts a worker; set by the supervisor.
   private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
 
   package init(_ configuration: Configuration, log: ServiceLog) {

@@ -21,7 +21,7 @@ package struct TwoWayPlan: Equatable, Sendable {
     var tables: AdmittedTables
   }
 
-  /// Nil if the apply is one-way.
+  /// Creates the plan of an apply. Returns nil if the apply is one-way.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }

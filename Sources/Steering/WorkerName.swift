@@ -40,7 +40,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers along the way of the data.
+  /// Orders workers by their place between source and target: captures come before pumps, and pumps before applies.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 

@@ -25,7 +25,7 @@ final class ConfCheck {
   /// The number of new slots by server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
-  /// Workers of the daemon.
+  /// The workers of the running daemon; empty if none answers.
   private(set) lazy var running = askWorkers()
   private var failures: [CairnError] = []
   private var path = ""

@@ -274,7 +274,8 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Waits for capture. The group is rolled back first, so that no locks are held meanwhile.
+  /// Waits until capture has read what applications committed. The group is rolled back first, so that no locks are
+  /// held meanwhile.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }

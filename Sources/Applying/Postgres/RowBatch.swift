@@ -270,7 +270,8 @@ struct RowStore: ~Copyable {
   }
 }
 
-/// Numbers of entries by the hash of their key: open addressing, a power of two of slots.
+/// A hash table with the number of each entry, by the hash of its key. It uses open addressing, and its size is a power
+/// of two.
 struct KeyPlaces {
   private struct Slot {
     var hash = 0

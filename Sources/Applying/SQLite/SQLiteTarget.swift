@@ -106,7 +106,8 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits, unless the target's path has another file or none: throws `database-missing` then.
+  /// Commits the transaction. Throws `database-missing` if the target's path has no file, or another one than the open
+  /// file.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }

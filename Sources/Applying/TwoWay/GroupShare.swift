@@ -6,10 +6,10 @@ struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// Shrinks the share after applications overtook a group of `number` transactions.
+  /// Halves the number after applications wrote to rows of a group of `number` transactions before its commit.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }
 
-  /// Grows the share by a quarter after a commit.
+  /// Raises the number by a quarter after a commit.
   mutating func grow() {
     guard count != .max else { return }
     count += max(1, count / 4)

@@ -12,7 +12,7 @@ final class TwoWayDesk<Table: AnyObject> {
     let name: RowName
     let table: Table
     var version: StoredVersion
-    /// False: the transaction inserted the row and deleted it again.
+    /// Whether the transaction leaves a version of the row. It does not if it inserted the row and deleted it again.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
     /// Returns the row in another form of its table; nil: unchanged.
@@ -50,7 +50,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the transaction at hand inserted into tables that only take rows in, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, its rows whose names other rows may well share; see ``made(_:at:isCopied:)``.
+  /// By transaction, those of its rows whose names other rows probably share; see ``made(_:at:isCopied:)``.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to find out whether applications commit to them meanwhile.
   private var written: [RowName] = []

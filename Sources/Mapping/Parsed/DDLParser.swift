@@ -9,7 +9,7 @@ struct DDLParser {
   let tokens: [DDLToken]
   var at = 0
   var depth = 0
-  /// Tokens before which `pg_catalog.` is printed.
+  /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
   /// The texts to print instead of a token; empty for a token that is part of the previous one.
   private var replaced: [Int: String] = [:]
@@ -37,7 +37,7 @@ struct DDLParser {
   /// The objects of the target that the text may name.
   var reach = TargetReach()
 
-  /// The deepest nesting of expressions that is read.
+  /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
   /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
   /// one row.

@@ -38,7 +38,7 @@ struct DDLToken {
   }
 
   let kind: Kind
-  /// White space, and in SQLite comments.
+  /// The white space before the token, and in SQLite the comments too.
   @ByBytes var space: String
 
   /// The bare word in upper case; empty for every other token.
@@ -78,7 +78,7 @@ struct DDLTokenizer {
   private var at = 0
   private var tokens: [DDLToken] = []
 
-  /// The largest number of bytes that is read.
+  /// The largest text that is read, in bytes.
   static let bytesMax = 1 << 20
 
   static func tokens(_ text: String, _ engine: Engine) throws(Unparsed) -> [DDLToken] {

@@ -44,7 +44,7 @@ struct IncomingTransaction {
     case nothing
     case takeRequest
     case changeSchema
-    /// Read the catalog: the message may report a schema change that the stream does not describe.
+    /// Capture must read the catalog: the message may report a schema change that the stream does not describe.
     case readCatalog
   }
 

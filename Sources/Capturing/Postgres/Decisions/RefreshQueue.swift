@@ -37,7 +37,7 @@ struct RefreshQueue {
       /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// End the refresh of this table's rows in the trail, then ask for the next step.
+      /// Capture must end the refresh of this table's rows in the trail, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing
