@@ -26,7 +26,7 @@ struct LaterShape {
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// Makes the part that has all columns of a shape.
+    /// Creates the part that has all columns of a shape.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 

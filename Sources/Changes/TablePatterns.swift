@@ -27,7 +27,7 @@ package struct TablePatterns: Equatable, Sendable {
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
 
-  /// Reads the lists from their ``text``.
+  /// Parses the lists from their ``text``.
   package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
 
   /// The lists as text, from which ``init(text:)`` reads them back, whatever the names contain.

@@ -81,9 +81,9 @@ package struct TableEnd: Sendable {
   package let columns: [Int]
   /// The name for a FROM clause.
   package let sqlName: String
-  /// A name of an SQLite table's rowid.
+  /// The name by which SQL reads the rowid of an SQLite table; nil if there is none.
   package let rowidName: String?
-  /// The oid of a PostgreSQL table.
+  /// The oid of the table in PostgreSQL; 0 for other ends.
   package let oid: UInt32
   /// The oid of the type of each of the schema's columns in PostgreSQL; empty for other ends.
   let types: [UInt32]

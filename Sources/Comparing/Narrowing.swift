@@ -20,7 +20,7 @@ struct Narrowing: ~Copyable {
 
   /// The most rows for which memory is reserved in advance.
   private static let reservedMax = 1 << 18
-  /// The most bytes of held entries.
+  /// The most bytes that the hashes and keys in memory may take.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool

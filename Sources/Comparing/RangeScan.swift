@@ -8,7 +8,7 @@ struct KeyRange: Sendable {
   let through: [Value]?
   let count: Int
   let sum: UInt64
-  /// Rows of the source before it.
+  /// The number of rows of the source before the range.
   let rowsBefore: Int
 }
 

@@ -47,7 +47,7 @@ final class RowCounts {
 
   subscript(_ hash: UInt64) -> Int { index(hash).map { Int(counts[$0]) } ?? 0 }
 
-  /// The values of a row that was counted.
+  /// Returns the values of a row that was counted.
   func row(_ hash: UInt64) -> [Value]? {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }

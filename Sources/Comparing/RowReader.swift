@@ -37,7 +37,7 @@ extension RowReader {
   }
 }
 
-/// Some rows of a table.
+/// A selection of rows of a table.
 enum Slice {
   /// The rows after `after`, up to and including `through`, in this end's representation; nil for no bound. With a
   /// limit, rows are read in order.

@@ -80,7 +80,7 @@ final class SQLiteRowReader: RowReader {
     }
   }
 
-  /// A slice as a statement.
+  /// The SQL statement that reads a slice.
   private struct Query {
     let sql: String
     var parameters: [Value] = []

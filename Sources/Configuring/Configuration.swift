@@ -21,10 +21,10 @@ package struct Configuration: Equatable, Sendable {
 
   package init(node: Node) { self.node = node }
 
-  /// The database that a capture or an apply names.
+  /// Returns the database that a capture or an apply names.
   package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
 
-  /// The trail that a capture writes: `NODE.NAME`.
+  /// Returns the trail that a capture writes: `NODE.NAME`.
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
   /// `[node]`: the name and the state folder of the node.

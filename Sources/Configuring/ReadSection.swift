@@ -106,7 +106,7 @@ extension OptionValue {
 
   private static func key(_ name: String) -> String { OptionReader.isName(name.lowercased()) ? name : quoted(name) }
 
-  /// A basic string of TOML.
+  /// Returns a text as a basic string of TOML.
   static func quoted(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

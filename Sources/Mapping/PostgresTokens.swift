@@ -65,7 +65,7 @@ package struct PostgresTokens {
     return parts.filter { !$0.isEmpty }
   }
 
-  /// The statements of a script, each by itself and without its semicolon.
+  /// Returns the statements of a script, each by itself and without its semicolon.
   ///
   ///     PostgresTokens.statements(of: "CREATE SCHEMA a; CREATE TABLE a.\"b;\"()")  // two statements
   package static func statements(of script: String) -> [String] {

@@ -59,7 +59,7 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// The number of rows that wait for a unique value in the database of an apply, by table.
+  /// Returns the number of rows that wait for a unique value in the database of an apply, by table.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }

@@ -274,8 +274,7 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Waits until capture has read what applications committed. The group is rolled back first, so that no locks are
-  /// held meanwhile.
+  /// Waits until capture has read what applications committed. Rolls the group back first, which releases its locks.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }

@@ -13,7 +13,7 @@ final class RowBatch {
   /// The form of a statement: changes of one form can be sent together.
   struct Shape: Hashable {
     var kind: Kind
-    /// The columns that an update sets.
+    /// The columns that an update of this form sets.
     var set = ColumnMask()
     /// The columns whose former values are known and checked.
     var checks = ColumnMask()

@@ -14,9 +14,9 @@ final class SQLiteReplay {
   /// The rows after which a commit is due by default. Applications that write to the target wait for the commit.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
-    /// All tables except suspended ones.
+    /// A replay of all tables except suspended ones.
     case main
-    /// One suspended table: its name in apply's state, in lower case.
+    /// A replay of one suspended table, given by its name in apply's state, in lower case.
     case lane(NameKey)
   }
 

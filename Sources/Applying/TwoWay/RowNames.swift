@@ -4,7 +4,7 @@ import Versions
 
 /// The names of the target's rows for the version window. Every trail that leads to a row gives it the same name.
 final class RowNames {
-  /// The naming of one shape of a table.
+  /// The way in which rows of one shape of a table get their names.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming

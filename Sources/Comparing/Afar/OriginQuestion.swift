@@ -11,7 +11,7 @@ enum OriginQuestion {
   static let bytesMax = 1 << 20
   /// The most bytes of an encoded answer.
   static let answerBytesMax = 3 << 20
-  /// The most keys of ``repair(_:)``.
+  /// The most keys in one ``repair(_:)`` question.
   static let keysMax = 1000
 
   /// The captured tables, from this place in their list on.

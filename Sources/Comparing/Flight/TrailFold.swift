@@ -18,7 +18,7 @@ struct TrailFold {
   private let table: ComparedTable
   private let seed: UInt64
   let moment: SourceMoment
-  /// Rows with a key, by its hash.
+  /// The rows with a key, by the hash of the key.
   private(set) var rows: [UInt64: Row]
   /// The number of copies of each row without a usable key.
   private let counts: RowCounts?

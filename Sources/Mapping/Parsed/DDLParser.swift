@@ -130,7 +130,7 @@ struct DDLParser {
     return Unparsed("\(tokens[at].printed.prefix(40)) is not understood where it is")
   }
 
-  /// The tokens as text, without the space before the first.
+  /// Returns the tokens as text, without the space before the first.
   func printed(_ range: Range<Int>) -> String {
     range.map { index in
       (index == range.lowerBound ? "" : tokens[index].space) + (qualified.contains(index) ? "pg_catalog." : "")
@@ -374,7 +374,7 @@ struct DDLParser {
     return new.utf8.count <= old.utf8.count
   }
 
-  /// The literal that an argument is, perhaps with a cast; nil for every other expression.
+  /// Returns the literal that an argument is, perhaps with a cast; nil for every other expression.
   func literal(_ range: Range<Int>) -> DDLToken.Kind? {
     guard let first = range.first else { return nil }
     guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }

@@ -67,7 +67,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// A domain's, a column's or an index's expression alone, printed.
+  /// Returns a domain's, a column's or an index's expression alone, printed.
   static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     parser.reach = reach
