@@ -83,7 +83,7 @@ package struct ApplyOptions: Sendable {
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name of the origin under which rows of this trail go on into the target's own trail; nil: the name of the
+  /// The name of the origin under which rows of this trail also enter the target's own trail; nil: the name of the
   /// trail.
   package var originName: TrailName?
   /// The trail into which the target is captured. Apply passes over transactions that began there.
@@ -114,7 +114,8 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows do not go on.
+  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows are not to be in the
+  /// target's own trail.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
     // The origin in a trail's header is input: it must be a valid name of a trail.

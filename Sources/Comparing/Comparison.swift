@@ -167,7 +167,7 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without reporting the differences.
+  /// Compares a table without reporting the differences. Returns their number, with the rows still in flight.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

@@ -148,7 +148,7 @@ extension Configuration {
     package fileprivate(set) var patterns: [TrailPatterns] = []
     /// The most trails of the other node that this node holds.
     package let trails: Int
-    /// The limit, in bytes of disk; nil: no limit.
+    /// The most bytes of disk that the trails of the other node may occupy here; nil: no limit.
     package let diskBytes: Int64?
     /// Whether `[peer.NAME]` is in the conf.
     package let isPeer: Bool

@@ -57,7 +57,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// The treatment of rows that applies write to a captured database.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// The rows go into the trail of the database too.
+    /// The trail of the database gets these rows too.
     case include
     /// The trail gets only rows that applications write.
     case skip

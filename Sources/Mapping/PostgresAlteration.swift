@@ -285,7 +285,7 @@ package struct PostgresAlteration {
   }
 }
 
-/// The meaning of a statement, for comparison.
+/// The words of a statement without spaces and quotes, to compare it with another one.
 struct Words: Hashable {
   private let text: NameKey
   init(_ statement: String, renamed: [NameKey: String] = [:]) {

@@ -22,8 +22,8 @@ package struct TrailSQL {
 
   /// Tables that have been created, or are in use, by folded name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by folded names. The name may move to another table before the trail drops it from the
-  /// first.
+  /// The table of each index. Both names are folded. The index name may move to another table before the trail drops
+  /// the index of the first table.
   private var indexOwners: [NameKey: String] = [:]
   /// The tables between start and end of a refresh: changes to them may concern rows that have not arrived yet.
   private var refreshing: Set<NameKey> = []

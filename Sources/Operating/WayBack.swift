@@ -6,8 +6,8 @@ import SQLiteKit
 extension TargetEnd {
   /// Returns whether a capture of this database feeds an apply that writes to the source.
   ///
-  /// If so, rows of the source must not go on from this database, because they would return to the source. Trails are
-  /// compared by the name of their slot. The name is made from the trail's id, so an SQLite trail has one too.
+  /// If so, rows of the source must not enter this database's trail, because they would return to the source. Trails
+  /// are compared by the name of their slot. The name is made from the trail's id, so an SQLite trail has one too.
   package func leadsBack(to source: SourceEnd) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())

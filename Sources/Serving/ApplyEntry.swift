@@ -29,7 +29,8 @@ struct ApplyEntry {
     return (asked, try adoptRules(end))
   }
 
-  /// Checks the target against the trail, and requests a copy of everything if it is needed.
+  /// Checks the target against the trail, and requests a copy of everything if it is needed. Returns the open request;
+  /// nil if there is none.
   ///
   /// It is needed if the target's checkpoint was purged because the target was away for too long. It is also needed if
   /// the target is new and the trail's beginning was purged, or if the operator ordered it.

@@ -21,7 +21,7 @@ struct OppositeCopy {
   /// The apply of that capture's trail to the database that is to be copied; nil if it runs at another node.
   private let back: String?
 
-  /// Returns nil if the apply is one-way.
+  /// Creates the check for a two-way apply; nil for a one-way one.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let behind = conf.captureBehind(apply) else { return nil }
     self.apply = apply.name

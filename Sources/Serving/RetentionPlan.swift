@@ -53,7 +53,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only when more bytes have
   /// arrived.
   package private(set) var live: UInt64 = 0
-  /// The part of one trail in ``bytes`` and ``live``.
+  /// The bytes of one trail in the sums ``bytes`` and ``live``.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0

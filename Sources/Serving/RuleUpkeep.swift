@@ -29,7 +29,7 @@ final class RuleUpkeep: Sendable {
     (self.apply, self.context, self.askAgainMilliseconds) = (apply, context, askAgainMilliseconds)
   }
 
-  /// The tables whose copies have not begun.
+  /// The tables with changed rules that still wait for the start of their copies.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
   /// Forgets the tables when a run begins.

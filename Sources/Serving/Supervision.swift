@@ -6,7 +6,7 @@ import Changes
 /// jumps.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// The worker is to be started at that time.
+    /// The worker waits to be started, until the time `at`.
     case due(at: Int64)
     case running(since: Int64)
     /// The worker was told to end, and has not ended yet.
@@ -14,7 +14,7 @@ package struct Supervision: Equatable, Sendable {
     case resting(Rest)
   }
 
-  /// The reason why a worker does not run.
+  /// The reason why a worker does not run until someone starts it.
   package enum Rest: Equatable, Sendable {
     /// The operator stopped it with `cairn stop`.
     case ordered
@@ -33,7 +33,7 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the worker has run well since.
+    /// Whether the worker has run without an error for long enough since this failure.
     package var isPassed = false
   }
 

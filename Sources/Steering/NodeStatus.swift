@@ -25,7 +25,7 @@ package struct NodeStatus: Sendable {
     package var times: Int
     /// Milliseconds since the last occurrence; nil if they were not reported.
     package var agoMilliseconds: Int64?
-    /// Whether the worker has run well since.
+    /// Whether the worker has run without an error for long enough since the problem.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false

@@ -234,7 +234,9 @@ extension VersionWindow {
     return believed
   }
 
-  /// Notes the knowledge of an incoming transaction, before apply writes it; `begin`: the position of its begin record.
+  /// Notes what the author of an incoming transaction knew of other trails. Call it before apply writes the
+  /// transaction.
+  /// - Parameter begin: The position of the transaction's begin record.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
     state.withLock {

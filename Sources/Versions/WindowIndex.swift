@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 
-/// The versions in the window, the knowledge of each origin over time, and what may be forgotten. It uses no trails and
-/// no locks.
+/// The versions in the window, what each origin knew of the others over time, and what may be forgotten. It uses no
+/// trails and no locks.
 struct WindowIndex {
   /// A trail whose versions are in the window; the own trail is one of them.
   struct Origin {
@@ -235,7 +235,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Notes the knowledge that the author of an origin's transaction had of other origins.
+  /// Notes what the author of an origin's transaction knew of other origins.
   mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {

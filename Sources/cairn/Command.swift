@@ -10,7 +10,7 @@ protocol Command {
   static var options: [Option] { get }
   /// The paragraphs of the help below the options: what the command does, with an example.
   static var details: String { get }
-  /// Returns the exit status.
+  /// Runs the command with its parsed arguments, and returns the exit status.
   static func run(_ arguments: Arguments) throws -> Int32
 }
 

@@ -86,7 +86,8 @@ struct PeerCommand: Command {
     }
   }
 
-  /// Runs `body` with the peer folder. New files belong to the owner of the state folder, even if root creates them.
+  /// Runs `body` with the peer folder, and returns its exit status. New files belong to the owner of the state folder,
+  /// even if root creates them.
   private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
     guard Folder.isFolder(node.state) else {
       throw CairnError(

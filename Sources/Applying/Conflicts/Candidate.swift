@@ -73,7 +73,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The assignments of the statement that stores a row which waits already; the time since when it waits stays.
+  /// The assignments of the upsert that stores a row again which already waits. They leave out the time at which it
+  /// began to wait.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier

@@ -129,8 +129,8 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a lane. Conflicts of its rows are resolved as for other tables, with all versions
-  /// that are known by now.
+  /// Applies the next transactions of a lane, and returns whether anything was committed. Conflicts of its rows are
+  /// resolved as for other tables, with all versions that are known by now.
   private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = lane.desk else { return try advance(&lane, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {

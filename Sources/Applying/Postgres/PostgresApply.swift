@@ -203,7 +203,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Applies one group. If it fails as a whole, applies it carefully; if a table must wait, without the table.
+  /// Applies one group, or prepares another attempt at it. Returns false if there is nothing to apply.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {

@@ -202,7 +202,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// Adds a row; columns that `row` does not give are taken from the row `old`.
+  /// Adds a row and returns its index; columns that `row` does not give are taken from the row with index `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {

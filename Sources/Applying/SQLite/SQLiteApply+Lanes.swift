@@ -109,8 +109,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a lane. Conflicts of its rows are resolved as for other tables, with all versions
-  /// that are known by now.
+  /// Applies the next transactions of a lane, and returns what became of it. Conflicts of its rows are resolved as for
+  /// other tables, with all versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.

@@ -313,7 +313,7 @@ final class SQLiteReplay {
     let isUndone: Bool
   }
 
-  /// Opens a table. If that fails, throws ``Unopened``, and changes nothing.
+  /// Opens and returns a table; nil if it is left out. If that fails, throws ``Unopened``, and changes nothing.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")

@@ -136,7 +136,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Inserts a row that had to wait for another one.
+  /// Inserts a row that had to wait for another one. Returns the number of rows written.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -157,7 +157,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged.
+  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged. Returns the
+  /// number of rows updated: 0 if the row is not there.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()

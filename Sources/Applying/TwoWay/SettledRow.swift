@@ -114,7 +114,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`, for a target that has no functions.
+  /// Throws `rule-refused`. The function of a rule `function:` for a target that has no functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,

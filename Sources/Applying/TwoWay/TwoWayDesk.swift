@@ -509,10 +509,10 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the places of a row's versions, except that of the transaction at hand.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
-  /// Returns the places of a row's versions that the database has, or gets with the present group, by rising stamps.
+  /// Returns the versions of a row, by place and with rising stamps, without versions that the database does not have.
   ///
-  /// The window also has versions of a group that was rolled back. An application that writes to the row before they
-  /// come again does not know them, so the row must not be as they made it.
+  /// The window also has versions of a group that was rolled back. Until they are applied again, the database does not
+  /// have them, so they must not decide about the row.
   private func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }

@@ -89,8 +89,8 @@ struct DDLParser {
     }
   }
 
-  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Leaves the CHECK out if all CHECKs together exceed
-  /// ``checkWeightMax``.
+  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Also returns false, with a notice, if all CHECKs
+  /// together exceed ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)

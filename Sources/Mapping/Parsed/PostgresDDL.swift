@@ -309,7 +309,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Reads an expression without enclosing parentheses, up to one of these words, a comma or the end.
+  /// Consumes an expression up to a comma or one of these words. Returns false, with a notice, if it is left out.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -354,7 +354,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// Reads a column or a constraint, with the columns that the constraint names; nil if nothing of it is left.
+  /// Reads a definition of a column or constraint, with the columns that a constraint names; nil if it is left out.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {

@@ -157,7 +157,7 @@ struct SQLiteDDL {
     try parser.expectEnd()
   }
 
-  /// Reads a definition; nil if nothing of a constraint is left.
+  /// Reads the definition of a column or constraint. Returns nil if a constraint is left out.
   private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     let space = parser.tokens[parser.at].space

@@ -72,7 +72,7 @@ struct IncomingTransaction {
     var isApplied = false
     /// The trail of the apply that made the transaction; empty if none did.
     var applier = ""
-    /// The first note of the apply, if the rows that it wrote go on into this trail.
+    /// The first note of the apply that made the transaction, if the rows that it wrote are to be in this trail too.
     var relay: AppliedNote?
     /// Whether a note shows that an apply made the transaction, and the trail lacks it: its schema changes are sent
     /// then.
@@ -102,7 +102,8 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time for the trail, and the note of the apply if its rows go on; nil if no transaction is open.
+  /// The commit time of the open transaction, and the note of the apply that made it if its rows are to be in this
+  /// trail too; nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
