@@ -28,7 +28,7 @@ struct Narrowing: ~Copyable {
   private var keys = ByteWriter()
   private var found = SuspectList()
 
-  /// Prepares for about this number of rows.
+  /// Reserves memory for about this number of rows.
   /// - Parameter isUnique: whether the target has at most one row for each key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique

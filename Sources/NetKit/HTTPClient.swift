@@ -71,7 +71,8 @@ package final class HTTPClient {
   /// The body of a success goes to `sink`, if there is one, as it comes. If there is no `body`, `source` is the body of
   /// the request. After an error, the next request dials again.
   ///
-  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, which may pass; the errors of `sink` and `source`.
+  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, after which the caller may try again; the errors
+  ///   of `sink` and `source`.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
     source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil

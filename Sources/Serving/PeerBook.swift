@@ -44,7 +44,8 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the files of the state folder. A file that cannot be read is ignored, so that peer's trail is kept whole.
+  /// Reads the files of the state folder. If a file cannot be read, the place of its peer is unknown, so nothing of the
+  /// trail is purged for it.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }

@@ -163,7 +163,7 @@ final class RowNames {
 
   /// The first names of renamed tables. All values that name rows of one database share them.
   var roots = TableRoots()
-  /// The value of ``TableRoots/count`` when the present namings were made.
+  /// The value of ``TableRoots/count`` for which ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine

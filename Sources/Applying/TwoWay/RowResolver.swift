@@ -234,10 +234,11 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Brings one row back. Returns the rows that it references, if it came back.
+  /// Writes a deleted row again, because a row references it. Returns the rows that it references itself; none if it
+  /// was not written.
   ///
-  /// - Parameter isReferred: Whether the row is the first of its line. It may have been brought to its present state
-  ///   while less was known of its references.
+  /// - Parameter isReferred: Whether a row of the transaction at hand references the row. Only such a row is written
+  ///   again although it is there: it may have got its present state before all references to it were known.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)

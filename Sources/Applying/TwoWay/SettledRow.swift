@@ -15,7 +15,7 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all others; nil: it decides nothing, or the same row.
+  /// The row that this node decides, and sends to all others; nil if it decides nothing, or exactly the incoming row.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
@@ -114,7 +114,8 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`. The function of a rule `function:` for a target that has no functions.
+  /// Throws `rule-refused`. It is what runs in place of the function of a rule `function:` if the target has no
+  /// functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
