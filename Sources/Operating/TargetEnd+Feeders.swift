@@ -7,8 +7,7 @@ extension TargetEnd {
   /// Checks that the rows of a trail do not mix with rows of another trail in one table of the target.
   ///
   /// - Parameter given: Receives a target table and the trails that the target records for it. Returns the trails to
-  ///   check
-  /// against, so the caller can add or exclude some.
+  ///   check against, so the caller can add or exclude some.
   /// - Throws: `name-collision` for the first table with such rows.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,

@@ -75,8 +75,7 @@ extension PumpDesk {
   /// Returns the state of a trail; nil if there is no such trail.
   ///
   /// - Parameter withUnread: Whether the end may be inside a transaction that is not complete yet. Peers that append to
-  ///   the
-  /// copy need that end.
+  ///   the copy need that end.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }

@@ -52,8 +52,8 @@ extension ConfCheck {
     }
   }
 
-  /// Reports the effect of copies from both ends: a row's losing version is not logged. It applies until both trails
-  /// have begun.
+  /// Warns, before both trails have begun, of what the first copies of both ends do to rows: with `copy = false`, some
+  /// may stay at one end only; without it, a losing version is not logged.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {

@@ -102,8 +102,8 @@ struct Decisions {
       > 0
   }
 
-  /// Writes the decided rows as an application would, each in a transaction of its own. In a session in which triggers
-  /// fire.
+  /// Writes the decided rows as an application would: each in a transaction of its own, and in a session in which
+  /// triggers fire.
   ///
   /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
   func make(within scope: TargetScope) throws -> DecisionOutcome {

@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// Gives a table the shape of its new rule at its first record, and makes it await a copy. In the group's
-  /// transaction.
+  /// Gives a table the shape of its new rule at its first record, in the group's transaction, and makes it await a
+  /// copy.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {

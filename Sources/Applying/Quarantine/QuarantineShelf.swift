@@ -17,9 +17,8 @@ final class QuarantineShelf {
 
   /// Creates an empty shelf.
   ///
-  /// - Parameter puts: Whether apply puts failing transactions aside. Transactions that are already in quarantine hold
-  ///   others
-  /// back in any case.
+  /// - Parameter puts: Whether apply puts failing transactions aside. If not, transactions that are already in
+  ///   quarantine still hold others back.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)

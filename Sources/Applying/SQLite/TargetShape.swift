@@ -123,8 +123,8 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether the target's table is still as before a change: it has its former name, and the new one is free.
-  /// The same must hold for the columns.
+  /// Returns whether the target's table is still as before a change: it has its former name and columns, and the new
+  /// name of the table and of each column is free.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }

@@ -2,7 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. Pure.
+/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. It does
+/// no I/O.
 ///
 /// If the reader can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {

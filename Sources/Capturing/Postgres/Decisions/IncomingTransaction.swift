@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
-/// ask capture to do. Pure.
+/// ask capture to do. It does no I/O.
 ///
 /// One call per message of the stream. A transaction is left out if the trail has it already, or if an apply made it.
 struct IncomingTransaction {

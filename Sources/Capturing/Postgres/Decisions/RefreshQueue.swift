@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The order in which rows are read, and the refreshes that are open in the trail. They are initial loads, refreshes of
-/// tables, requested rows, and rows that an update moved. Pure; `now` is monotonic time in ms.
+/// tables, requested rows, and rows that an update moved. It does no I/O; `now` is monotonic time in ms.
 ///
 /// The reason why a table is to be copied is part of the known tables, which are an input.
 struct RefreshQueue {
