@@ -8,7 +8,7 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// The time up to which the pauses are counted in `left`, in µs.
+  /// The time, in µs, up to which returned uses have been added to `left`.
   private var countedAt: Int64?
 
   /// Creates an allowance with all its uses.

@@ -4,7 +4,7 @@ import Conflicts
 /// The decision which rows of a target are in their tables, and which wait because another row has one of their unique
 /// values. It is made again for each group.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The present state of a waiting row, by its known versions.
+  /// What became of a waiting row since it was stored, by its known versions.
   enum Renewal {
     case asItWas
     case later(Candidate)

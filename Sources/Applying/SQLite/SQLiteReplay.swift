@@ -404,7 +404,8 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the name in apply's state of the table that has this name at this place of the trail.
+  /// Returns the key of a table in apply's state, from its name in the trail. A lane has one table and so always its
+  /// key.
   func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

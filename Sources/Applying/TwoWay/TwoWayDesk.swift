@@ -197,7 +197,8 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Makes transactions through `number` be settled row by row, as a row did not fit. Returns false if they are.
+  /// Requests that transactions through `number` are applied with row-by-row resolution, because a row of them did not
+  /// fit. Returns false if that was requested already.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number

@@ -21,7 +21,8 @@ struct SQLiteDDL {
   static let generatedMax = 128
   /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
   static let uniquesMax = 64
-  /// The number of times that a statement is read to weigh generated columns that name later ones.
+  /// The most times that a statement is read. Each further time finds the weight of generated columns that name later
+  /// ones.
   private static let passesMax = 8
 
   /// Returns the text of one CREATE TABLE statement, printed under the table's own name. Throws for any other
