@@ -404,8 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key of a table in apply's state, from its name in the trail. A lane has one table and so always its
-  /// key.
+  /// Returns the key of a table in apply's state, from its name in the trail; in a lane, the key of the lane's table.
   func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

@@ -197,8 +197,7 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that transactions through `number` are applied with row-by-row resolution, because a row of them did not
-  /// fit. Returns false if that was requested already.
+  /// Requests row-by-row resolution of transactions through `number`. Returns false if it was requested already.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
