@@ -22,7 +22,8 @@ package struct AdmittedTables: Equatable, Sendable {
   }
 }
 
-/// The ``AdmittedTables`` of one trail while it is read, with the verdict on the table of the last row.
+/// The tables that an apply takes from a trail, for use while the trail is read. It caches the answer for the table of
+/// the last row.
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
@@ -31,7 +32,9 @@ final class AdmittedRows {
   private static let referencedMax = 1000
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?
 
-  /// Makes the rows of a trail that have yet to be read. `tables`: nil if not known: then no table is admitted.
+  /// Creates the state for a trail.
+  ///
+  /// - Parameter tables: The tables that the apply takes; nil: not known, so no table is admitted.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

@@ -47,8 +47,8 @@ package struct ApplyOptions: Sendable {
   package var valueBytesMax: Int32?
   /// Stores durably that ``scope`` leaves out a table, before the checkpoint passes the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, those with the name
-  /// of their table may fire although another role owns their code (``fires(_:among:)``).
+  /// The triggers of the target that may fire while apply writes, as patterns of their names. In PostgreSQL, a pattern
+  /// with the name of the table also admits triggers whose code another role owns (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [TableRule] = []
@@ -76,13 +76,14 @@ package struct ApplyOptions: Sendable {
   package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
-  /// Whether applied rows go on into the target's own trail. No way leads from there back to their source.
+  /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
+  /// that trail back to the source of the rows.
   package var relays = false
   /// The lead that the clock of the trail's node may have over ours before a one-way apply holds the trail back, in µs.
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name of the origin under which rows of this trail go on into the target's own trail; nil: the name of the
+  /// The name of the origin under which rows of this trail also enter the target's own trail; nil: the name of the
   /// trail.
   package var originName: TrailName?
   /// The trail into which the target is captured. Apply passes over transactions that began there.
@@ -113,7 +114,8 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows do not go on.
+  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows are not to be in the
+  /// target's own trail.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
     // The origin in a trail's header is input: it must be a valid name of a trail.
@@ -221,7 +223,7 @@ extension ApplyOptions {
     CairnError(
       .targetDiffers, "table \(table) already holds rows at the target before its first copy",
       hint:
-        "say in [apply.NAME] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+        "set existing in [apply.NAME] to \"keep\" (these rows stay), \"overwrite\" (the target becomes equal to the source) or \"merge\" (the source's rows win), then run 'cairn reload'",
       context: ["table": table])
   }
 
@@ -239,8 +241,8 @@ extension ApplyOptions {
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this end takes the other end's default, for rows that have the default of a column that both have
-  /// added.
+  /// Returns whether this end replaces its own default by that of the other end, if both ends have added the same
+  /// column. It concerns rows that have the default in that column.
   ///
   /// Exactly one of two ends does. If both did, an operator who follows the hints at both ends would swap the values.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {

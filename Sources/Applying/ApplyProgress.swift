@@ -33,7 +33,7 @@ package final class ApplyProgress: Sendable {
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables that are under their new rules, by the names in ``ChangedRule/table``.
+    /// The tables whose rows follow their new rules, by the names in ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
     /// The tables that wait only for a copy that is not requested yet, as their rules fit again. The keys are their
     /// names in apply's state, the values their plain names.
@@ -57,7 +57,7 @@ package final class ApplyProgress: Sendable {
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
-  /// Resets what is known of the connection, at the start of a run.
+  /// Forgets the state that belongs to a connection, at the start of a run.
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }

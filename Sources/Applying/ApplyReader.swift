@@ -61,7 +61,8 @@ final class ApplyReader {
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was synced at the reader's last look.
   var durableEnd: Checkpoint { trail.durableEnd }
-  /// The reason why the record that was returned last cannot be applied, if the treatment of its table gives one.
+  /// The reason why the record that was returned last cannot be applied; nil if it can be. The rule of its table gives
+  /// the reason.
   var refusal: CairnError? { reshaper?.refusal }
   /// The commit time of the transaction that is being read, as a text for columns that mark removed rows. Empty without
   /// rules.

@@ -59,7 +59,8 @@ final class ClockGate {
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// Waits 200 ms for a clock that is ahead.
+  /// Waits 200 ms for the time of a transaction that was committed ahead of this node's clock. Always returns true:
+  /// apply then looks again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {

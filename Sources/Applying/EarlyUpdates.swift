@@ -13,8 +13,8 @@ struct EarlyUpdates {
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Settles the change if its row never comes and applications write to the target. Returns false if that is not
-    /// possible.
+    /// Resolves the change if its row never comes, at a target to which applications write. Returns false if that is
+    /// not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -66,7 +66,8 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, the updates of rows that had this key, got it, or led to such a row in turn.
+  /// Removes and returns, in order, the updates that lead to a key. These are the updates of the row with that key, and
+  /// of rows whose later keys led to it, one update after the other.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

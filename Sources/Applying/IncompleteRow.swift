@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// The error for a row to insert that lacks a value, `trail-damaged`.
+/// Returns the error for a row to insert that lacks a value, `trail-damaged`.
 ///
 /// No capture writes such a row, but another node may: its columns would become NULL without a word.
 func incompleteRow(

@@ -27,8 +27,8 @@ struct LaterCopy {
   let checkpoint: Checkpoint
   let number: UInt64
 
-  /// Looks for the copy from the table's checkpoint through transaction `limit`, for the table of the record at
-  /// `start`.
+  /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
+  /// record at `start` shows the table.
   ///
   /// Returns `none` in three cases. The table has no rule and waits for another reason. It is a history, whose rows no
   /// copy brings again. Or it is dropped on the way.

@@ -26,7 +26,7 @@ struct LaterShape {
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// Makes the part that has all columns of a shape.
+    /// Creates the part that has all columns of a shape.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
@@ -106,7 +106,8 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice for a table that continues with a copy, and keeps rows that the source deleted meanwhile.
+  /// Returns the notice about a table that continues with a copy. The table never had the rows that the source inserted
+  /// and deleted since the table was suspended.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }

@@ -35,7 +35,8 @@ struct ShapeChange {
     (self.before, self.after) = (was.schema, now.schema)
   }
 
-  /// Replaces a shape that the target cannot have by the next one that it can have, which `find` returns. For a lane.
+  /// Replaces a shape that the target cannot have by the next one that it can have, which `find` returns. Only for a
+  /// suspended table that catches up.
   ///
   /// - Returns: False if nothing is left to do.
   mutating func skipUnfit(

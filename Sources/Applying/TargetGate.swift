@@ -23,7 +23,8 @@ struct TargetGate {
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
   /// The schema id that was allowed last, as most records follow one of the same table.
   private var allowed: UInt64?
-  /// The tables that the list includes only since they were renamed: the target lacks their earlier rows. By schema id.
+  /// The tables, by schema id, that the list includes only since they were renamed: the target lacks their earlier
+  /// rows.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 

@@ -101,7 +101,7 @@ extension SQLValue {
     }
   }
 
-  /// The sizes that SQLite accepts, in bytes.
+  /// The sizes of a text or blob that SQLite accepts, in bytes.
   private static let sizes = 0...Int(Int32.max)
 
   /// Returns the bytes of a text or blob. A size above half of the range of size_t arrives as a negative number and is

@@ -38,7 +38,7 @@ extension CapturedDatabase {
   package func alone<T>(_ body: () throws -> T) throws -> T { try connection.alone { _ in try body() } }
 }
 
-/// The library itself: its version.
+/// The version of the library.
 public enum Cairn {
   public static let version = Product.version
 }

@@ -17,8 +17,9 @@ public final class CapturedTransaction {
     }
   }
 
-  /// Executes one statement in this transaction, like `execute` of ``CapturedDatabase``. A failed statement changes
-  /// nothing; the transaction stays open, and the closure may continue.
+  /// Executes one statement in this transaction, like `execute` of ``CapturedDatabase``, and returns the number of rows
+  /// inserted, updated or deleted. A failed statement changes nothing; the transaction stays open, and the closure may
+  /// continue.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
     try execute(sql, values: parameters.orNull)

@@ -7,7 +7,7 @@ extension Row {
   public func decode<T: Decodable>(_ type: T.Type = T.self) throws -> T { try RowDecoder(row: self).value(T.self, nil) }
 }
 
-/// Presents a ``Row`` to `Decodable`.
+/// A decoder that reads values for `Decodable` from a ``Row``.
 struct RowDecoder: Decoder {
   let row: Row
   var codingPath: [any CodingKey] { [] }

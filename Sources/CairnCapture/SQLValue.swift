@@ -12,7 +12,7 @@ public enum SQLValue: Hashable, Sendable {
 
   public var isNull: Bool { self == .null }
 
-  /// Texts are compared by their bytes, as SQLite compares them.
+  /// Returns whether two values are equal. Texts are compared by their bytes, as SQLite compares them.
   public static func == (a: SQLValue, b: SQLValue) -> Bool {
     switch (a, b) {
     case (.null, .null): true
@@ -84,7 +84,7 @@ extension Int64: SQLConvertible {
 
 extension Double: SQLConvertible {
   public var sqlValue: SQLValue { .real(self) }
-  /// Accepts integers too, because SQLite stores whole numbers as integers under some affinities.
+  /// Creates a number from a real or an integer, because SQLite stores whole numbers as integers under some affinities.
   public init?(sqlValue: SQLValue) {
     switch sqlValue {
     case .real(let number): self = number
@@ -104,7 +104,7 @@ extension Float: SQLConvertible {
 
 extension Bool: SQLConvertible {
   public var sqlValue: SQLValue { .integer(self ? 1 : 0) }
-  /// Accepts integers: 0 is false, any other number is true.
+  /// Creates a Boolean from an integer: 0 is false, any other number is true.
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }
     self = number != 0
@@ -148,7 +148,7 @@ extension Optional: SQLConvertible where Wrapped: SQLConvertible {
   }
 }
 
-/// Integers of other widths. A value out of range of the type is refused: the initializer returns nil.
+/// An integer type of another width than `Int64`. A value out of its range is refused: the initializer returns nil.
 public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
 
 extension SQLInteger {

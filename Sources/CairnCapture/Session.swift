@@ -164,8 +164,10 @@ final class Session {
     }
   }
 
-  /// Runs a change in a transaction of its own. If OR FAIL or RAISE(FAIL) stops it, the rows written before the refused
-  /// row are committed, as in SQLite. Any other failed statement leaves nothing to commit.
+  /// Runs a statement that changes rows in a transaction of its own. Returns the number of rows that it changed.
+  ///
+  /// If OR FAIL or RAISE(FAIL) stops the statement, the rows written before the refused row are committed, as in
+  /// SQLite. Any other failed statement leaves nothing to commit.
   private func changeAlone(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
     var refusal: SQLiteError?
     let count = try transact {
@@ -195,7 +197,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement within a transaction, and keeps it if it changed anything.
+  /// Runs a statement within a transaction, and adds it to the statements of the transaction if it changed anything.
+  /// Returns the number of rows that it changed.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }

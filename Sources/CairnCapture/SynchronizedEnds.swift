@@ -41,7 +41,7 @@ struct SynchronizedEnds: Sendable {
   private let file: String
   var ownFolder: String { "\(state)/\(trails.own)" }
 
-  /// Whether the trails of both ends exist.
+  /// Returns whether the trails of both ends exist.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
   /// Returns the direction of the first copy. Once a trail exists, the state folder decides; before, the option does.

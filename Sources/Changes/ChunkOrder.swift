@@ -1,6 +1,6 @@
 /// The order in which the chunks of a refresh read one key column: one that both engines and all collations share.
 package enum ChunkOrder: Equatable, Sendable {
-  /// The order of the column's type itself.
+  /// The order in which PostgreSQL sorts the column's type.
   case native
   /// The order of a text's bytes (`COLLATE "C"`).
   case text

@@ -144,8 +144,8 @@ package struct AppliedNote: Equatable, Sendable {
   package var clock: UInt64
   /// The position of the noted transaction in the trail.
   package var position: Position
-  /// The transaction in which the rows began; nil if they may not go on into the trail of this database. They may if
-  /// apply knows of no way back to their origin.
+  /// The transaction in which the rows began; nil if they must not enter the trail of this database. They may if apply
+  /// knows of no way back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(

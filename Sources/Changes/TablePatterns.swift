@@ -9,7 +9,7 @@
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
-  /// More lists: a table is also included if one of these lists includes it.
+  /// Further lists of patterns. A table is also included if one of these lists includes it.
   private var others: [TablePatterns] = []
 
   /// Creates a list from patterns. If no pattern includes, all tables are included except the excluded ones.
@@ -27,7 +27,7 @@ package struct TablePatterns: Equatable, Sendable {
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
 
-  /// Reads the lists from their ``text``.
+  /// Parses the lists from their ``text``.
   package init(text: String) { self.init(anyOf: (Self.lists(json: text) ?? Self.lists(plain: text)).map { Self($0) }) }
 
   /// The lists as text, from which ``init(text:)`` reads them back, whatever the names contain.

@@ -1,4 +1,4 @@
-/// Passwords in libpq URIs and connection strings: finds them, and hides them in text. A password is never shown.
+/// The search for passwords in libpq URIs and connection strings, to hide them in text. A password is never shown.
 ///
 /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 package enum URLPassword {

@@ -1,4 +1,4 @@
-/// Matches texts with patterns in which `*` is any number of Unicode scalars and `?` is one.
+/// A matcher for patterns in which `*` is any number of Unicode scalars and `?` is one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))

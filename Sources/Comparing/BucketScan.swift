@@ -28,7 +28,7 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Differing buckets, and the larger of the two ends' numbers of rows in them.
+  /// Buckets that differ, with the number of rows in them at the end that has more.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0

@@ -29,9 +29,9 @@ package final class CompareDatabase {
   /// Whether text that sorts by its bytes sorts by bytes of UTF-8. For a PostgreSQL source at another node, only
   /// ``sortsByBytes`` is known.
   let isUTF8: Bool
-  /// The tables as the node of the source describes them.
+  /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]
-  /// Tables of SQLite, by name, whose key's index sorts backwards in part.
+  /// The SQLite tables, by name, in whose key index at least one column is in descending order.
   private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {

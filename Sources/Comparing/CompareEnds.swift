@@ -48,7 +48,7 @@ package final class CompareWatch: Sendable {
     package var table = ""
     package var tablesDone = 0
     package var tables = 0
-    /// The progress of the current table.
+    /// The number of rows of the current table that were read at the source.
     package var sourceRows = 0
     package var targetRows = 0
     package var rows = 0

@@ -39,7 +39,8 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Pairs the columns by their contracts. The table is read by buckets at first.
+  /// Creates the table, and pairs its columns by their contracts. Unless the order is changed later, the table is read
+  /// in buckets.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -80,9 +81,9 @@ package struct TableEnd: Sendable {
   package let columns: [Int]
   /// The name for a FROM clause.
   package let sqlName: String
-  /// A name of an SQLite table's rowid.
+  /// The name by which SQL reads the rowid of an SQLite table; nil if there is none.
   package let rowidName: String?
-  /// The oid of a PostgreSQL table.
+  /// The oid of the table in PostgreSQL; 0 for other ends.
   package let oid: UInt32
   /// The oid of the type of each of the schema's columns in PostgreSQL; empty for other ends.
   let types: [UInt32]
@@ -101,7 +102,7 @@ package struct TableEnd: Sendable {
 
   package var engine: Engine { schema.engine }
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
-  /// Quoted, for SQL.
+  /// Returns the quoted name of a column, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
   /// Returns an SQLite column under the collation of its key.
   func collated(_ place: Int) -> String {

@@ -43,7 +43,7 @@ package final class Comparison {
   package enum Event {
     case notice(String)
     case difference(Difference, ComparedTable?)
-    /// A differing row that may be in flight: neither can be proven.
+    /// A row that differs and that may be in flight, so that the difference could not be proven.
     case unproven(Difference)
     case table(TableResult)
   }
@@ -143,7 +143,8 @@ package final class Comparison {
       "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
-  /// A table or column that is new at the source may be on its way to the target.
+  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, it waits for the
+  /// replication and plans again: a new table or column may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(
       source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope,
@@ -166,7 +167,7 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without reporting the differences.
+  /// Compares a table without reporting the differences. Returns their number, with the rows still in flight.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

@@ -36,7 +36,7 @@ package struct Difference: Sendable {
   package var target: [Value]?
   /// The number of equal rows without a key that differ in this way.
   package var times = 1
-  /// The column, for kinds that are about one.
+  /// The name of the column, for differences that are about one column.
   package var column = ""
 
   package init(table: String, kind: Kind) { (self.table, self.kind) = (table, kind) }

@@ -12,7 +12,7 @@ struct KeyOrder {
       && (table.key.count == 1 || !source.sortsBackwards(table.source) && !target.sortsBackwards(table.target))
   }
 
-  /// A unique index of the target over the same columns in the same order.
+  /// Returns whether the target has a unique index over the key's columns in the same order.
   private static func hasIndex(_ table: ComparedTable) -> Bool {
     let wanted = table.key.map { table.target.columns[$0] }
     let schema = table.target.schema
@@ -73,7 +73,7 @@ struct KeyOrder {
     ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// The order of a collation that an application defines is unknown here.
+  /// Returns whether a collation is built into SQLite. Cairn does not know how a collation of an application sorts.
   private static func isBuiltIn(_ collation: String) -> Bool {
     ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }

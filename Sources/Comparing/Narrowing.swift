@@ -20,7 +20,7 @@ struct Narrowing: ~Copyable {
 
   /// The most rows for which memory is reserved in advance.
   private static let reservedMax = 1 << 18
-  /// The most bytes of held entries.
+  /// The most bytes that the hashes and keys in memory may take.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool
@@ -28,17 +28,17 @@ struct Narrowing: ~Copyable {
   private var keys = ByteWriter()
   private var found = SuspectList()
 
-  /// Prepares for about this number of rows.
+  /// Reserves memory for about this number of rows.
   /// - Parameter isUnique: whether the target has at most one row for each key.
   init(rows: Int, isUnique: Bool) {
     self.isUnique = isUnique
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// More rows share a hash than chance explains; the comparison does not hold them in memory.
+  /// The error for too many rows in memory: more rows share a hash than chance explains.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` if more rows are held than honest hashes need.
+  /// Throws ``TooMany`` if the rows in memory exceed the limit, which rows with unprepared hashes never reach.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }

@@ -156,7 +156,7 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// The text of a key's value; nil for NULL.
+  /// Returns the text of a key's value; nil for NULL.
   private static func text(_ value: Value) -> String? {
     if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
   }

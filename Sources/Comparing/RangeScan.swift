@@ -8,7 +8,7 @@ struct KeyRange: Sendable {
   let through: [Value]?
   let count: Int
   let sum: UInt64
-  /// Rows of the source before it.
+  /// The number of rows of the source before the range.
   let rowsBefore: Int
 }
 
@@ -34,8 +34,8 @@ private struct ReadPace {
 /// The source defines the borders; the last range is open, so that nothing at the target is left out. Each range is a
 /// separate read of some 250 ms.
 struct RangeScan: Sendable {
-  /// The target's order has no place for a key of the source. From the start of this range on, rows cannot be matched
-  /// by ranges.
+  /// The error for a key of the source that cannot be sorted among the target's keys. From the start of `range` on,
+  /// rows cannot be matched by ranges.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable

@@ -35,7 +35,7 @@ final class RowCounts {
   /// The memory of the held rows, in bytes.
   var bytes: Int { rows.count }
 
-  /// Counts a row, if it is one of those.
+  /// Counts a row if its hash is one of ``hashes``, and keeps the values of the first such row.
   func add(_ hash: UInt64, times: Int = 1, _ row: () -> [Value]) {
     guard let index = index(hash) else { return }
     let (sum, isTooMany) = counts[index].addingReportingOverflow(Int32(clamping: times))
@@ -47,7 +47,7 @@ final class RowCounts {
 
   subscript(_ hash: UInt64) -> Int { index(hash).map { Int(counts[$0]) } ?? 0 }
 
-  /// The values of a row that was counted.
+  /// Returns the values of a row that was counted.
   func row(_ hash: UInt64) -> [Value]? {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }

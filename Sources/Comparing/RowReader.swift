@@ -14,7 +14,7 @@ protocol RowReader: AnyObject {
   /// Returns the parts in which to read a whole table, in any order. Each part is one ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
-  /// The row that ``scan(_:_:naming:_:)`` has called `body` with, inside of that call.
+  /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
   func currentRow(_ table: ComparedTable) -> [Value]
 
   /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement, so that the statement is short.
@@ -37,7 +37,7 @@ extension RowReader {
   }
 }
 
-/// Some rows of a table.
+/// A selection of rows of a table.
 enum Slice {
   /// The rows after `after`, up to and including `through`, in this end's representation; nil for no bound. With a
   /// limit, rows are read in order.
@@ -61,7 +61,7 @@ struct SliceEnd {
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Each part starts after the end of the previous one.
+  /// Parts that follow each other: each one starts after the end of the previous one.
   case behind
   case slices([Slice])
   /// Runs of pages, sized so that each takes a short time.

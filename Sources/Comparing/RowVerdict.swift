@@ -13,7 +13,7 @@ final class RowVerdict {
 
   init(_ table: ComparedTable, server: PostgresConnection?) { (self.table, self.server) = (table, server) }
 
-  /// Places of the columns that differ.
+  /// Returns the places of the columns that differ.
   func differing(_ source: [Value], _ target: [Value]) throws -> [Int] {
     try table.columns.indices.filter { try !isEqual($0, source[$0], target[$0]) }
   }

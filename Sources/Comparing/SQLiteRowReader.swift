@@ -80,12 +80,12 @@ final class SQLiteRowReader: RowReader {
     }
   }
 
-  /// A slice as a statement.
+  /// The SQL statement that reads a slice.
   private struct Query {
     let sql: String
     var parameters: [Value] = []
     var limit: Int?
-    /// Result columns of the cursor.
+    /// The indexes of the result columns that hold the key after which the next slice starts.
     var cursor: [Int] = []
 
     init(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) {

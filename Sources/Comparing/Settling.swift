@@ -25,7 +25,7 @@ struct Settlement {
   }
 }
 
-/// Distinguishes differences from rows in flight.
+/// A way to distinguish differences from rows in flight.
 protocol Settling {
   /// Judges rows with a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement

@@ -55,7 +55,8 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// A valid configuration in which options with a default, and optional sections, are comments.
+  /// The reference configuration `conf/cairn.toml`: valid, with optional sections and options that have a default as
+  /// comments.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
@@ -86,7 +87,7 @@ package enum ConfDocument {
     return text
   }
 
-  /// The reference with every option set: no option is a comment.
+  /// The reference configuration with every option set, so that no option is a comment.
   package static var wholeReference: String {
     reference.split(separator: "\n", omittingEmptySubsequences: false).map { line in
       line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
@@ -129,7 +130,9 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Describes the behaviour if the option is missing.
+  /// Returns the words for the behaviour if the option is missing.
+  ///
+  /// - Parameter code: The quote character for code.
   package func without(code: String) -> String {
     if isRequired { return "required" }
     if let defaultText { return "default: \(code)\(defaultText)\(code)" }

@@ -123,7 +123,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
     host == "localhost" || host == "::1" || (host.hasPrefix("127.") && host.allSatisfy { $0.isNumber || $0 == "." })
   }
 
-  /// Letters, digits, dots and hyphens, as host names and addresses have them.
+  /// Returns whether a text has only letters, digits, dots and hyphens, as host names and addresses have.
   static func isHost(_ text: String) -> Bool {
     guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
     return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }
@@ -131,7 +131,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 }
 
 extension Configuration.Pump {
-  /// The name of the other node: that in its certificate.
+  /// The name of the other node, as in its certificate.
   package var node: String { peer ?? url.host }
 }
 
@@ -148,7 +148,7 @@ extension Configuration {
     package fileprivate(set) var patterns: [TrailPatterns] = []
     /// The most trails of the other node that this node holds.
     package let trails: Int
-    /// The limit, in bytes of disk; nil: no limit.
+    /// The most bytes of disk that the trails of the other node may occupy here; nil: no limit.
     package let diskBytes: Int64?
     /// Whether `[peer.NAME]` is in the conf.
     package let isPeer: Bool

@@ -5,7 +5,7 @@ import Mapping
 /// The task of a daemon: all configuration files of one node as one value, checked, with all defaults filled in.
 package struct Configuration: Equatable, Sendable {
   package var node: Node
-  /// Named sections are sorted by name.
+  /// The databases, sorted by name, as are all named sections.
   package var databases: [Database] = []
   package var captures: [Capture] = []
   package var applies: [Apply] = []
@@ -21,17 +21,17 @@ package struct Configuration: Equatable, Sendable {
 
   package init(node: Node) { self.node = node }
 
-  /// The database that a capture or an apply names.
+  /// Returns the database that a capture or an apply names.
   package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
 
-  /// The trail that a capture writes: `NODE.NAME`.
+  /// Returns the trail that a capture writes: `NODE.NAME`.
   package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
 
   /// `[node]`: the name and the state folder of the node.
   package struct Node: Equatable, Sendable {
     /// The name of the node: the origin of changes that start here.
     @ByBytes package var name: String
-    /// An absolute path: the folder with lock and trails.
+    /// The folder with the lock and the trails, as an absolute path.
     @ByBytes package var state: String
 
     package init(name: String, state: String = "/var/lib/cairn") {
@@ -57,7 +57,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// The treatment of rows that applies write to a captured database.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// The rows go into the trail of the database too.
+    /// The trail of the database gets these rows too.
     case include
     /// The trail gets only rows that applications write.
     case skip
@@ -67,7 +67,7 @@ package struct Configuration: Equatable, Sendable {
   package struct Capture: Equatable, Sendable {
     @ByBytes package var name: String
     @ByBytes package var database: String
-    /// Patterns of ``Changes/TablePatterns``.
+    /// The captured tables, as patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
     /// Whether executed statements go into the trail, if the application provides them.
     package var statements = true

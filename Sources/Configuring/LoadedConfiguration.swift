@@ -21,7 +21,7 @@ package struct LoadedConfiguration: Sendable {
   /// The data over which an expression of a rule is evaluated.
   package enum ExpressionUse: Sendable {
     case ofRow
-    /// A row; the result is the value of a column.
+    /// One row; the result of the expression becomes the value of a column.
     case ofColumn
     /// Two versions of a row, for one of its columns or for the whole row.
     case ofConflict(isOfRows: Bool)

@@ -10,7 +10,7 @@ package enum OptionKind: Equatable, Sendable {
   /// The name of a trail, `NODE.NAME`.
   case trail
   case url
-  /// Absolute; `bytesMax` is the longest that the system takes.
+  /// An absolute path. `bytesMax` is the longest path that the system accepts.
   case path(bytesMax: Int)
   case account
   /// An IP address and a port.
@@ -35,7 +35,7 @@ package enum OptionKind: Equatable, Sendable {
   /// The grants of a peer, `{ push, pull }`.
   case grants
   case misfits
-  /// A table; with patterns or without.
+  /// The name of a table; `isPattern` says whether it may be a pattern.
   case table(isPattern: Bool)
   case sql
   case columns
@@ -103,7 +103,7 @@ package enum OptionKind: Equatable, Sendable {
   }
 }
 
-/// The value of an option, read.
+/// The value of an option, in its Swift type.
 enum OptionValue: Equatable, Sendable {
   case text(String)
   case flag(Bool)

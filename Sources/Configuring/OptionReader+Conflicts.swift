@@ -91,7 +91,7 @@ extension OptionReader {
 }
 
 extension OptionReader {
-  /// A node, or a trail.
+  /// Returns whether a text is the name of a node or of a trail.
   static func isOrigin(_ text: String) -> Bool {
     isName(text) || TrailName(text).map { isName($0.origin) && isName($0.name) } ?? false
   }

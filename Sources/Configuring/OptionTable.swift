@@ -1,4 +1,4 @@
-/// Every section and option of a conf: parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
+/// Every section and option of a conf. The parser, defaults, checks, `cairn config`, `docs/reference/configuration.md`,
 /// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
 package enum OptionTable {
   package struct Section: Sendable {
@@ -18,11 +18,11 @@ package enum OptionTable {
     package var since = "0.1.0"
     /// The description in one line, without a full stop.
     package let help: String
-    /// Paragraphs.
+    /// The description in paragraphs, for the documents.
     package var details = ""
-    /// A name for examples.
+    /// The name of the section in examples.
     package var example = ""
-    /// Lines that follow the section in the reference: another example of the kind.
+    /// Lines that follow the section in the reference configuration, as a second example of such a section.
     package var more: [String] = []
     package var options: [Option] = []
 
@@ -44,14 +44,14 @@ package enum OptionTable {
     package let defaultText: String?
     /// The behaviour if the option is missing and has no default.
     package let absence: String
-    /// The reason for refusing the option, if it is refused.
+    /// Whether this version supports the option. Otherwise the option is reserved, and refused.
     package let isSupported: Bool
-    /// The option that this one replaces, if both may not be given.
+    /// The option that must not be given together with this one; nil if there is none.
     package let alternative: String?
     package let since: String
     /// The description in one line, without a full stop.
     package let help: String
-    /// Sentences that follow `help`.
+    /// The sentences that follow `help` in the documents.
     package let details: String
     /// An example as in the configuration, other than the default.
     package let example: String

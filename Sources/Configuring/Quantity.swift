@@ -33,7 +33,7 @@ package enum Quantity {
     return .milliseconds(Int64(milliseconds))
   }
 
-  /// Reads a number of bytes. Units match without regard to case, since no option is measured in bits.
+  /// Returns a number of bytes. Units match without regard to case, because no option is measured in bits.
   static func bytes(_ text: String) throws(Misread) -> Int64 {
     let (number, unit) = try split(text)
     guard let factor = byteUnits.first(where: { $0.name.lowercased() == unit.lowercased() })?.bytes else {

@@ -15,7 +15,7 @@ struct ReadSection {
   /// The options that are present but invalid.
   private(set) var wrong: [String: ConfPlace] = [:]
 
-  /// Unknown, wrong and missing options become problems of the reader.
+  /// Reads the options of a section. Unknown, invalid and missing options are added to the problems of the reader.
   init(_ source: ConfSection, _ reader: inout OptionReader) {
     self.source = source
     let section = source.section
@@ -106,7 +106,7 @@ extension OptionValue {
 
   private static func key(_ name: String) -> String { OptionReader.isName(name.lowercased()) ? name : quoted(name) }
 
-  /// A basic string of TOML.
+  /// Returns a text as a basic string of TOML.
   static func quoted(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

@@ -77,7 +77,7 @@ struct SectionCollector {
     return letters.isEmpty ? "name" : String(letters.prefix(63))
   }
 
-  /// Removes the rules from the entries of a section; returns the remaining entries.
+  /// Removes the list sections of rules from a section's entries, and collects them. Returns the remaining entries.
   private mutating func rules(in entries: [TomlEntry], _ parent: OptionTable.Section, _ named: TomlEntry) -> [TomlEntry]
   {
     guard parent.key == OptionTable.apply.key else { return entries }

@@ -5,7 +5,7 @@ package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
-    /// The option is present at this place, but invalid.
+    /// The option is in the conf at this place, but its value is invalid.
     case wrong(ConfPlace)
     /// The path of the file with the secret.
     case credential(String)
@@ -20,7 +20,7 @@ package struct Setting: Equatable, Sendable {
   /// The behaviour if there is no value.
   @ByBytes package var absence: String
 
-  /// Returns the settings of all sections in the files, and of sections that apply without being there.
+  /// Returns the settings of all sections in the files, and of the sections that are in force with defaults only.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

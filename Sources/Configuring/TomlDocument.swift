@@ -23,7 +23,7 @@ struct TomlEntry: Equatable, Sendable {
   var node: TomlNode
 }
 
-/// A TOML file as a tree. All use of the parser library is here.
+/// A TOML file as a tree. Only this type uses the parser library.
 struct TomlDocument {
   struct Failure: Error, Equatable {
     var place: ConfPlace
@@ -54,7 +54,7 @@ struct TomlDocument {
       reason: reason)
   }
 
-  /// Removes the first item, with everything below it, from the list.
+  /// Removes the first item, with everything below it, from the parser's list, and returns it as a node with its key.
   private static func node(
     _ rest: inout Slice<UnsafeBufferPointer<cairn_toml_item>>, _ file: String
   ) -> (key: String, keyPlace: ConfPlace, node: TomlNode) {

@@ -11,7 +11,7 @@ package enum LocalWrites: String, CaseIterable, Sendable {
   /// Writes of applications stay, as with ``allow``, until the next copy restores the rows of the source.
   case undo
 
-  /// Whether apply goes on if a target's row differs from what the source expects.
+  /// Whether apply continues if a target's row differs from what the source expects.
   package var areSettled: Bool { self == .allow || self == .undo }
 }
 

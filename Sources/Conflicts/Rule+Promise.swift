@@ -90,11 +90,11 @@ extension ConflictRules.Rule.Promise {
   /// A description of the guarantee in one line without a full stop.
   package var explanation: String {
     switch self {
-    case .converges: "all nodes come to the same row, in whatever order they hear of it"
-    case .convergesIfWaysAgree: "all nodes come to the same row where every way between them names the same node"
-    case .decidedAtOneNode: "one node decides; the others come to its row with its next change there, or a copy"
-    case .decidedByPerson: "all nodes come to the same row; what a person decides replicates as a change"
-    case .stops: "nothing is settled; the way waits for a person"
+    case .converges: "all nodes end with the same row, in whatever order the changes arrive"
+    case .convergesIfWaysAgree: "all nodes end with the same row if every way between them names the same node"
+    case .decidedAtOneNode: "one node decides; the others get its row with its next change of that row, or with a copy"
+    case .decidedByPerson: "all nodes end with the same row; a decision of the operator replicates as a change"
+    case .stops: "nothing is decided; the apply stops and waits for the operator"
     }
   }
 }

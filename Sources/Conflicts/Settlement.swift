@@ -52,7 +52,8 @@ package struct Settlement: Equatable, Sendable {
     }
   }
 
-  /// Returns the versions without changes of existing rows by other nodes than the owner.
+  /// Returns the versions that count if only the owner may change existing rows: those of the owner. If the owner has
+  /// none, the inserts count.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
     let own = versions.filter { $0.stamp.isOf(owner) }
     // If the owner has not touched the row, only its inserts count.

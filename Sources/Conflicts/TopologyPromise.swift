@@ -16,7 +16,8 @@ package struct TopologyPromise: Equatable, Sendable {
     case severalDecide
     /// No trail of the decider is applied at this node, so its decisions never arrive.
     case deciderMissing(String)
-    /// The decider has several trails that are applied at this node, so it is unclear which one decides.
+    /// The node that is to decide conflicts (`decides`) has several trails that are applied here, so it is unclear
+    /// which one counts.
     case deciderUnclear(String, trails: [String])
   }
 

@@ -37,7 +37,8 @@ package struct UniqueClaim<Row: Hashable> {
   package var rank: UniqueRank
   /// Whether the row was written by the current group. All other claims have been judged before, and lost.
   package var isNew: Bool
-  /// Lower-ranked rows with a unique value of this row, which stay only because a higher-ranked row beat this one.
+  /// The lower-ranked rows that have a unique value of this row. They stay in the table only because a higher-ranked
+  /// row makes this row wait.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {

@@ -19,7 +19,7 @@ package enum ConflictLogs {
     }
   }
 
-  /// The tables that the applies of a trail may write in a database, by a conf.
+  /// Returns the tables that the applies of a trail may write in a database, by a conf.
   ///
   /// A database to which no apply of the conf writes belongs to a replication without a daemon, which has no list.
   /// - Throws: `table-forbidden` if the conf has applies into the database, and none of this trail.

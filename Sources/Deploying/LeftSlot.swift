@@ -72,7 +72,7 @@ package struct LeftSlot: Equatable, Sendable {
     return row[0] == "t" ? .inUse : .left(bytes: row[1].flatMap { Int64($0) } ?? 0)
   }
 
-  /// Removes the note, after the slot has been dropped from the server.
+  /// Removes the file that records the source of the slot, after the slot has been dropped from the server.
   package func forget() { try? Folder.remove(file) }
 
   /// The command that drops the slot.

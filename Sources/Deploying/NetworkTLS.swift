@@ -3,7 +3,7 @@ import Configuring
 import NetKit
 import Peering
 
-/// The certificates that count on each side of the network, by the conf and the state folder.
+/// The certificates for the listener and for pumps, from the conf and the state folder.
 package enum NetworkTLS {
   /// Returns the listener's certificate and its trusted authorities; nil: plain HTTP.
   ///

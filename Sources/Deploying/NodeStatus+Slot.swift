@@ -1,7 +1,8 @@
 import Steering
 
 extension NodeStatus.LeftSlot {
-  /// Nil if nothing is left, or if a capture still reads.
+  /// Creates the status entry for a slot whose capture left the conf. Returns nil if the slot is gone, or if a capture
+  /// still reads it.
   package init?(_ left: LeftSlot, _ standing: LeftSlot.Standing) {
     self.init(capture: left.trail.name, slot: left.name, place: left.place, command: left.command)
     switch standing {

@@ -6,7 +6,7 @@ extension ErrorCode {
   package struct Explanation: Equatable, Sendable {
     /// The meaning in one line, without a full stop.
     package let title: String
-    /// The meaning, the causes, and the state of databases and trails after the error.
+    /// The paragraph about the error: its meaning, its causes, and the state of databases and trails after it.
     package let why: String
     /// The steps for the operator, in their order.
     package let what: [String]

@@ -17,11 +17,11 @@ package struct CanonicalColumn: Sendable {
     case same
     case toSQLite
     case toPostgres
-    /// Two types of PostgreSQL.
+    /// Both ends are PostgreSQL, with different types.
     case retyped
   }
 
-  /// Tags of forms that are not values of a trail.
+  /// The tag of the form of a value that the target cannot hold; values of a trail have other tags.
   private static let misfitTag: UInt8 = 9
 
   private let way: Way
@@ -31,9 +31,9 @@ package struct CanonicalColumn: Sendable {
   private let stored: SQLiteValue
   /// The affinity of the SQLite column.
   private let affinity: String
-  /// SQLite keeps no -0.0 under the affinity REAL.
+  /// Whether -0.0 counts as 0.0, because SQLite stores no -0.0 under the affinity REAL.
   private let foldsZero: Bool
-  /// SQLite keeps the text that PostgreSQL prints, and rows are looked for by it.
+  /// Whether the exact text that PostgreSQL prints counts, because apply looks for rows in SQLite by that text.
   private let isExactKey: Bool
 
   /// Compares a column of the source with one of the target, as they are at both ends.

@@ -50,7 +50,7 @@ extension ByteWriter {
   }
 }
 
-/// A time of day, with or without its date, taken apart.
+/// A time of day, with or without a date, split into its parts.
 private struct Moment {
   /// The date as it is written, or the ASCII digits of one that was moved to UTC.
   private var date: UnsafeRawBufferPointer
@@ -118,7 +118,8 @@ private struct Moment {
     return sign == UInt8(ascii: "-") ? -seconds : seconds
   }
 
-  /// Returns false for times that only the server can convert: years BC, or with more than four digits.
+  /// Moves the date and time by seconds, to UTC. Returns false if only the server can do that: years BC, or with more
+  /// than four digits.
   private mutating func move(by seconds: Int) -> Bool {
     guard !isBC, date.count == 10 else { return false }
     func pair(_ high: UInt8, _ low: UInt8) -> Int { Int(high) * 10 + Int(low) - 0x30 * 11 }
@@ -138,7 +139,8 @@ private struct Moment {
     return true
   }
 
-  /// Days since 1970-01-01 of the Gregorian calendar, whose cycle of 400 years has 146,097 days.
+  /// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar, whose cycle of 400 years has
+  /// 146,097 days.
   private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
     let shifted = month > 2 ? year : year - 1
     let cycle = (shifted >= 0 ? shifted : shifted - 399) / 400

@@ -81,25 +81,25 @@ package struct ColumnContract: Equatable, Sendable {
 
   private static func misfits(_ type: PostgresType) -> String {
     switch type.kind {
-    case .bool: "all but 0, 1, t, f, true, false"
-    case .int2, .int4, .int8, .oid: "all but integers in its range"
-    case .numeric(nil): "all but numbers"
+    case .bool: "values other than 0, 1, t, f, true, false"
+    case .int2, .int4, .int8, .oid: "values other than integers in the range of \(type.name)"
+    case .numeric(nil): "values other than numbers"
     case .numeric(let digits?):
-      "all but numbers with \(digits.scale) digits after the point, \(digits.precision) in all"
-    case .float4: "all but numbers that 32 bits hold exactly"
-    case .float8: "all but numbers; integers that 64 bits of floating point do not hold exactly"
+      "values other than numbers with \(digits.scale) digits after the point, \(digits.precision) in all"
+    case .float4: "values other than numbers that 32 bits hold exactly"
+    case .float8: "values other than numbers; integers that 64 bits of floating point do not hold exactly"
     case .text: "blobs; text with NUL or that is not UTF-8"
     case .varchar(let length), .bpchar(let length):
       "blobs; text with NUL or that is not UTF-8" + (length.map { "; more than \($0) characters" } ?? "")
-    case .bytea: "all but blobs"
-    case .date: "all but dates such as 2024-05-31"
-    case .time, .timetz: "all but times such as 09:30:00"
+    case .bytea: "values other than blobs"
+    case .date: "values other than dates such as 2024-05-31"
+    case .time, .timetz: "values other than times such as 09:30:00"
     case .timestamp(let digits), .timestamptz(let digits):
-      "all but times such as 2024-05-31 09:30:00, with at most \(digits) digits after the seconds"
-    case .uuid: "all but UUIDs; capitals and other hyphens become PostgreSQL's spelling"
-    case .json, .jsonb: "all but JSON"
+      "values other than times such as 2024-05-31 09:30:00, with at most \(digits) digits after the seconds"
+    case .uuid: "values other than UUIDs; capitals and other hyphens become PostgreSQL's spelling"
+    case .json, .jsonb: "values other than JSON"
     case .interval, .xml, .money, .bit, .varbit, .inet, .array, .range, .enumeration, .record, .other:
-      "all but what PostgreSQL reads as \(type.name)"
+      "values that PostgreSQL does not read as \(type.name)"
     }
   }
 }

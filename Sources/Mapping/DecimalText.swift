@@ -6,7 +6,7 @@ import Changes
 
 /// A decimal number in text, read in place: the positions of its first and last non-zero digit.
 struct DecimalText {
-  /// Powers of ten of the last and the first digit other than zero; nil for zero.
+  /// The powers of ten of the last and of the first digit other than zero; nil for zero.
   private(set) var powers: ClosedRange<Int>?
   private(set) var isNegative = false
 

@@ -153,7 +153,8 @@ package enum DefaultText {
     return Double(number).flatMap { $0.isFinite ? literal(.real($0), column, type) : nil }
   }
 
-  /// SQLite's clock is UTC, in whole seconds.
+  /// Returns the PostgreSQL default that equals SQLite's CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME: UTC, in whole
+  /// seconds. Returns nil for other words and types.
   private static func moment(_ word: String, _ type: PostgresType) -> String? {
     switch (word, type.kind) {
     case ("CURRENT_TIMESTAMP", .timestamp): "date_trunc('second', now() AT TIME ZONE 'UTC')"

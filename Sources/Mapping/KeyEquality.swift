@@ -23,7 +23,8 @@ package struct KeyPart: Sendable {
   }
 }
 
-/// Compares how databases compare key values with how Cairn does: texts by their bytes, numbers by their value.
+/// A check that a database treats the same key values as equal as Cairn does. Cairn compares texts by their bytes and
+/// numbers by their value.
 ///
 ///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, in which different texts can be equal"
 ///     KeyEquality.problem([KeyPart("uuid")])   // nil

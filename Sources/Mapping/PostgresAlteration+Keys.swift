@@ -58,7 +58,8 @@ extension PostgresAlteration {
     }
   }
 
-  /// Constraints under other names; generated columns, keys, checks; what identifies rows; owners of sequences.
+  /// Returns the statements that add generated columns and constraints and rename constraints and indexes. They also
+  /// set the replica identity and the owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
     let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
@@ -140,7 +141,8 @@ extension PostgresAlteration {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
-  /// Whether the shape before has the index under this name too: if the target lacks it, the change does not bring it.
+  /// Returns whether the table had the index under this name before the change too. If so, and the target lacks it, the
+  /// change does not create it.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
     isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
@@ -166,7 +168,8 @@ extension PostgresAlteration {
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
   }
 
-  /// Whether the shape before has the key under this name too: if the target lacks it, the change does not bring it.
+  /// Returns whether the table had the foreign key under this name before the change too. If so, and the target lacks
+  /// it, the change does not create it.
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {

@@ -61,11 +61,11 @@ package struct PostgresAlteration {
   let old: PostgresScript
   let new: PostgresScript
 
-  /// Labels of enums, one statement each: a label cannot be used in the transaction that adds it.
+  /// The statements that add labels to enums, one label each: a label cannot be used in the transaction that adds it.
   package private(set) var labels: [String] = []
-  /// Everything up to the table's columns, keys and checks, in this order.
+  /// The statements for types, sequences, columns, keys and checks, in the order in which they must run.
   package private(set) var statements: [String] = []
-  /// Indexes to create once the rows have their new shape; ``statements`` drops the old ones.
+  /// The indexes to create once the rows have their new shape; ``statements`` drops the old ones.
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
@@ -113,7 +113,7 @@ package struct PostgresAlteration {
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
 
-  /// Old and new names of columns, like ``renamed``, and of the table itself.
+  /// The new names of renamed columns by their old names, like ``renamed``, and the new name of the table itself.
   var renamedWithTable: [NameKey: String] {
     var names = renamed
     if !before.name.hasSameBytes(as: after.name) { names[before.name] = after.name }
@@ -121,7 +121,7 @@ package struct PostgresAlteration {
     return names
   }
 
-  /// Old and new names of columns.
+  /// The new names of renamed columns, by their old names.
   var renamed: [NameKey: String] {
     var names: [NameKey: String] = [:]
     for (index, origin) in difference.origins.enumerated() {
@@ -285,7 +285,7 @@ package struct PostgresAlteration {
   }
 }
 
-/// The meaning of a statement, for comparison.
+/// The words of a statement without spaces and quotes, to compare it with another one.
 struct Words: Hashable {
   private let text: NameKey
   init(_ statement: String, renamed: [NameKey: String] = [:]) {

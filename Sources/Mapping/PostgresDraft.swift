@@ -161,7 +161,8 @@ struct PostgresDraft {
     }
   }
 
-  /// Unique keys become constraints, unique indexes stay indexes.
+  /// Returns the unique constraints and the indexes of the PostgreSQL table. Unique keys of SQLite become constraints,
+  /// and unique indexes stay indexes.
   private mutating func indexes(_ target: TableSchema) -> (constraints: [[Int]], objects: [TableSchema.Object]) {
     var constraints = source.uniques.filter { Set($0) != Set(source.key) || source.flags.contains(.wholeRow) }
     var objects: [TableSchema.Object] = []

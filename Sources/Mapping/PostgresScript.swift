@@ -6,7 +6,7 @@ import Changes
 package struct PostgresScript {
   struct Column: Equatable {
     @ByBytes var name: String
-    /// Name and definition, as in CREATE TABLE and ADD COLUMN.
+    /// The name and definition of a column, as in CREATE TABLE and ADD COLUMN.
     @ByBytes var text: String
     var isGenerated: Bool
   }
@@ -55,7 +55,7 @@ package struct PostgresScript {
     creation(of: schema) + schema.objects.map(\.text) + PostgresForeignKey.all(of: schema).map(\.statement)
   }
 
-  /// The statements that create a table with what it needs, without its indexes and foreign keys.
+  /// Returns the statements that create a table with what it needs, without its indexes and foreign keys.
   package static func creation(of schema: TableSchema) -> [String] {
     let text = schema.createText.isEmpty ? schema.ownText(typesOf: schema, isWhole: true) : schema.createText
     let script = PostgresTokens(text)
@@ -117,7 +117,7 @@ package struct PostgresScript {
 
   // MARK: Types
 
-  /// The statement of a script that creates or alters a type, without the DO block around it.
+  /// Returns the statement of a script that creates or alters a type, without the DO block around it.
   static func bare(_ statement: String) -> PostgresTokens {
     let script = PostgresTokens(statement)
     guard script.tokens.first?.word == "do", case .string(let body)? = script.tokens.dropFirst().first?.kind else {

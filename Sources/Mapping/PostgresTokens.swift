@@ -1,6 +1,6 @@
 import Changes
 
-/// SQL as PostgreSQL reads it, as far as statements must be taken apart and compared.
+/// SQL split into tokens as PostgreSQL reads it, to take statements apart and to compare them.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html
 package struct PostgresTokens {
@@ -65,7 +65,7 @@ package struct PostgresTokens {
     return parts.filter { !$0.isEmpty }
   }
 
-  /// The statements of a script, each by itself and without its semicolon.
+  /// Returns the statements of a script, each by itself and without its semicolon.
   ///
   ///     PostgresTokens.statements(of: "CREATE SCHEMA a; CREATE TABLE a.\"b;\"()")  // two statements
   package static func statements(of script: String) -> [String] {
@@ -129,7 +129,7 @@ package struct PostgresTokens {
     (0x30...0x39).contains(b) || (0x41...0x5a).contains(b) || (0x61...0x7a).contains(b) || b == 0x5f || b >= 0x80
   }
 
-  /// Comments may hold comments.
+  /// Returns the offset after a block comment that begins at `start`. Block comments of PostgreSQL may be nested.
   private func endOfComment(_ start: Int) -> Int {
     var (i, depth) = (start, 0)
     repeat {

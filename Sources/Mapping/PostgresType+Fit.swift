@@ -122,7 +122,8 @@ extension PostgresType {
     return digits.lastIndex { $0 != 0x30 }.map { $0 - point } ?? 0
   }
 
-  /// An array rounds and cuts its elements as a column of their type does.
+  /// Throws if PostgreSQL would round or truncate an element of the array, as it does for a column of the element's
+  /// type.
   private func checkElements(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     guard let element, element.judgesText else { return }
     for text in ArrayText.elements(bytes) {
@@ -134,7 +135,8 @@ extension PostgresType {
     }
   }
 
-  /// Whether PostgreSQL accepts other texts than it prints, and changes them.
+  /// Whether PostgreSQL accepts texts of this type that it prints differently, because it rounds, truncates or pads
+  /// them.
   private var judgesText: Bool {
     switch kind {
     case .numeric, .varchar, .bpchar, .bit, .varbit, .time, .timetz, .timestamp, .timestamptz, .interval: true

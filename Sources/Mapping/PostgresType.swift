@@ -10,19 +10,19 @@ package struct PostgresType: Hashable, Sendable {
     case numeric(Digits?)
     case float4, float8
     case text
-    /// Characters; nil: any number.
+    /// The maximum number of characters; nil: no limit.
     case varchar(Int?)
     case bpchar(Int?)
     case bytea
     case date
-    /// Digits after the seconds' point, 0 to 6.
+    /// The number of digits after the decimal point of the seconds, 0 to 6.
     case time(Int)
     case timetz(Int)
     case timestamp(Int)
     case timestamptz(Int)
-    /// Digits after the seconds' point.
+    /// The number of digits after the decimal point of the seconds.
     case interval(Int)
-    /// Digits.
+    /// The number of bits.
     case bit(Int)
     case varbit(Int?)
     case uuid, json, jsonb, xml, money, inet

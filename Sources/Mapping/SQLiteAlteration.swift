@@ -9,7 +9,8 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// Cairn's own statements in ``rebuild``, which are no DDL of a table.
+  /// The pragmas before and after the rename in ``rebuild``. Under the legacy rules, a rename leaves the text of
+  /// triggers and views unchanged.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
@@ -163,7 +164,7 @@ package struct SQLiteAlteration: Sendable {
       + second.filter { $0.contains("RENAME COLUMN cairn_moving_") }
   }
 
-  /// A column's name as the statement that creates the table writes it.
+  /// Returns a column's name as the statement that creates the table writes it.
   private func written(_ column: String) -> String {
     SQLiteTableText(after.createText)?.definition(of: column)?.name ?? column.quotedName
   }
@@ -287,7 +288,7 @@ extension SQLiteAlteration {
     return "(CAST(x'\(text.utf8.hex)' AS TEXT))"
   }
 
-  /// The name in a CREATE INDEX statement.
+  /// Returns the name in a CREATE INDEX statement.
   package static func indexName(_ text: String) -> String? {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

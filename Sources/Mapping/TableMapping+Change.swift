@@ -1,7 +1,7 @@
 import Changes
 
 extension TableMapping {
-  /// The two shapes of a table around a schema change, as the target's engine has them.
+  /// Returns the two shapes of a table around a schema change, as the target's engine has them.
   ///
   /// Both shapes are mapped in the same way, so that their difference is exactly the difference between the source's
   /// shapes. An SQLite table that came from PostgreSQL has two forms there. One is its original, with CHECKs and

@@ -14,7 +14,7 @@ extension TableMapping {
     return unquoted(wanted) == unquoted(text)
   }
 
-  /// The column's type reads `0` and `'0'` alike.
+  /// Returns a literal without its quotes, because a column's type reads `0` and `'0'` as the same value.
   private func unquoted(_ literal: String) -> Substring {
     literal.hasPrefix("'") ? literal.dropFirst().dropLast() : literal[...]
   }

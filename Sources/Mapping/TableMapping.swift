@@ -148,7 +148,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// The error for two tables of a source that have one name at the target.
+  /// Returns the error for two tables of a source that have one name at the target.
   package static func collision(_ one: String, _ other: String, at target: String) -> CairnError {
     CairnError(
       .nameCollision,

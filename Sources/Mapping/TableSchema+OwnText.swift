@@ -42,7 +42,8 @@ extension TableSchema {
       + (kinds.isEmpty ? "" : " " + kinds.joined(separator: ", "))
   }
 
-  /// A default as SQLite reports it has lost the parentheses that an expression needs.
+  /// Returns a default in parentheses if it is an expression: SQLite reports defaults without the parentheses that an
+  /// expression needs.
   private static func sqliteDefault(_ text: String) -> String {
     let tokens = (try? DDLTokenizer.tokens(text, .sqlite)) ?? []
     let isSigned = tokens.count == 2 && [.symbol("-"), .symbol("+")].contains(tokens[0].kind)

@@ -33,13 +33,13 @@ package struct TargetReach: Sendable {
     self.extensions = extensions
   }
 
-  /// Whether the target's server is without a built-in function of PostgreSQL.
+  /// Returns whether the target's server is without a built-in function of PostgreSQL.
   func lacks(_ function: String) -> Bool { lackingFunctions.contains(function) }
 
-  /// Whether the target has an extension.
+  /// Returns whether the target has an extension.
   func has(extension name: String) -> Bool { extensions.contains(name) }
 
-  /// Whether a foreign key may reference a table.
+  /// Returns whether a foreign key may reference a table.
   /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
   package func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     scope.verdict(namespace, name, in: engine) == .allowed
@@ -51,7 +51,7 @@ package struct TargetReach: Sendable {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }
 
-  /// Whether a default may draw numbers from a sequence, and whether its table may own it.
+  /// Returns whether a default may draw numbers from a sequence, and whether its table may own it.
   package func includes(sequence: (namespace: String, name: String)) -> Bool {
     if closedSequences.isEmpty { return true }
     return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")

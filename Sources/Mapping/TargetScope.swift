@@ -36,7 +36,7 @@ package struct TargetScope: Equatable, Sendable {
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
   }
 
-  /// Whether the list can include a table of that schema of PostgreSQL.
+  /// Returns whether the list can include a table of that schema of PostgreSQL.
   ///
   /// ```
   /// TargetScope(["sales.*", "item"]).includes(schema: "public")  // true: item is public.item
@@ -67,7 +67,7 @@ package struct TargetScope: Equatable, Sendable {
       || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
   }
 
-  /// The error for a record of a trail that is not to be applied to a table.
+  /// Returns the error for a record of a trail that is not to be applied to a table.
   package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
     CairnError(
       .tableForbidden,

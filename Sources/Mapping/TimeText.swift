@@ -61,7 +61,7 @@ enum TimeText {
       return true
     }
 
-    /// Reads all following digits, if their number is in the range.
+    /// Reads a number; nil if the count of its digits is not in the range.
     mutating func number(_ digits: ClosedRange<Int>) -> Int? {
       let start = at
       var value = 0

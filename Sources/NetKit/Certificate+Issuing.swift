@@ -5,17 +5,18 @@ import SystemKit
 /// The content of a new certificate.
 package struct CertificateTerms: Sendable {
   package enum Purpose: Sendable {
-    /// Signs others.
+    /// A certificate of an authority, which signs other certificates.
     case authority
-    /// Listens under these names and addresses, and dials.
+    /// A certificate of a node that listens under these names and addresses. The node may also use it to dial other
+    /// nodes.
     case server(names: [String])
-    /// Dials.
+    /// A certificate of a node that only dials other nodes.
     case client
   }
 
   package var commonName: String
   package var purpose: Purpose
-  /// µs since 1970 UTC.
+  /// The start of the validity, in µs since 1970 UTC.
   package var notBefore: Int64
   package var notAfter: Int64
 

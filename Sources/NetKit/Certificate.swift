@@ -65,7 +65,7 @@ package final class Certificate {
     keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
-  /// µs since 1970 UTC.
+  /// The start of the validity, in µs since 1970 UTC.
   package var notBefore: Int64 { Int64(gnutls_x509_crt_get_activation_time(handle)) * 1_000_000 }
   package var notAfter: Int64 { Int64(gnutls_x509_crt_get_expiration_time(handle)) * 1_000_000 }
 

@@ -1,7 +1,7 @@
 /// The certificate that a client shows, and the authorities that it trusts. The files are read with each new
 /// connection.
 package struct ClientTLS: Sendable, Equatable {
-  /// Paths of files in PEM.
+  /// The path of the file with the certificate, in PEM; nil if the client shows none.
   package var certificate: String?
   package var key: String?
   /// The trusted authorities; nil: the authorities of the system.

@@ -9,14 +9,14 @@ struct ConnectionPatience: Equatable, Sendable {
     case moving
     /// The connection receives a body that the server drops.
     case dropping
-    /// A body comes from a client that has not shown who it is.
+    /// The connection receives a body from a client that has not proved its identity.
     case receivingFromStranger
   }
 
   private(set) var phase: Phase
   private var since: Int64
   private var moved: UInt64 = 0
-  /// When the body of a stranger began; nil outside of one.
+  /// The time at which the body of a client without a proven identity began; nil if there is none.
   private var bodyBegun: Int64?
 
   init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }

@@ -41,7 +41,7 @@ final class CurlHandle {
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }
   }
 
-  /// Makes the kernel watch the connection: a connection without replies is broken, also while it is idle.
+  /// Makes the kernel probe the connection, also while it is idle, so that a dead link is detected.
   func watchConnection() {
     _ = cairn_curl_set_socket(easy, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
       cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))
@@ -49,7 +49,10 @@ final class CurlHandle {
     }
   }
 
-  /// Sets `HOST1:PORT1:HOST2:PORT2`: libcurl dials the second if the URL says the first.
+  /// Makes libcurl dial another address than the URL names.
+  ///
+  /// - Parameter text: `HOST1:PORT1:HOST2:PORT2`. The URL has the first host and port; the connection goes to the
+  ///   second.
   func setConnectTo(_ text: String?) {
     guard let text else { return }
     route = curl_slist_append(nil, text)
@@ -58,14 +61,14 @@ final class CurlHandle {
 
   var errorText: String { String(cString: errorBuffer) }
 
-  /// Whether the last request had a connection on which it could be sent.
+  /// Whether the last request got as far as a connection that was ready to send it.
   var wasConnected: Bool {
     var microseconds: curl_off_t = 0
     _ = cairn_curl_get_pointer(easy, CURLINFO_PRETRANSFER_TIME_T, &microseconds)
     return microseconds > 0
   }
 
-  /// The error number of the last connect that failed.
+  /// The system's error number of the last failed attempt to connect.
   var systemCode: Int32 {
     var code = 0
     _ = cairn_curl_get_long(easy, CURLINFO_OS_ERRNO, &code)
@@ -115,11 +118,12 @@ final class CurlHandle {
   }
 }
 
-/// Header lines for libcurl, which does not copy them.
+/// A list of header lines. It stays in memory while libcurl uses it, because libcurl does not copy it.
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// The first of two lines with one name counts. An empty value suppresses what libcurl would send.
+  /// Creates the list. If two headers have one name, the first one is sent. A header with an empty value is not sent,
+  /// even if libcurl would send it by default.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

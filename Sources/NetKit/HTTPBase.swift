@@ -40,7 +40,7 @@ package struct HTTPBase: Equatable, Sendable {
     }
   }
 
-  /// The host as URLs have it.
+  /// The host in the form for a URL: an IPv6 address has brackets.
   package var hostInURL: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
   package var address: String { "\(hostInURL):\(port)" }
   package var url: String { "\(isTLS ? "https" : "http")://\(address)" }

@@ -8,8 +8,8 @@ package struct HTTPReply: Sendable {
   package let status: Int
   /// Names in lower case.
   package let headers: [String: String]
-  /// The part of the body that the sink did not get. It is the whole body if there was no sink, or if the status is not
-  /// a success.
+  /// The part of the body that was not passed to the sink. It is the whole body if there was no sink, or if the status
+  /// is not a success.
   package let body: [UInt8]
 
   package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {
@@ -40,7 +40,7 @@ package final class HTTPClient {
     }
   }
 
-  /// The stop signal was set while a request was under way.
+  /// The error for a request that was in progress when the stop signal was set.
   package struct Stopped: Error {
     package init() {}
   }
@@ -51,9 +51,9 @@ package final class HTTPClient {
   private let stop: StopSignal
   private let curl: CurlHandle
 
-  /// Makes a client, which does not dial yet.
+  /// Creates a client. It connects with the first request.
   ///
-  /// - Throws: `bad-url` if `base` is no `https://host:port` or `http://host:port`.
+  /// - Throws: `bad-url` if `base` is not `https://host:port` or `http://host:port`.
   package init(base: String, tls: ClientTLS? = nil, options: Options = Options(), stop: StopSignal) throws {
     guard let parsed = HTTPBase(base) else {
       throw CairnError(
@@ -71,7 +71,8 @@ package final class HTTPClient {
   /// The body of a success goes to `sink`, if there is one, as it comes. If there is no `body`, `source` is the body of
   /// the request. After an error, the next request dials again.
   ///
-  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, which may pass; the errors of `sink` and `source`.
+  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, after which the caller may try again; the errors
+  ///   of `sink` and `source`.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
     source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
@@ -130,7 +131,8 @@ package final class HTTPClient {
 
   // MARK: Set once
 
-  /// The base of the URL, with the name that the certificate must be for. The address to dial is set besides.
+  /// The base of the URLs. It has the name that the server's certificate must be for; ``connectTo`` has the address to
+  /// dial.
   private var urlBase: String {
     guard base.isTLS, let name = tls?.name else { return base.url }
     return "https://\(name):\(base.port)"

@@ -9,7 +9,7 @@ final class HTTPConnection: Sendable {
 
   private let descriptor: Int32
   let remote: String
-  /// The limit that the connection is above.
+  /// The limit of connections that this connection exceeds.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
@@ -28,7 +28,8 @@ final class HTTPConnection: Sendable {
     patience.withLock { $0.enter(phase, now: now) }
   }
 
-  /// Returns what the peer has shown; `judge` is called once for each connection.
+  /// Returns the verdict on the peer's certificate. `judge` is called once for each connection, when the verdict is
+  /// first needed.
   func peer(_ judge: () -> PeerVerdict) -> PeerVerdict {
     verdict.withLock { known in
       let verdict = known ?? judge()
@@ -43,12 +44,12 @@ final class HTTPConnection: Sendable {
     set { request.withLock { $0 = newValue } }
   }
 
-  /// Whether the client has not shown yet who it is; without TLS: whether nothing has been asked yet.
+  /// Whether the client has not proved its identity yet. Without TLS: whether it has not sent a request yet.
   var isStranger: Bool {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
-  /// The certificate names for which the connection is counted: one, as a rule.
+  /// The certificate names to whose limits the connection counts; usually one.
   var names: Set<String> { counted.withLock { $0 } }
   func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
@@ -60,13 +61,13 @@ final class HTTPConnection: Sendable {
     shutdown(descriptor, Int32(SHUT_RDWR))
   }
 
-  /// Ends the connection if its time is over; see ``end()``.
+  /// Ends the connection if it has exceeded its time limit; see ``end()``.
   func endWhenOver(now: Int64, _ limits: HTTPLimits) {
     let moved = cairn_tcp_moved(descriptor)
     if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) { end() }
   }
 
-  /// Returns the numeric address, without port.
+  /// Returns a socket address as numeric text, without the port.
   static func text(_ address: UnsafePointer<sockaddr>?) -> String {
     guard let address else { return "" }
     let length =

@@ -8,7 +8,7 @@ final class HTTPConnections: Sendable {
     /// The connections whose clients had not proved their name at the last check, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
-    /// By the name in the certificate: the connections that have shown it.
+    /// The connections that have shown a certificate, by the name in the certificate.
     var perPeer: [String: Set<ObjectIdentifier>] = [:]
   }
 
@@ -34,8 +34,8 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the oldest connection whose client has not shown who it is, to make room for a new one. So clients that hold
-  /// many connections open keep no peer out. Returns false if all connections are of peers.
+  /// Ends the oldest connection whose client has not proved its identity, to make room for a new one. So clients that
+  /// hold many connections open cannot keep peers out. Returns false if all connections belong to peers.
   private static func endStranger(_ state: inout State) -> Bool {
     state.strangers.removeAll { !$0.isStranger || $0.isEnded }
     guard let oldest = state.strangers.first else { return false }
@@ -94,7 +94,7 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the connections whose time is over.
+  /// Ends the connections that have exceeded their time limits.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds
     // Under the lock, because a connection is taken out before its descriptor is closed.

@@ -23,7 +23,7 @@ final class HTTPExchange {
     (self.target, self.server, self.connection) = (target, server, connection)
   }
 
-  /// Ends the exchange, when the connection broke or the answer has gone.
+  /// Ends the exchange, after the answer was sent or the connection broke.
   func end() {
     switch stage {
     case .receiving(let sink): sink.abandon()
@@ -120,8 +120,8 @@ final class HTTPExchange {
 }
 
 extension HTTPResponse {
-  /// Makes the answer for libmicrohttpd. The response's memory or descriptor belongs to the result; if there is none,
-  /// it is freed.
+  /// Returns the answer as a response object of libmicrohttpd, which then owns the answer's memory or descriptor. If
+  /// the object cannot be created, frees them and returns nil.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {

@@ -1,19 +1,20 @@
 /// The limits of a listener.
 package struct HTTPLimits: Sendable {
-  /// The seconds after which a link is dead if the other side's kernel is silent, whichever side dialled: packets
-  /// vanish there.
+  /// The seconds without a reply from the peer's kernel after which a link counts as dead, whichever side dialled.
   static let linkSeconds = 10
 
-  /// Connections at a time; those above are answered with 503, unless one of a stranger can be ended instead.
+  /// The most simultaneous connections. Further ones are answered with 503, unless a connection without a proven
+  /// identity can be ended instead.
   package var connections: Int
-  /// Connections of one address at a time; by default, half of all. Those above are answered with 429.
+  /// The most simultaneous connections of one address; by default, half of all. Further ones are answered with 429.
   package var perAddress: Int
-  /// Connections of one certificate name at a time; by default, a quarter of all. Those above are answered with 429.
+  /// The most simultaneous connections of one certificate name; by default, a quarter of all. Further ones are answered
+  /// with 429.
   package var perPeer: Int
-  /// The time after which a connection is ended that neither asks nor moves a byte.
+  /// The seconds after which a connection is ended if it neither sends a request nor transfers bytes.
   package var idleSeconds: Int
-  /// The time from the beginning of a connection to the end of the head of its first request, and the time for the whole
-  /// body of a client that has not shown who it is.
+  /// The seconds from the start of a connection to the end of its first request's head. It is also the time for the
+  /// whole body of a client that has not proved its identity.
   package var handshakeSeconds: Int
   package var headerBytes: Int
   /// The bytes that are read of a body that is not wanted before its connection is cut.

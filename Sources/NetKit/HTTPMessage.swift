@@ -3,13 +3,14 @@ import Glibc
 /// A request, as given by its head. Its body, if any, goes to a sink.
 package struct HTTPRequest: Sendable {
   package let method: String
-  /// Decoded, without the query.
+  /// The decoded path, without the query.
   package let path: String
   package let query: [String: String]
   /// The address of the client, without port.
   package let remote: String
   package let isTLS: Bool
-  /// The peer that asks; nil over plain HTTP, and if it sent no certificate or one that is not accepted.
+  /// The peer that sends the request. Nil over plain HTTP, and if the peer sent no certificate or one that is not
+  /// accepted.
   package let peer: PeerCertificate?
   /// The reason why the certificate of the peer is not accepted.
   package let peerProblem: String?
@@ -48,7 +49,7 @@ package struct HTTPResponse {
   package var status: UInt32
   package var headers: [(String, String)]
   package var body: Body
-  /// Whether the connection ends after this answer.
+  /// Whether the server closes the connection after this answer.
   package var closes: Bool
 
   package init(status: UInt32, headers: [(String, String)] = [], body: Body = .none, closes: Bool = false) {
@@ -81,7 +82,8 @@ package enum HTTPAction {
 /// A receiver of the body of one request, on the thread of its connection. Either `finish` or `abandon` is called,
 /// once.
 package protocol HTTPBodySink: AnyObject {
-  /// Takes the next bytes, valid during the call. An answer refuses the rest, which is read and dropped, or cut off.
+  /// Takes the next bytes, which are valid during the call. If it returns an answer, the rest of the body is refused:
+  /// the server drops it or closes the connection.
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?
   /// Returns the answer to a whole body.
   func finish() -> HTTPResponse
@@ -92,8 +94,8 @@ package protocol HTTPBodySink: AnyObject {
 /// A handler that answers requests. It is called on the connection's own thread, so it may wait.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
-  /// Returns whether a request may still be answered; asked several times a second while one is under way. If not, its
-  /// connection is ended: what `begin` allowed may have been taken back.
+  /// Returns whether a request in progress may continue. It is called several times a second, because a grant or
+  /// certificate may be revoked meanwhile. If it returns false, the connection is ended.
   func mayGoOn(_ request: HTTPRequest) -> Bool
 }
 

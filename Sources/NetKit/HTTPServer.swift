@@ -28,10 +28,11 @@ package final class HTTPServer: Sendable {
     let core: Unmanaged<Core>
   }
 
-  /// The connections above the limit that are accepted, so that they can be refused with an answer.
+  /// The number of connections above the limit that are accepted, only to answer them with a refusal.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
-  /// The time after which a revoked certificate or right ends a request under way.
+  /// The pause in milliseconds between two checks of the requests in progress. A revoked certificate or grant ends a
+  /// request within that time.
   private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 
@@ -76,7 +77,8 @@ package final class HTTPServer: Sendable {
 
   deinit { stop() }
 
-  /// Returns when all handlers have ended; end waiting handlers before the call. Later calls do nothing.
+  /// Stops the server, and returns when all handlers have ended. The caller must end handlers that wait before. Later
+  /// calls do nothing.
   package func stop() {
     stopping.set()
     guard let running = running.withLock({ $0.take() }) else { return }

@@ -5,9 +5,9 @@ package struct HTTPTarget: Equatable, Sendable {
   package let path: String
   package let query: [String: String]
 
-  /// Nil unless the text begins with `/`, has only whole escapes, and is UTF-8 without control characters when decoded.
-  /// Its path may have no empty, `.` or `..` parts, and no escaped slashes. Of two equal names in a query, the first
-  /// counts.
+  /// Parses a text. The text must begin with `/`, have only complete escapes, and be UTF-8 without control characters
+  /// when decoded. Its path may have no empty, `.` or `..` parts, and no escaped slashes. If a query has a name twice,
+  /// the first value counts. Returns nil for any other text.
   package init?(_ text: String) {
     let halves = text.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
     guard let first = halves.first, first.first == UInt8(ascii: "/") else { return nil }
@@ -32,7 +32,7 @@ package struct HTTPTarget: Equatable, Sendable {
     self.query = query
   }
 
-  /// Returns a text with all bytes escaped that have no place in a path or query.
+  /// Returns a text with every byte escaped that is not allowed in a path or query.
   package static func escape(_ text: String) -> String {
     var escaped = ""
     for byte in text.utf8 {

@@ -5,7 +5,7 @@ package struct PeerCertificate: Equatable, Sendable {
   package let fingerprint: String
   /// The serial number, in lower-case hexadecimal.
   package let serial: String
-  /// µs since 1970 UTC, in whole seconds.
+  /// The start of the validity, in µs since 1970 UTC, rounded to seconds.
   package let notBefore: Int64
   package let notAfter: Int64
 

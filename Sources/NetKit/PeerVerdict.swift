@@ -30,7 +30,8 @@ struct PeerVerdict: Sendable, Equatable {
     return PeerVerdict(peer: facts, problem: nil)
   }
 
-  /// Returns the verdict at this time: a connection may outlive the certificate.
+  /// Returns the verdict at the time `now`: the certificate may have expired or been revoked while the connection was
+  /// open.
   func now(_ now: Int64, revoked: (PeerCertificate) -> Bool) -> PeerVerdict {
     guard let peer else { return self }
     if peer.notAfter < now { return PeerVerdict(peer: nil, problem: "\(Self.named(peer)) has expired") }

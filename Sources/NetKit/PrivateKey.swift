@@ -13,7 +13,7 @@ package final class PrivateKey {
 
   deinit { gnutls_x509_privkey_deinit(handle) }
 
-  /// Generates a key: ECDSA over P-256, which every program with TLS 1.3 knows.
+  /// Generates an ECDSA key over P-256, which every program with TLS 1.3 supports.
   package convenience init() throws {
     try self.init(empty: ())
     let bits = UInt32(1) << 31 | GNUTLS_ECC_CURVE_SECP256R1.rawValue
@@ -43,7 +43,9 @@ package final class PrivateKey {
   }
 }
 
-/// Returns the SHA-256 of a public key, which `ask` gets from GnuTLS.
+/// Returns the SHA-256 of a public key.
+///
+/// - Parameter ask: Calls the GnuTLS function that writes the hash.
 func keyID(_ ask: (UnsafeMutablePointer<UInt8>?, UnsafeMutablePointer<Int>) -> Int32) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: 64)
   var count = bytes.count

@@ -1,9 +1,9 @@
 /// The certificate that a listener shows, and the authorities that it trusts. The files are read when it starts.
 package struct ServerTLS: Sendable {
-  /// Paths of files in PEM.
+  /// The path of the file with the certificate, in PEM.
   package var certificate: String
   package var key: String
-  /// The authorities whose certificates count.
+  /// The file of the authorities that must have signed the certificates of peers.
   package var authorities: String
   /// Returns whether a certificate is revoked; asked with each request.
   package var revoked: @Sendable (PeerCertificate) -> Bool
@@ -16,6 +16,6 @@ package struct ServerTLS: Sendable {
     self.revoked = revoked
   }
 
-  /// TLS 1.3 and nothing older, in the words of GnuTLS.
+  /// The GnuTLS priority string that allows TLS 1.3 only.
   static let priorities = "NORMAL:-VERS-ALL:+VERS-TLS1.3"
 }

@@ -13,7 +13,7 @@ final class Transfer {
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int
   private let source: (any HTTPBodySource)?
-  /// The bytes of the source that have been read.
+  /// The number of bytes that have been read from the source.
   private(set) var read = 0
 
   init(

@@ -13,12 +13,15 @@ struct TransferFailure {
   let options: HTTPClient.Options
   let systemCode: Int32
 
-  /// Whether the server's certificate can give a better reason.
+  /// Whether the connection failed because the server's certificate was not accepted. The certificate itself can then
+  /// show the reason.
   var isAboutTrust: Bool { code == CURLE_PEER_FAILED_VERIFICATION }
 
   var error: CairnError { error(shown: nil) }
 
-  /// Returns the error; `shown` is the certificate that the server shows, if it is known.
+  /// Returns the error.
+  ///
+  /// - Parameter shown: The certificate that the server presented; nil if it is not known.
   func error(shown: Certificate?) -> CairnError {
     switch code {
     case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:

@@ -34,7 +34,7 @@ package final class Audit: Sendable {
     package var problem: CairnError?
   }
 
-  /// Small databases are not read without end.
+  /// The pause in milliseconds between two rounds, so that a small database is not read all the time.
   private static let pauseMilliseconds: Int32 = 30_000
   /// The pause in milliseconds before the round that confirms a difference of shape.
   private static let confirmMilliseconds: Int32 = 10_000
@@ -70,7 +70,9 @@ package final class Audit: Sendable {
 
   package var snapshot: Snapshot { state.withLock { $0 } }
 
-  /// Runs until it is stopped; `isReady` says that the target follows.
+  /// Compares in rounds until the audit is stopped.
+  ///
+  /// - Parameter isReady: Returns whether the target follows the source. No round starts before that.
   package func run(isReady: () -> Bool) {
     // The priority of this thread and of the threads that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)

@@ -61,7 +61,7 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
-  /// The captures of a daemon name the folder of their trail.
+  /// Returns the error for a file that a daemon captures: another program must not read the daemon's trail.
   private static func daemon(
     _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError
   ) -> CairnError {

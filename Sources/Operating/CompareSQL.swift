@@ -58,7 +58,7 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Returns values by place as an image of the target's row.
+  /// Returns a row image for the target: each compared value in its column of the target, nil in all other columns.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

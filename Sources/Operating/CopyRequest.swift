@@ -6,11 +6,13 @@ import Trails
 package struct CopyRequest {
   /// A request for copies of everything in a trail.
   package struct Asked: Equatable, Sendable {
-    /// Copies that began up to this transaction do not satisfy the request.
+    /// The last transaction of the trail when the request was made. A copy that began before or with it does not
+    /// satisfy the request.
     package var behind: UInt64
     /// The end of the trail at the time of the request; nil if unknown.
     package var at: Checkpoint?
-    /// Whether the target has continued from there. A target that then knows nothing of the trail is a different one.
+    /// Whether the target has continued from ``at``. If the target later has no record of the trail, it is another
+    /// database.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }

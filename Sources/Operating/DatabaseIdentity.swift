@@ -32,6 +32,6 @@ package enum DatabaseIdentity: Hashable, Sendable {
     self = .server(cluster: NameKey(row.first.flatMap { $0 } ?? ""), database: NameKey(row.last.flatMap { $0 } ?? ""))
   }
 
-  /// The server of the database; nil for a file.
+  /// The system identifier and start time of the database's server; nil for a file.
   package var cluster: String? { if case .server(let cluster, _) = self { cluster.text } else { nil } }
 }

@@ -6,7 +6,8 @@ import SQLiteKit
 
 /// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
-  /// Detaches a database. Returns false if it has nothing of Cairn's.
+  /// Removes everything of Cairn from a database. Returns false if there was nothing.
+  ///
   /// - Throws: `constraint-failed` while rows wait for a unique value, because they would be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {

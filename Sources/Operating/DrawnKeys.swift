@@ -5,7 +5,7 @@ import SQLiteKit
 
 /// The keys that a database generates itself, and the separation of their values by node.
 package struct DrawnKeys {
-  /// A selection of keys, by whether the table's owner may move the sequence.
+  /// The keys to select: all, those whose sequence the table's owner may move, or those whose sequence it may not move.
   fileprivate enum Share: String { case all, own, borrowed }
 
   /// The longest wait for a lock. A session that alters a sequence, or locks a table, would otherwise delay
@@ -114,7 +114,7 @@ package struct DrawnKeys {
 }
 
 extension SQLiteTable {
-  /// The rowid, if it is the key.
+  /// The key that SQLite generates for the table: the rowid, if a column is an alias of it; otherwise nil.
   fileprivate var drawnKey: DrawnKey? {
     guard let rowidColumn, schema.columns.indices.contains(rowidColumn) else { return nil }
     return DrawnKey(

@@ -4,9 +4,12 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// Throws `target-differs` with the first table that holds other rows, which must not be overwritten without a
-  /// request. Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, every row
-  /// counts as different, except rows of other trails and of a history.
+  /// Checks that a first copy would overwrite nothing: the target has no rows except those that the source has too.
+  ///
+  /// Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, any row at the target is
+  /// an error, except rows of other trails and rows of a history table.
+  ///
+  /// - Throws: `target-differs` with the first table that holds such rows.
   package func checkHoldsNothingElse(
     _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
   ) throws {
@@ -24,14 +27,14 @@ extension TargetEnd {
       throw CairnError(
         .targetDiffers, "the target \(url.place) already holds rows in table \(mapped.name)",
         hint:
-          "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
+          "choose with --existing: keep (these rows stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
         remedy: .badInput, context: ["table": mapped.name])
     }
   }
 }
 
-/// Compares the tables of both ends before anything is written, so that other rows at the target are not overwritten
-/// without a request.
+/// The comparison of the tables of two SQLite files before the first copy, so that the copy does not overwrite
+/// different rows at the target.
 struct ExistingCheck {
   let source: Database
   let target: Database
@@ -90,7 +93,7 @@ struct ExistingCheck {
     CairnError(
       .targetDiffers, "the target \(target.path) already holds other rows: table \(table.name) \(how)",
       hint:
-        "choose what happens to them: --existing keep (they stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
+        "choose with --existing: keep (these rows stay), overwrite (the target becomes equal to the source) or merge (the source's rows win)",
       remedy: .badInput, context: ["table": table.name])
   }
 }

@@ -60,8 +60,8 @@ extension Replication {
     return try readers.enroll(reader)
   }
 
-  /// Checks that no other replication uses the trail: two-way replication needs its own trail, whose capture leaves out
-  /// rows that apply wrote.
+  /// Throws `source-captured` if another replication uses the trail, otherwise returns false: two-way replication
+  /// shares no capture. It needs its own trail, whose capture leaves out rows that apply wrote.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)

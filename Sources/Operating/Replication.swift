@@ -31,8 +31,8 @@ package final class Replication: Sendable {
     package var isTwoWay = false
     /// The names of the trails from the source and back; nil: names after the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that applies of other replications wrote. Their own trails are not
-    /// read here.
+    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. This replication
+    /// does not read the trails of those applies.
     package var takesOtherApplies = false
     /// Whether rows that other replications write to the source must be sent to the target. If false, they are sent if
     /// no path leads back to the source.
@@ -61,7 +61,7 @@ package final class Replication: Sendable {
   /// The direction from the target to the source; nil in one-way replication.
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
-  /// The watches of PostgreSQL ends; nil for SQLite.
+  /// The links between capture and applies at each end of a two-way replication; nil in one-way replication.
   private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
   /// The state folder with the trail from the source: this replication's, or another one's from the same file.
@@ -78,7 +78,7 @@ package final class Replication: Sendable {
   let copiesAgain = Atomic<Bool>(false)
   /// Whether rows that applies write to the source are sent on, as no path leads back from the target.
   let relays = Atomic<Bool>(false)
-  /// The captures of the target, by the names made of their trails' ids.
+  /// The trails into which the target is captured, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -214,8 +214,8 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// The instruction for starting again without the trail. In two-way replication the target may hold rows that exist
-  /// nowhere else.
+  /// The part of a hint that says how to start again without the trail. In two-way replication the target may hold rows
+  /// that exist nowhere else.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
     let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
@@ -429,7 +429,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose applied transactions a capture leaves out; nil: transactions of all applies.
+  /// The trails whose applied transactions a capture leaves out; nil: it leaves out what any apply has written.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
@@ -468,8 +468,8 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Starts draining when both captures have caught up. They continue while applies work, because applies ask them for
-  /// committed changes.
+  /// Waits until both captures have caught up, then tells the applies to end at the end of their trails. The captures
+  /// continue while applies work, because applies ask them for committed changes.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

@@ -16,7 +16,7 @@ package final class StateFolder {
     return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
   }
 
-  /// The last part of a path without its ending, as part of a trail's name.
+  /// Returns the last part of a path without its ending, as part of a trail's name.
   package static func sanitized(_ file: String) -> String {
     let stem = file.lastIndex(of: ".").map { $0 > file.startIndex ? String(file[..<$0]) : file } ?? file
     let text = String(

@@ -96,7 +96,8 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Returns statements that delete rows which conflict with a row in another unique key than the identity.
+  /// Returns statements that delete the rows which would violate a unique key when `row` is written. The row with the
+  /// same identity is not deleted: the next statement replaces it.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []

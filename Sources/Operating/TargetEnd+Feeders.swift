@@ -4,8 +4,11 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Throws `name-collision` for the first table whose rows would mix with rows of another trail. `given` adds to the
-  /// trails that the target knows, or excludes some.
+  /// Checks that the rows of a trail do not mix with rows of another trail in one table of the target.
+  ///
+  /// - Parameter given: Receives a target table and the trails that the target records for it. Returns the trails to
+  ///   check against, so the caller can add or exclude some.
+  /// - Throws: `name-collision` for the first table with such rows.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
     given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }

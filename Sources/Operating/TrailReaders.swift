@@ -61,7 +61,7 @@ package struct TrailReaders: Sendable {
     return try all().filter { file(of: $0.state) != own }
   }
 
-  /// The tables of all readers.
+  /// Returns the tables of all readers.
   package func tables() throws -> TablePatterns { TablePatterns(anyOf: try all().map(\.tables)) }
 
   /// Removes a reader from the list.

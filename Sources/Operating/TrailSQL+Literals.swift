@@ -28,7 +28,7 @@ enum SQLLiteral {
     }
   }
 
-  /// Control characters other than tab and line feed.
+  /// Returns whether a byte is a control character other than tab and line feed.
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 && byte != 0x0a }
 
   /// Returns a literal for a real. SQLite guarantees 15 digits when it reads a decimal, but not the nearest double. The

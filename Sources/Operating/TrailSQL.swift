@@ -22,8 +22,8 @@ package struct TrailSQL {
 
   /// Tables that have been created, or are in use, by folded name.
   private var known: Set<NameKey> = []
-  /// The table of each index, by folded names. The name may move to another table before the trail drops it from the
-  /// first.
+  /// The table of each index. Both names are folded. The index name may move to another table before the trail drops
+  /// the index of the first table.
   private var indexOwners: [NameKey: String] = [:]
   /// The tables between start and end of a refresh: changes to them may concern rows that have not arrived yet.
   private var refreshing: Set<NameKey> = []
@@ -36,7 +36,7 @@ package struct TrailSQL {
   private var types: [NameKey: PostgresUserType] = [:]
   /// The scripts of PostgreSQL tables that have been renamed and are still to be reshaped, by their current names.
   private var scripts: [NameKey: String] = [:]
-  /// BEGIN with its comment, held back until something follows.
+  /// The BEGIN of the transaction with its comment; it is printed with the first statement that follows.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
@@ -202,8 +202,8 @@ package struct TrailSQL {
     }
   }
 
-  /// Renders a schema change. New labels of an enum need a transaction of their own: before this one, or between its
-  /// parts.
+  /// Returns the statements of a schema change. A new label of an enum cannot be used in the transaction that adds it,
+  /// so the statements that add labels run before this transaction, or end it and begin another one.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A renamed table has no script. The previous one still describes its keys and types.

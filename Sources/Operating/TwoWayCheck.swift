@@ -21,8 +21,9 @@ package struct TwoWayCheck {
   }
 
   /// Returns an error for tables without a key: nothing identifies the same row at two nodes, so conflicts cannot be
-  /// resolved.
-  /// - Parameter leaveOut: returns the way to leave out a table.
+  /// resolved. Returns nil if there are none.
+  ///
+  /// - Parameter leaveOut: Returns the words for the hint that say how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -131,7 +132,7 @@ package struct TwoWayCheck {
     guard !alike.isEmpty else { return nil }
     return CairnError(
       .keysAlike,
-      "\(one.url.place) and \(otherURL.place) would draw the same keys for different rows: \(Self.names(alike.map(\.text)))",
+      "\(one.url.place) and \(otherURL.place) would generate the same keys for different rows: \(Self.names(alike.map(\.text)))",
       hint: hint, remedy: .badInput)
   }
 
@@ -145,7 +146,7 @@ package struct TwoWayCheck {
     guard !keys.isEmpty else { return nil }
     return CairnError(
       .keysAlike,
-      "\(end.url.place) would draw keys that node \(trail.origin) may draw for other rows: \(names(keys.map(\.text)))",
+      "\(end.url.place) would generate keys that node \(trail.origin) may generate for other rows: \(names(keys.map(\.text)))",
       hint: end.server == nil
         ? "SQLite cannot take a stride: let applications use keys of their own, such as UUIDs"
         : "run 'cairn identity separate \(end.url.shown) --nodes N --node K'; or let applications set the keys",
@@ -203,7 +204,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the key as apply creates its column at the other end.
+  /// Returns the generated key that the column has at the other end after apply has created the table there; nil if the
+  /// other end generates none.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -239,9 +241,18 @@ package struct TwoWayCheck {
 extension CairnError {
   /// Returns the error for colliding keys with a hint for the configuration: how to declare that applications avoid
   /// collisions.
-  package func sayingShared(_ database: String) -> CairnError {
-    CairnError(
-      code, message, hint: "\(hint), and write keys = \"shared\" into [database.\(database)]", remedy: remedy,
-      context: context)
+  ///
+  /// - Parameter chain: The capture of the database, and the node from which the apply's trail comes. The hint then
+  ///   also names the setting for a chain, in which that node does not apply the capture's trail. Nil if both ends are
+  ///   in this configuration.
+  package func sayingShared(
+    _ database: String, chain: (capture: String, origin: String)? = nil
+  ) -> CairnError {
+    var hint = "\(hint), and write keys = \"shared\" into [database.\(database)]"
+    if let chain {
+      hint +=
+        "; or, if node \(chain.origin) does not apply the trail of [capture.\(chain.capture)], write applied = \"include\" into that section"
+    }
+    return CairnError(code, message, hint: hint, remedy: remedy, context: context)
   }
 }

@@ -28,7 +28,11 @@ package final class Way: Sendable {
 }
 
 extension TwoWay {
-  /// Creates the link for the applies to a database that is captured into `own`. `link` leads to its capture.
+  /// Creates the state that the two-way applies to one database share.
+  ///
+  /// - Parameter own: The trail into which this database is captured.
+  /// - Parameter applied: The trails that are applied to it.
+  /// - Parameter link: The link to the capture of this database.
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,
@@ -59,7 +63,8 @@ extension TwoWay {
   }
 }
 
-/// Whether capture has begun with a trail: before that, nothing that is written is captured.
+/// A check that capture has written a first transaction to its trail. Rows that are written to the source before that
+/// are not captured.
 private final class CaptureBegun: Sendable {
   private let folder: String
   private let wasSeen = Atomic<Bool>(false)

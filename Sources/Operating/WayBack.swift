@@ -4,10 +4,10 @@ import PostgresKit
 import SQLiteKit
 
 extension TargetEnd {
-  /// Returns whether rows that are written to this database reach a source by another replication.
+  /// Returns whether a capture of this database feeds an apply that writes to the source.
   ///
-  /// Rows of the source that went on from here would return to it. Trails are compared by the name of their slot, which
-  /// an SQLite trail has too, although without a slot.
+  /// If so, rows of the source must not enter this database's trail, because they would return to the source. Trails
+  /// are compared by the name of their slot. The name is made from the trail's id, so an SQLite trail has one too.
   package func leadsBack(to source: SourceEnd) throws -> Bool {
     let captured = try capturedTrails()
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())

@@ -3,12 +3,12 @@ import CodecKit
 import NetKit
 import SystemKit
 
-/// Invitations with one-time tokens, each with the node name that its bearer gets. Only the SHA-256 of a token is kept,
-/// as the name of a file in `invites`.
+/// The invitations that this node has issued, each for the name of one node. An invitation has a token that is valid
+/// once. Only the SHA-256 of a token is kept, as the name of a file in `invites`.
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String
-    /// µs since 1970 UTC.
+    /// The end of the invitation, in µs since 1970 UTC.
     package let expires: Int64
     fileprivate let file: String
   }
@@ -30,7 +30,8 @@ package struct Invitations: Sendable {
     ((try? Folder.names(folder)) ?? []).compactMap { read($0) }
   }
 
-  /// Returns the invitation of a token, also an expired one. It compares all of them, each in the same time.
+  /// Returns the invitation for a token, even if it has expired. The comparison takes the same time for every
+  /// invitation.
   func find(_ token: String) throws -> Invitation? {
     let wanted = Array(try Self.digest(token).utf8)
     var found: String?
@@ -42,7 +43,7 @@ package struct Invitations: Sendable {
     return found.flatMap { read($0) }
   }
 
-  /// Uses up an invitation; returns false if that was done before.
+  /// Marks an invitation as used. Returns false if it was used before.
   func take(_ invitation: Invitation) throws -> Bool {
     do throws(FileError) {
       try Folder.remove("\(folder)/\(invitation.file)")
@@ -54,8 +55,9 @@ package struct Invitations: Sendable {
     }
   }
 
-  /// Withdraws the invitations for a name, and all that have expired. Returns how many of those for the name it
-  /// withdrew.
+  /// Withdraws the invitations for a name, and all invitations that have expired.
+  ///
+  /// - Returns: The number of withdrawn invitations for the name.
   package func withdraw(_ name: String?, now: Int64) throws -> Int {
     var count = 0
     for invitation in all() where invitation.name == name || invitation.expires < now {

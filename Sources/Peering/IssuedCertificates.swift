@@ -4,8 +4,8 @@ import SystemKit
 
 /// The certificates that the authority of this node has signed for peers, one file each in `issued`.
 ///
-/// One certificate counts for each name. A renewal has the same key, so both count until the new one is shown for the
-/// first time. A node that joins again, with an invitation, makes all earlier certificates of its name void.
+/// Each name has one valid certificate. A renewed certificate has the same key. Both are valid until the peer first
+/// uses the new one. If a node joins again with a new invitation, all earlier certificates of its name become invalid.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
@@ -42,8 +42,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs the successor of a certificate that is in the last third of its life, or of an authority that is being
-  /// replaced. If the answer was lost, a second request gets the same certificate.
+  /// Signs a new certificate for the key of the present one. It does so in the last third of the present certificate's
+  /// life, or if the authority that signed it is being replaced. A repeated request gets the same certificate.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -89,7 +89,8 @@ package struct IssuedCertificates: Sendable {
     return issued
   }
 
-  /// Returns the second at which a certificate issued now begins to be valid: a day ago, since clocks differ.
+  /// Returns the start of validity of a certificate that is issued now, in seconds since 1970 UTC. It is a day in the
+  /// past, because clocks differ.
   private static func first(_ now: Int64) -> Int64 { (now - PeerFolder.day) / 1_000_000 }
 
   // MARK: Looking
@@ -103,7 +104,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the certificates that count now.
+  /// Returns the certificates that are valid now.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }

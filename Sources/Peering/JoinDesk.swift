@@ -3,16 +3,16 @@ import NetKit
 import Synchronization
 import SystemKit
 
-/// A desk that answers requests for certificates.
+/// A desk that issues certificates to nodes.
 ///
-/// `POST join` takes a token, and `POST renew` a certificate that still counts. `GET authority` shows a peer that there
-/// is a new authority.
+/// `POST join` needs the token of an invitation, and `POST renew` a certificate that is still valid. A peer calls `GET
+/// authority` to find out whether there is a new authority.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
   /// The most renewals for each name in a minute. One is enough.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
-  /// The most certificates that are remembered as shown, and the most names with a rate.
+  /// The most shown certificates that are remembered, and the most names whose rate of renewals is counted.
   private static let knownMax = 10_000
 
   private let peers: PeerFolder
@@ -140,7 +140,8 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// Answers peers only. A peer whose certificate is of another authority than this one asks for a renewal.
+  /// Returns the fingerprint of the present authority to a peer. A peer whose certificate another authority has signed
+  /// then asks for a renewal.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(
@@ -168,7 +169,7 @@ package final class JoinDesk: Sendable {
     refusal(400, .usage, problem, "use a key for ECDSA over P-256, Ed25519, or RSA from 2048 bits")
   }
 
-  /// Returns a name from a request, fit for a message.
+  /// Returns a name from a request, shortened and without control characters, for a message.
   private static func printable(_ text: String) -> String { String(text.oneLine.unicodeScalars.prefix(64)) }
 
   private static func refusal(_ status: UInt32, _ code: ErrorCode, _ message: String, _ hint: String) -> HTTPResponse {

@@ -4,9 +4,9 @@ import Changes
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The address of the listener, `HOST:PORT`.
   package let address: String
-  /// 16 bytes, in lower-case hexadecimal.
+  /// The one-time token: 16 bytes, in lower-case hexadecimal.
   package let token: String
-  /// SHA-256 of the public key in lower-case hexadecimal.
+  /// The SHA-256 of the listener's public key, in lower-case hexadecimal.
   package let key: String
 
   package init(address: String, token: String, key: String) {
@@ -16,7 +16,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The line as printed, `HOST:PORT/TOKEN/KEY`.
   package var description: String { "\(address)/\(token)/\(key)" }
 
-  /// Reads such a line, with blanks around it or without; nil for any other text.
+  /// Parses such a line, with or without surrounding blanks. Returns nil for any other text.
   package init?(_ text: String) {
     let trimmed = text.split(whereSeparator: \.isWhitespace)
     guard trimmed.count == 1 else { return nil }
@@ -27,7 +27,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
     self.init(address: parts[0], token: parts[1].asciiLowercased, key: parts[2].asciiLowercased)
   }
 
-  /// The bytes of the key's SHA-256, from which libcurl's pin is made.
+  /// The SHA-256 of the listener's public key as bytes, for the pin of libcurl.
   var keyBytes: [UInt8] {
     let digits = key.utf8.compactMap { Character(Unicode.Scalar($0)).hexDigitValue }
     return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

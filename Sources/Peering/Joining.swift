@@ -2,7 +2,7 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The side of the node that joins: it gets a certificate from another node, and a new one before that expires.
+/// The client side of joining: gets a certificate from another node, and renews it before it expires.
 package struct Joining {
   /// The result of joining.
   package struct Outcome: Equatable, Sendable {
@@ -46,10 +46,10 @@ package struct Joining {
       hub: answer.hub, certificate: answer.certificate.facts, authority: try Certificate(pem: answer.authorities).facts)
   }
 
-  /// Throws `peer-untrusted` if the node's name was joined under another authority.
+  /// Throws `peer-untrusted` if a node of this name was joined before under another authority.
   ///
-  /// Only the authority that signed the certificate counts. Those beside it prove nothing: any server can send a known
-  /// one along.
+  /// Only the authority that signed the new certificate is compared. Other authorities in the answer prove nothing,
+  /// because any server can send a copy of a known one.
   private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
     let folder = peers.joined(answer.hub)
     guard Folder.exists(folder.file("ca.crt")) else { return }

@@ -91,10 +91,10 @@ extension PeerFolder {
   /// The valid authorities; the signing one comes first.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
-  /// The certificate that the listener shows.
+  /// The certificate that the listener presents.
   package var listener: PeerCertificate? { try? certificate("node.crt").facts }
 
-  /// Returns the names with a certificate that counts and that an old authority has signed.
+  /// Returns the names of peers that have a valid certificate from an old authority.
   package func peersOfOldAuthorities(now: Int64) throws -> [String] {
     let current = try certificate("ca.crt")
     return try IssuedCertificates(self).live(now: now).filter { !$0.isIssued(by: current) }.map(\.commonName)
@@ -120,7 +120,7 @@ extension PeerFolder {
 
   // MARK: Files
 
-  /// Replaces `NAME.crt` and `NAME.key` by two that belong together. After a crash, ``settle()`` completes the
+  /// Replaces `NAME.crt` and `NAME.key` with a certificate and its key. After a crash, ``settle()`` completes the
   /// replacement.
   func replace(_ name: String, _ certificates: [Certificate], key: PrivateKey) throws {
     let text = name == "ca" ? Self.marked(certificates) : certificates.map(\.pem).joined()
@@ -129,8 +129,8 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Ends a replacement that a crash interrupted. The next key is put in place if the present certificate is for it,
-  /// and is removed if not.
+  /// Completes a replacement that a crash interrupted. If the new key belongs to the present certificate, it is put in
+  /// place. Otherwise it is removed.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")
@@ -157,17 +157,18 @@ extension PeerFolder {
 
   // MARK: The list of revoked certificates
 
-  /// A line before the authority in its file. To lose the line is to lose the authority, without which nothing is
-  /// served.
+  /// The first line of the authority's file. It records that this node keeps a list of revoked certificates. A file
+  /// without the authority is of no use, so the record cannot be lost while the node still accepts peers.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The file with the same meaning for a node whose certificates are from an authority of the operator.
+  /// The file that records the same for a node whose certificates come from the operator's own authority.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether a missing list means that it was taken away. If that cannot be read, it counts as yes.
+  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. If that cannot be
+  /// read, the answer is true.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }
@@ -176,7 +177,7 @@ extension PeerFolder {
     } catch { return true }
   }
 
-  /// Makes a node of an earlier build keep a list.
+  /// Creates the list of revoked certificates for a node of an earlier version, and records that the node keeps it.
   func keepRevoked() throws {
     guard !keepsRevoked else { return }
     if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }

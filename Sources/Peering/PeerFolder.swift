@@ -26,7 +26,7 @@ package struct PeerFolder: Sendable {
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
   }
 
-  /// The certificate that a listener shows, and the authorities that it trusts.
+  /// The certificate that the listener presents, and the authorities that it trusts.
   package var serverTLS: ServerTLS {
     let revoked = revoked
     return ServerTLS(
@@ -43,14 +43,14 @@ package struct PeerFolder: Sendable {
     )
   }
 
-  /// The names of the nodes that this one has joined.
+  /// The names of the nodes that this node has joined.
   package var joinedNames: [String] {
     ((try? Folder.names(file("joined"))) ?? []).filter {
       TrailName.isValid($0) && Folder.exists(joined($0).file("node.crt"))
     }
   }
 
-  /// Returns the certificate that this node shows to one that it has joined.
+  /// Returns the certificate that this node presents to a node that it has joined.
   package func joinedCertificate(_ hub: String) -> PeerCertificate? { try? joined(hub).certificate("node.crt").facts }
 
   /// SHA-256 of the listener's public key in lower-case hexadecimal.
@@ -62,7 +62,9 @@ package struct PeerFolder: Sendable {
 
   // MARK: The authority
 
-  /// Makes the missing files of the authority and of the listener. `host` is a further name that peers dial.
+  /// Creates the missing files of the authority and of the listener.
+  ///
+  /// - Parameter host: One more name or address at which peers dial this node.
   package func prepare(node: String, host: String?, now: Int64) throws {
     try Folder.create(path)
     try locked {

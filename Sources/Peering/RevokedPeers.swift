@@ -29,7 +29,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// The reason why no certificate counts.
+  /// The reason why the list of revoked certificates is not known. Every certificate then counts as revoked.
   package struct Unknown: Error, Equatable, Sendable {
     package let reason: String
   }
@@ -47,7 +47,7 @@ package final class RevokedPeers: Sendable {
     var wasThere = false
   }
 
-  /// The largest file that is read: more than ten million names.
+  /// The largest file that is read, in bytes; it has room for more than ten million names.
   private static let bytesMax = 512 << 20
 
   private let path: String
@@ -114,16 +114,16 @@ package final class RevokedPeers: Sendable {
 
   // MARK: Changing it
 
-  /// Returns the second up to which certificates of a name are revoked; nil: none is by its name.
+  /// Returns the second, since 1970 UTC, up to which certificates of a name are revoked; nil if no line names it.
   static func through(_ name: String, _ path: String) throws -> Int64? {
     guard try FileStamp.look(at: path) != nil else { return nil }
     return try list(try text(path), path).through[name]
   }
 
-  /// Revokes the certificates of a name that begin at a second or before. Lines that this makes superfluous are
-  /// removed.
+  /// Revokes the certificates of a name whose validity starts at a second or before. Lines that this makes superfluous
+  /// are removed.
   ///
-  /// - Throws: If the list is not known whole; this function never begins it again.
+  /// - Throws: If the present list cannot be read completely. It is not replaced by a new one then.
   static func add(_ name: String, through second: Int64, to path: String) throws {
     let before = try text(path)
     let known = try list(before, path)

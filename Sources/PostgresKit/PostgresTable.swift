@@ -5,7 +5,7 @@ package struct PostgresTable: Sendable {
   package var oid: UInt32
   /// The schema of the table, with epoch 0: the capture of the table counts epochs.
   package var schema: TableSchema
-  /// More facts from the catalog about each column of the schema, in its order.
+  /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
   /// The partitions that contain rows, each with its file. A changed file means that rows appeared or vanished.

@@ -52,7 +52,7 @@ struct TypeScript {
   }
 
   /// Returns the statements that create an enum. An existing type with fewer labels gets the missing ones, each at its
-  /// place. They are added from the last one on, because only the end always exists as a place.
+  /// place: the last label first, at the end, and every other one before the label that follows it.
   private func enumeration(_ type: String, _ oid: String) -> [String] {
     let labels = document[.label].filter { $0[0] == oid }.compactMap { $0[2]?.postgresLiteral }
     var statements = [Self.guarded("CREATE TYPE \(type) AS ENUM (\(labels.joined(separator: ", ")))")]

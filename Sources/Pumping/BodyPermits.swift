@@ -2,8 +2,7 @@ import Changes
 import SystemKit
 import Synchronization
 
-/// The bodies that are held in memory until they are whole, counted for each peer: a few are enough for its questions
-/// and answers, and many would take the memory of the node.
+/// A limit on the request bodies of each peer that are held in memory until they are complete.
 final class BodyPermits: Sendable {
   /// The most bodies of one peer at a time.
   static let ofPeerMax = 4
@@ -20,7 +19,9 @@ final class BodyPermits: Sendable {
 
   private let counts = Mutex<[String: Int]>([:])
 
-  /// - Throws: `busy` if the peer has as many bodies under way as it may.
+  /// Returns the permit for one more body of a peer.
+  ///
+  /// - Throws: `busy` if the peer has ``ofPeerMax`` bodies in progress.
   func permit(_ peer: String) throws -> Permit {
     let isFree = counts.withLock { counts in
       guard counts[peer, default: 0] < Self.ofPeerMax else { return false }

@@ -1,4 +1,5 @@
-/// The seconds that a lane without bytes to move waits before it reports, or asks for, the applied position.
+/// The wait of a lane that has nothing to transfer, in seconds. After it, the lane exchanges the applied position with
+/// the peer.
 ///
 /// Bytes that have just arrived are applied a moment later, so the first waits are short. While they are not applied,
 /// the waits grow.
@@ -6,7 +7,7 @@ struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1
 
-  /// Notes that something has moved.
+  /// Starts again with the shortest wait, because something was transferred.
   mutating func begin() { next = 1 }
 
   mutating func seconds(isApplyBehind: Bool) -> Int {

@@ -8,11 +8,13 @@ import Trails
 protocol Lane: AnyObject {
   var gauge: LaneGauge { get }
   var stop: StopSignal { get }
-  /// Runs until something fails.
+  /// Runs until an error occurs.
+  ///
+  /// - Parameter achieved: Called after each success.
   func session(_ achieved: () -> Void) throws
 }
 
-/// The trail is of no use to the other side, or to this one.
+/// The error for a trail that need not be transferred, because it began at the receiving node.
 struct LeftOut: Error {}
 
 extension Lane {

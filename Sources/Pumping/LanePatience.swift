@@ -2,14 +2,14 @@ import Changes
 
 /// The decision of a lane after an error: how long it waits before it tries again, or that it stops.
 struct LanePatience: Equatable, Sendable {
-  /// The number of failures with damaged bytes after which the lane stops. Until then they are sent again; then it
-  /// needs an operator.
+  /// The number of failures with damaged bytes after which the lane stops for the operator. Until then the bytes are
+  /// sent again.
   private static let damagedMax = 3
 
   private var failures = 0
   private var damaged = 0
 
-  /// Notes that something was achieved.
+  /// Resets the counts of failures, after a success.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
   /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, keeps lanes from coming back at

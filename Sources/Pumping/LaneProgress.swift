@@ -9,13 +9,13 @@ package struct LaneProgress: Sendable {
     case starting
     /// Bytes are on their way.
     case moving
-    /// The other side has everything.
+    /// The receiving side has everything.
     case waiting
-    /// The last try failed; there will be another.
+    /// The last attempt failed. The lane tries again by itself.
     case retrying
-    /// The lane needs an operator.
+    /// The lane stopped after an error, and needs an operator.
     case stopped
-    /// The trail began at the other side, or here, so it is not sent there.
+    /// The trail is not transferred, because it began at the receiving node.
     case leftOut = "left-out"
   }
 
@@ -27,7 +27,7 @@ package struct LaneProgress: Sendable {
   package let trail: TrailName
   package let direction: Direction
   package var state = State.starting
-  /// The name that the other side gives itself; empty before it was reached.
+  /// The name that the peer gives itself; empty before the first contact.
   package var peer = ""
   /// The durable end of the copy: at the other side for a push, here for a pull.
   package var copied: TrailPlace?
@@ -40,13 +40,13 @@ package struct LaneProgress: Sendable {
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
-  /// The time of the last answer of the other side, µs since 1970 UTC.
+  /// The time of the peer's last answer, in µs since 1970 UTC.
   package var heardAt: Int64?
 
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
 
-/// The progress of a lane, which its thread writes and other threads read.
+/// The progress of a lane. The lane's thread writes it, and other threads read it.
 final class LaneGauge: Sendable {
   private struct State {
     var progress: LaneProgress

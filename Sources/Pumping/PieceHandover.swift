@@ -7,7 +7,7 @@ import SystemKit
 /// To check and to write a piece takes longer than to receive it. Pieces are worked on one after the other, in order;
 /// there are two at most. Belongs to one thread.
 final class PieceHandover {
-  /// A piece that is handed to the thread that works on it, and used here only when that has ended.
+  /// A piece that one thread fills and another one works on, never both at a time.
   private final class Piece: @unchecked Sendable {
     var bytes = ByteWriter(capacity: 128 << 10)
     let work: (UnsafeRawBufferPointer) throws -> Void
@@ -58,13 +58,13 @@ final class PieceHandover {
     }
   }
 
-  /// Ends the handover when everything has arrived: works on the rest.
+  /// Ends the handover when all bytes have arrived: passes on the last piece, and waits for the work.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits for the piece that is being worked on, and throws what that threw.
+  /// Waits until the work on the last piece has ended, and throws its error.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

@@ -6,7 +6,7 @@ import Trails
 /// Fetches one trail from one peer and adds it to the copy here, one request after the other.
 final class PullLane: Lane {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// The pause between two reports of the place to the other side while sealed segments are fetched as plain files.
+  /// The pause in milliseconds between two reports of the place to the sender while whole segment files are fetched.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: LaneGauge
@@ -89,8 +89,8 @@ final class PullLane: Lane {
     return result ?? standing
   }
 
-  /// Writes the bytes that `fetch` receives to the copy, and syncs it, also after an error: bytes that have passed are
-  /// kept.
+  /// Writes the bytes that `fetch` receives to the copy, and syncs the copy. Returns its new extent; nil if `fetch`
+  /// received nothing. After an error, it keeps the blocks that were checked and written before.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
@@ -117,7 +117,8 @@ final class PullLane: Lane {
     return standing
   }
 
-  /// Begins the copy again at the oldest segment of the other side, since what follows the copy is gone there.
+  /// Starts the copy again at the oldest segment of the sender, which has deleted the segments that follow the copy.
+  /// Returns the new extent of the copy; nil if the sender has no such trail, or nothing was copied yet.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {
@@ -154,7 +155,7 @@ final class PullLane: Lane {
   }
 }
 
-/// Passes received bytes to a copy.
+/// The receiver of fetched bytes, which checks them and writes them to a copy.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID

@@ -70,11 +70,11 @@ package final class Pump: Sendable {
     return lanes.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
-  /// The reason why the pump cannot find out which trails there are; nil if it can.
+  /// The error that prevents the pump from listing the trails; nil if there is none.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set, and returns when all lanes have ended. Failures meanwhile are tried again, or are in the
-  /// progress.
+  /// Runs until `stop` is set, and returns when all lanes have ended. Errors of lanes are in ``progress``; most are
+  /// tried again.
   ///
   /// - Throws: `bad-url`; `io-failed` if no thread can be started.
   package func run(stop: StopSignal) throws {
@@ -130,8 +130,8 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns the trails to transfer if there are more than `most`: the trails of this node first, then one of each
-  /// other node in turn. So many trails of one node never keep out all trails of another.
+  /// Returns the trails to transfer if there are more than `most`. The trails of this node come first, then one of each
+  /// other node in turn. So a node with many trails does not displace all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }
@@ -143,7 +143,8 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts lanes. If an error is thrown, the lanes that started continue.
+  /// Ends and starts lanes, so that there is one for each wanted trail. If an error is thrown, the lanes that started
+  /// continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.lanes }
     let ended = known.filter { !wanted.contains($0.key) }

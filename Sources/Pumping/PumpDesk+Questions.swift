@@ -5,7 +5,7 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Takes a question of a peer that may pull the trail, and answers it.
+  /// Receives a question from a peer that may pull the trail, and answers it.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -20,8 +20,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether a question waits that this peer may answer, about a trail that it may push. The trail's origin is
-  /// asked first.
+  /// Returns whether a question waits that this peer may answer, because it may push the trail. In the first seconds,
+  /// only the trail's origin may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -45,7 +45,7 @@ extension PumpDesk {
     }
   }
 
-  /// Takes the answer to a question that the peer has taken.
+  /// Returns the sink for a peer's answer to a question that it took.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in
@@ -67,12 +67,12 @@ extension PumpDesk.Visit {
   }
 }
 
-/// A sink that takes a body up to a length, and answers it as a whole.
+/// A sink that holds a body up to a size limit, and answers it when it is complete.
 private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse
   private var bytes: [UInt8] = []
-  /// Held until the body has been answered, or is given up.
+  /// The permit for the memory of the body, until the body was answered or abandoned.
   private let permit: BodyPermits.Permit
 
   init(most: Int, _ permit: BodyPermits.Permit, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) {

@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns the requests of this node about trails that the peer may push, as soon as they differ from the requests
-  /// that the peer knows.
+  /// Returns this node's requests for copies of trails that the peer may push. It waits until they differ from the list
+  /// that the peer already has.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -72,8 +72,10 @@ extension PumpDesk {
     return Self.response(report(standing).json)
   }
 
-  /// Returns the state of a trail; nil if there is no such trail. With `withUnread`, a copy's end may be inside of a
-  /// transaction, for peers that add to it.
+  /// Returns the state of a trail; nil if there is no such trail.
+  ///
+  /// - Parameter withUnread: Whether the end may be inside a transaction that is not complete yet. Peers that append to
+  ///   the copy need that end.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -97,7 +99,7 @@ extension PumpDesk {
     return try follow(visit, source, segment, ear)
   }
 
-  /// Returns a sealed segment, or the rest of it.
+  /// Returns a sealed segment from an offset to its end.
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
@@ -128,7 +130,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the bytes after a place, as soon as there are some.
+  /// Returns the bytes after a place. It waits until there are some.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

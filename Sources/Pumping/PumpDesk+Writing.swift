@@ -43,7 +43,7 @@ final class PushSink: HTTPBodySink {
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
-  /// Bytes of the body that were handed to the copy.
+  /// The number of bytes of the body that were passed to the copy.
   private var taken = 0
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }
@@ -81,7 +81,8 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Keeps the bytes that have passed: whole blocks are valid even if the rest of the body is lost.
+  /// Ends the body after an error. The blocks that were checked stay in the copy: whole blocks are valid even if the
+  /// rest of the body is lost.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }
@@ -103,7 +104,7 @@ final class PushSink: HTTPBodySink {
       throw CairnError(
         .trailElsewhere,
         "the copy of trail \(visit.trail) does not end at \(restarts.segment.hex(8)):\(restarts.offset)",
-        hint: "ask again where it ends", remedy: .retry)
+        hint: "Cairn continues at the end of the copy by itself", remedy: .retry)
     }
     return CopyFeed(trail: id, at: place, restartsBehind: end)
   }
@@ -117,7 +118,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// A sink for the copies that a peer asks for.
+/// A sink for a peer's request for copies of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

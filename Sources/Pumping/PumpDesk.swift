@@ -98,12 +98,12 @@ package final class PumpDesk: HTTPHandler {
     }
   }
 
-  /// The listener sends no body in answer to HEAD.
+  /// The methods for reading. The answer to HEAD has no body.
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Throws if an address does not take this method. The answer is the same with and without a resource at the address,
-  /// so a stranger learns nothing.
+  /// Throws if a path does not allow the method. The answer does not depend on whether something exists at the path, so
+  /// it tells a stranger nothing.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
@@ -152,7 +152,7 @@ package final class PumpDesk: HTTPHandler {
     return number
   }
 
-  /// Returns an ear that hears when the trail's durable mark moves.
+  /// Returns a listener that is notified when the trail's durable mark moves.
   func ear(_ trail: TrailName) throws -> TrailBell.Ear { try bell.listen(folder: copies.folder(trail)) }
 
   func report(_ standing: TrailStanding) -> TrailReport {
@@ -188,7 +188,7 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the answer to a request whose body is not read; the connection ends after it.
+  /// Returns the answer to a request whose body is not read. The connection is closed after it.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true
@@ -209,12 +209,12 @@ extension PumpDesk {
   }
 }
 
-/// The address takes other methods.
+/// The error for a method that a path does not allow.
 private struct PumpMethodRefusal: Error {
   let allowed: [String]
 }
 
-/// A body is longer than the protocol allows.
+/// The error for a body that is longer than the protocol allows.
 struct PumpBodyTooLarge: Error {
   let most: Int
 }

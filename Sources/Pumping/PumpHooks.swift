@@ -1,8 +1,8 @@
 import Changes
 import Trails
 
-/// The questions of the network to the node that it serves, and its reports to it. Called on the threads of connections
-/// and lanes.
+/// The functions by which pumps and the listener ask the node for its state and report to it. They are called on the
+/// threads of connections and lanes.
 package struct PumpHooks: Sendable {
   /// Returns the position that every apply of this node has finished with; nil if there is none.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
@@ -11,21 +11,25 @@ package struct PumpHooks: Sendable {
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Returns the copies of tables that this node waits for and that no capture of this node makes.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
-  /// Returns the same for all trails that begin elsewhere.
+  /// Returns the requests as ``requests`` does, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Takes the copies of tables for which a peer waits now. Returns the number of copies that exceed the limit and are
-  /// refused. `peer` is the name of its certificate, or the address at which this node dials it.
+  /// Records the copies of tables that a peer waits for now.
+  ///
+  /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
+  /// - Returns: The number of copies that are refused because they exceed the peer's limit.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
-  /// The questions of this node and of other nodes for the origins of trails elsewhere.
+  /// The open questions of this node and of its peers to the origins of trails at other nodes.
   package var questions = QuestionBook()
-  /// Answers a question about the rows of a trail's source, here or by handing it on; called on the asker's thread. The
-  /// asker is known as in ``asked``.
+  /// Answers a question about the rows of a trail's source, or passes it on towards the origin. It is called on the
+  /// thread that waits for the answer.
+  ///
+  /// - Parameter asker: The peer, named as in ``asked``.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
   /// Returns the reason why this node takes no bytes of other nodes' trails now; nil if it takes them.
   package var full: @Sendable () -> CairnError? = { nil }
-  /// Returns why the copy of a trail that is fetched may not begin; nil: it may.
+  /// Returns the reason not to begin a copy of a trail that a pump fetches; nil if it may begin.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
   /// Notes that bytes of other nodes' trails have arrived.
   package var come: @Sendable (Int) -> Void = { _ in }
@@ -38,9 +42,9 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a copy that ends after a trail at `node`, which is this node, has another history.
+  /// Returns whether a peer's copy that is longer than the trail at this node must have another history.
   ///
-  /// At the trail's origin, everything that was ever sent is before its end when its writer has opened it. At any other
-  /// node the missing part may still arrive.
+  /// At the trail's origin that is so once the writer has opened the trail: everything that was ever sent is then
+  /// before the trail's end. At any other node the missing part may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

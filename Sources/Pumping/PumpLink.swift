@@ -6,9 +6,10 @@ import Trails
 /// The connection of one lane to a peer: the requests of the protocol and their answers. Belongs to one thread.
 final class PumpLink {
   private static let version: Int64 = 1
-  /// The longest wait that is asked for, in seconds.
+  /// The longest wait that a request asks the peer for, in seconds.
   static let waitSeconds = IdleWait.longest
-  /// The seconds that an answer may take in addition. A dead link is found by its own limit; a slow disk is not one.
+  /// The seconds that an answer may take beyond the requested wait. A dead link is detected sooner; a slow disk needs
+  /// this time.
   private static let answerSeconds = 10
 
   let client: HTTPClient
@@ -31,7 +32,7 @@ final class PumpLink {
       stop: stop)
   }
 
-  /// Returns the state of the trail at the peer; nil if it is not there.
+  /// Returns the state of the trail at the peer; nil if the peer does not have it.
   func report(_ trail: TrailName) throws -> TrailReport? {
     let reply = try perform("GET", "/cairn/1/trails/\(trail)")
     if reply.status == 404 {
@@ -41,8 +42,8 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// Throws if the peer speaks another version of the protocol, or another protocol. A missing trail may be due to
-  /// that.
+  /// Throws if the peer speaks another protocol, or another version of this one. That may be the reason why it does not
+  /// know a trail.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
@@ -88,7 +89,9 @@ final class PumpLink {
     case nothing
   }
 
-  /// Returns the bytes after a place, as soon as there are some. `place.chain` is not sent if it is not known.
+  /// Passes the bytes after a place to `sink`. It waits until there are some, `waitSeconds` at most.
+  ///
+  /// - Parameter isKnown: Whether `place.chain` is known, so that it is sent.
   func follow(
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
     waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
@@ -104,7 +107,7 @@ final class PumpLink {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
 
-  /// Returns the address of the bytes after a place.
+  /// Returns the path and query for the bytes after a place.
   private func address(
     of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
   ) -> String {
@@ -123,7 +126,7 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply) }
   }
 
-  /// Asks for copies of tables: all that this node waits for now.
+  /// Sends the list of all copies of a trail's tables that this node waits for now.
   func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
     let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
     let reply = try Array(body.utf8).withUnsafeBytes { bytes in
@@ -135,8 +138,8 @@ final class PumpLink {
   /// The most trails whose requests fit into one answer.
   private static let requestsMax = 4096
 
-  /// Returns the copies that the peer waits for, by trail, of all trails that this node may push there. It returns as
-  /// soon as their `mark` differs from `known`, else after a while.
+  /// Returns the copies that the peer waits for, by trail, for all trails that this node may push there. The peer
+  /// answers as soon as the list's mark differs from `known`, or after some time.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
@@ -155,7 +158,7 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The seconds that the transfer of an answer may take, and the seconds to wait for a question.
+  /// The seconds to wait for a question, and the seconds that the transfer of an answer may take.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 
@@ -176,7 +179,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Sends an encoded answer. The peer drops it if its asker has stopped waiting.
+  /// Sends an encoded answer. The peer drops it if the node that asked has stopped waiting.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

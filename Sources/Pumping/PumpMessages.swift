@@ -1,17 +1,18 @@
 import Changes
 import Trails
 
-/// A reader's request for rows of tables again, through the trail (`docs/reference/protocol.md`, Refresh).
+/// A request of a trail's reader to send rows of tables through the trail again (`docs/reference/protocol.md`,
+/// Refresh).
 package struct CopyRequest: Hashable, Sendable {
-  /// Two requests with one id are one request.
+  /// The id. Two requests with the same id are one request.
   @ByBytes package var id: String
-  /// Patterns; empty: all tables.
+  /// The patterns of the requested tables; empty: all tables.
   @ByBytes package var tables: [String]
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
-  /// The most requests that are read of one trail, and the most bytes of the tables of one.
+  /// The most requests that are accepted for one trail.
   static let countMax = 256
   private static let tableBytesMax = 64 << 10
 
@@ -24,7 +25,7 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Nil if any part is invalid: an empty list of tables would mean all of them.
+  /// Reads a request. Returns nil if any part is invalid: an empty list of tables would mean all of them.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -67,7 +68,7 @@ package struct TrailReport: Equatable, Sendable {
     return object
   }
 
-  /// Nil if something is missing.
+  /// Reads a report. Returns nil if something is missing.
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),

@@ -83,7 +83,7 @@ final class PushLane: Lane {
     }
   }
 
-  /// Begins the copy, or begins it again, at the oldest segment that is here.
+  /// Starts the copy at the peer, or starts it again, from the oldest segment that this node has.
   private func begin(
     _ source: SegmentSource, _ link: PumpLink, _ standing: TrailStanding, restart: TrailPlace?, _ achieved: () -> Void
   ) throws -> TrailReport {
@@ -125,6 +125,7 @@ final class PushLane: Lane {
     let hooks = shared.hooks
     hooks.acknowledged(report.node, trail, report.standing.end)
     if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
+    hooks.questions.note(report.node, at: plan.url)
     // Known by its address: what it calls itself may be anything.
     _ = hooks.asked(plan.url, trail, report.requests)
   }

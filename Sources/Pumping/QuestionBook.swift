@@ -3,9 +3,11 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Questions about the rows of sources at other nodes that wait for their answers (`docs/reference/protocol.md`,
-/// Questions about rows). The thread that asks waits; a pump or a peer on the way to the source takes the question and
-/// returns the answer.
+/// The questions about rows of sources at other nodes that wait for answers (`docs/reference/protocol.md`, Questions
+/// about rows).
+///
+/// The thread that asks waits. A pump or a peer that is nearer to the source takes the question, and returns the
+/// answer.
 ///
 ///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
 package final class QuestionBook: Sendable {
@@ -18,7 +20,7 @@ package final class QuestionBook: Sendable {
   /// The most bytes of a question, and of an answer.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The most questions that wait, for each asker and in all.
+  /// The most waiting questions of one asker, and of all together.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
   /// The time in which a pump or a peer must take a question, and the time in which the answer must arrive, in
@@ -45,12 +47,13 @@ package final class QuestionBook: Sendable {
 
   // MARK: Asking
 
-  /// Asks, and waits for the answer.
+  /// Asks a question, and waits for the answer.
   ///
   /// - Parameters:
   ///   - asker: The apply or the peer that waits here. A question is not passed back to the peer that asks it.
   ///   - isOver: Returns whether the asker has stopped waiting.
-  /// - Throws: `busy` if too many wait; `peer-unreachable` if no answer arrives; the error that the origin answers.
+  /// - Throws: `busy` if too many questions wait; `peer-unreachable` if no answer arrives; the error that the origin
+  ///   answers.
   package func ask(
     _ trail: TrailName, _ bytes: [UInt8], of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -100,18 +103,23 @@ package final class QuestionBook: Sendable {
   /// name.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
+  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since the
+  /// start.
+  package func name(at address: String) -> String? { names.withLock { $0[address] } }
+
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     let isOld = Clock.monotonicMilliseconds - entry.askedAt > Self.originFirstMilliseconds
     let isAsker = entry.asker == taker || names.withLock { $0[entry.asker] }?.hasSameBytes(as: taker) == true
     return entry.taker == nil && !isAsker && mayTake(entry.question.trail, isOld)
   }
 
-  /// Returns whether a question waits that `taker` may take.
+  /// Returns whether a question waits that the peer `taker` may answer or pass on.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest question that `taker` may take; no other taker gets it then.
+  /// Returns the oldest question that the peer `taker` may answer or pass on. No other peer gets the question after
+  /// that.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -120,12 +128,12 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question waits for the answer of its taker.
+  /// Returns whether a question that the peer `taker` took still waits for its answer.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
-  /// Takes the answer from the taker of the question; returns false if the asker has stopped waiting.
+  /// Stores the answer from the peer that took the question. Returns false if no thread waits for it any longer.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -142,7 +150,7 @@ package final class QuestionBook: Sendable {
     .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
   ]
 
-  /// Returns the answer, or the error, as it travels.
+  /// Returns the answer, or the error that `answer` throws, in the encoding for the network.
   static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
     do {
       let bytes = try answer()

@@ -3,18 +3,19 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that passes on the requests between nodes at once: requests for copies of tables, and questions about rows.
+/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It does so at
+/// once, without waiting for the lanes.
 ///
-/// For a pushed trail, it reads the requests of the peer; for a pulled trail, it asks for this node. Its failures are
-/// left to the lanes. It belongs to one thread.
+/// For a pushed trail, it receives the requests of the peer. For a pulled trail, it sends those of this node. Errors
+/// are left to the lanes to report. It belongs to one thread.
 ///
-/// The address in the plan identifies a dialled node, and its certificate proves it. Its limits must not depend on the
-/// name that it gives itself.
+/// A dialled node is identified by its address in the conf, which its certificate proves. The limits of the node must
+/// not depend on the name that it gives itself.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time for which questions are answered before requests are heard again.
+  /// The time in milliseconds for which questions are answered before new requests are received again.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -22,7 +23,7 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time of the last question that was handed on: the next one often follows at once.
+  /// The time of the last question that passed through. The next one often follows soon, so the loop then pauses less.
   private var questionedAt: Int64 = 0
 
   /// Creates the loop for the peer of a plan.
@@ -101,7 +102,8 @@ final class RequestEar {
     }
   }
 
-  /// Returns the error to pass on. A node without support for questions has nothing at their address.
+  /// Returns the error to pass on to the node that asked. A peer without support for questions answers `trail-missing`,
+  /// which would mislead.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

@@ -3,10 +3,10 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// A bell that rings when a trail's durable mark moves. It has one thread and one inotify(7) for all trails and all
-/// waiting threads.
+/// A notifier for threads that wait until a trail's durable mark moves. It has one thread and one inotify(7) descriptor
+/// for all trails.
 package final class TrailBell: Sendable {
-  /// A listener for one trail. It does not miss what rang since its last wait.
+  /// A listener for one trail. A notification between two waits is not lost.
   package final class Ear: Sendable {
     /// The ends of a pipe.
     private let descriptor: Int32
@@ -35,7 +35,7 @@ package final class TrailBell: Sendable {
       close(writing)
     }
 
-    /// Waits. Returns true if the bell rang; false if the time is out or `stop` was set.
+    /// Waits. Returns true if the durable mark may have moved; false if the time is over or `stop` was set.
     package func wait(milliseconds: Int, stop: StopSignal) -> Bool {
       var polled = [
         pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -111,7 +111,8 @@ package final class TrailBell: Sendable {
       return seen
     }
 
-    /// Rings the listeners of a watch. A negative watch means that events were lost: then all listeners are rung.
+    /// Notifies the listeners of an inotify watch. A negative watch means that events were lost: then it notifies all
+    /// listeners.
     private func ring(_ watch: Int32) {
       watches.withLock { watches in
         var one: UInt8 = 1
@@ -136,7 +137,7 @@ package final class TrailBell: Sendable {
 
   deinit { stop.set() }
 
-  /// Listens from now on; read the trail after this call.
+  /// Starts to listen. A caller that reads the trail after this call misses nothing.
   ///
   /// - Throws: `trail-missing` if there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {

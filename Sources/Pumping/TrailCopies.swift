@@ -3,7 +3,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies that this process writes to: one opened copy for each trail, for all lanes and peers that send its bytes.
+/// The copies of other nodes' trails that this process writes. Each trail has one open copy, shared by all lanes and
+/// peers that send its bytes.
 package final class TrailCopies: Sendable {
   /// A slot for one copy, which is used under the lock only.
   private final class Slot: @unchecked Sendable {
@@ -14,7 +15,7 @@ package final class TrailCopies: Sendable {
 
   private static let openMax = 500
 
-  /// The folder that has the trails' folders.
+  /// The state folder, which has the folders of the trails.
   package let state: String
   private let slots = Mutex<[TrailName: Slot]>([:])
 
@@ -25,10 +26,10 @@ package final class TrailCopies: Sendable {
   /// Returns whether anything of the trail is here.
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
-  /// Calls `body` with the copy, which no other thread uses meanwhile.
+  /// Calls `body` with the copy of a trail, which no other thread uses meanwhile.
   ///
-  /// The copy is opened if it is not open. After an error that leaves it in doubt, it is closed. A copy that has not
-  /// started leaves no files.
+  /// The copy is opened if it is not open. If `body` throws an error after which the copy's state is unknown, the copy
+  /// is closed. A copy to which nothing was written leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -78,7 +79,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Closes the copies that were not used for longest: each open copy has files open.
+  /// Closes the copies that have been idle longest, because each open copy needs open files.
   private func closeIdle() {
     let surplus = slots.withLock { slots -> [Slot] in
       guard slots.count > Self.openMax else { return [] }

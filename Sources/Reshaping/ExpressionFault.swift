@@ -39,8 +39,8 @@ package enum ExpressionFault {
     } catch { return nil }
   }
 
-  /// Evaluates the expression, because only that shows that a result depends on the time of day. Other failures depend
-  /// on the row.
+  /// Returns the error of an expression whose result depends on chance or on the time of day; nil if there is none.
+  /// Only an evaluation shows that. Other failures of the evaluation depend on the row, and are ignored.
   private static func chance(_ calculator: Calculator?, _ count: Int) -> String? {
     do {
       try calculator?.set(Array(repeating: .null, count: count))

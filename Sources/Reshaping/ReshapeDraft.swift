@@ -135,7 +135,7 @@ struct ReshapeDraft {
     return value
   }
 
-  /// The type of PostgreSQL for what SQLite computes.
+  /// Returns the PostgreSQL type for the result of an expression that SQLite evaluates.
   static func postgresType(_ type: String) -> String {
     switch type.isEmpty ? "TEXT" : TableSchema.Column(name: "", declaredType: type).affinity {
     case "INTEGER": "bigint"
@@ -243,7 +243,7 @@ struct ReshapeDraft {
     }
   }
 
-  /// Columns that another engine's table once had keep the types that they had there.
+  /// Keeps the original types of the columns that are copied, if the source table came from the other engine.
   private mutating func makeOriginal() {
     guard var original = source.original else { return }
     let was = original.columns
@@ -319,7 +319,8 @@ struct ReshapeDraft {
 
   // MARK: Values that PostgreSQL logs
 
-  /// Columns whose old values an update of PostgreSQL may leave out, and which the rule needs.
+  /// The reason why the rule needs old values that PostgreSQL may leave out of the log of an update; nil if it needs
+  /// none.
   var whyFullIdentity: String? {
     let key = Set(source.key)
     func isLong(_ column: Int) -> Bool { !key.contains(column) && source.columns[column].mayBeLeftOut }

@@ -21,7 +21,7 @@ package final class Reshaper {
 
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
-  /// Plans of earlier segments, by the source's name of the table.
+  /// The plans of tables in earlier segments, by the source's name of the table.
   private var plans: [NameKey: ReshapePlan] = [:]
   /// The commit time of the current transaction, as columns that mark removed rows store it.
   package private(set) var commitTime = ""
@@ -30,7 +30,8 @@ package final class Reshaper {
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the last returned record cannot be applied, if its treatment says so.
+  /// The reason why the record that was returned last cannot be applied; nil if it can be. The record's treatment then
+  /// says that it is refused.
   package private(set) var refusal: CairnError?
 
   /// Creates a stage. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and ``HistoryColumn/position``.

@@ -148,7 +148,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// The key values of a range, as the derived table has them.
+  /// Returns the key of a chunk's bound in the columns of the derived table.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }

@@ -45,9 +45,9 @@ struct SourceRow {
   }
 }
 
-/// Evaluates what a rule computes over rows.
+/// Evaluates the filter and the computed columns of a rule for rows.
 final class RowCalculator {
-  /// SQLite cannot evaluate an expression for this row.
+  /// The error for a row for which SQLite cannot evaluate an expression.
   struct Failure: Error {
     let message: String
   }

@@ -1,6 +1,6 @@
-/// A time as both engines read it.
+/// Times as text that both engines read.
 enum TimeStamp {
-  /// µs since 1970 UTC as `2026-11-21 22:40:00.123456+00:00`.
+  /// Returns a time in µs since 1970 UTC as text, such as `2026-11-21 22:40:00.123456+00:00`.
   static func text(_ microseconds: Int64) -> String {
     let seconds = microseconds.flooredQuotient(1_000_000)
     let days = seconds.flooredQuotient(86_400)
@@ -15,7 +15,7 @@ enum TimeStamp {
       + ".\(padded(micros, 6))+00:00"
   }
 
-  /// The day of the Gregorian calendar so many days after 1970-01-01.
+  /// Returns the date that is `days` days after 1970-01-01.
   ///
   /// Source: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
   private static func date(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {

@@ -1,9 +1,9 @@
 import Changes
 import NetKit
 
-/// A server of GET requests on one address, for facts about a service; requests cannot change anything.
+/// A listener for GET requests on one address, such as `/metrics`. Requests cannot change anything.
 ///
-/// It takes at most 32 clients at a time. Each client has ten seconds to ask.
+/// It takes at most 32 clients at a time. Each client has ten seconds to send its request.
 package final class HTTPListener {
   package struct Response: Sendable {
     package var status: UInt32

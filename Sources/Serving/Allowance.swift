@@ -8,7 +8,7 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// The time up to which the pauses are counted in `left`, in µs.
+  /// The time, in µs, up to which returned uses have been added to `left`.
   private var countedAt: Int64?
 
   /// Creates an allowance with all its uses.
@@ -31,14 +31,14 @@ struct Allowance: Equatable, Sendable {
     return true
   }
 
-  /// Returns whether a new allowance would permit no more than this one, so that this one may be removed.
+  /// Returns whether no use is taken at this time. Such an allowance equals a new one, so it need not be stored.
   func isFull(now: Int64) -> Bool {
     guard let countedAt else { return true }
     return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
   }
 }
 
-/// A rate limit for each of many askers, held in bounded memory.
+/// A rate limit for each asker, such as each peer, held in bounded memory.
 struct Allowances: Sendable {
   /// The most askers at a time.
   static let most = 4096

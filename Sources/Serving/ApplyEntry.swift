@@ -22,14 +22,15 @@ struct ApplyEntry {
   let context: ServiceContext
 
   /// Returns the copy of everything that was requested (nil: none), and the tables whose rules changed after their rows
-  /// arrived.
+  /// were applied. Checks everything that can stop the apply before it starts.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
     return (asked, try adoptRules(end))
   }
 
-  /// Checks the target against the trail, and requests a copy of everything if it is needed.
+  /// Checks the target against the trail, and requests a copy of everything if it is needed. Returns the open request;
+  /// nil if there is none.
   ///
   /// It is needed if the target's checkpoint was purged because the target was away for too long. It is also needed if
   /// the target is new and the trail's beginning was purged, or if the operator ordered it.
@@ -104,11 +105,12 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Throws `rule-refused` if tables are suspended and the conf now names tables of the trail differently at the
-  /// target.
+  /// Checks that the conf does not rename suspended tables at the target.
   ///
   /// Apply finds the missed changes of a suspended table in the trail by its earlier name. Under another name they
   /// would be lost, so a copy has to replace the table.
+  ///
+  /// - Throws: `rule-refused` if a suspended table has another name now.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
@@ -205,7 +207,7 @@ struct ApplyEntry {
       throw CairnError(
         .targetDiffers, error.message,
         hint:
-          "say in [apply.\(name)] what happens to them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+          "set existing in [apply.\(name)] to \"keep\" (these rows stay), \"overwrite\" (the target becomes equal to the source) or \"merge\" (the source's rows win), then run 'cairn reload'",
         context: error.context)
     }
   }

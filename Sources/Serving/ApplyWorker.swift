@@ -25,8 +25,13 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
+<<<<<<< HEAD
   private let auditProblemTold = Mutex<CairnError?>(nil)
   /// Tables that the list of the apply leaves out, by their names at the target.
+=======
+  private let auditProblemTold = Mutex<String?>(nil)
+  /// The tables that `tables` of the apply leaves out, by their names at the target.
+>>>>>>> 7361f5f2c3cd2ce732077354a0c0efc1353b8cae
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
 
@@ -109,7 +114,8 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Reports the tables that were left out so far, and returns a function that notes further ones.
+  /// Puts the tables that earlier runs left out into the status. Returns a function that records each further one and
+  /// logs it.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
     let note = LeftOutNote(state: context.statePath, apply: apply.name)
     show(try note.read())
@@ -181,7 +187,8 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The oldest open request of this apply at the origin of the trail; nil if there is none.
+  /// The oldest request for copies that this apply has sent to the trail's origin and that is not answered yet; nil if
+  /// there is none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
@@ -237,7 +244,7 @@ final class ApplyWorker: Worker {
     if let silence = status.silence { status.detail = silence }
     if now.quarantined > 0 {
       status.detail =
-        "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list'"
+        "\(now.quarantined.counted("transaction is", "transactions are")) in quarantine: run 'cairn quarantine list --config DIR' with the folder of the daemon's conf"
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) is suspended: \(table.message)" }
     let audited = audit.withLock { $0?.snapshot }
@@ -268,7 +275,7 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Returns an entry, once for each problem, if the audit cannot read the rows of another node. Problems with
+  /// Returns a log entry if the audit cannot read the rows of another node, once for each problem. Problems with
   /// databases of this node are reported by their own workers.
   private func auditProblem() -> [LogEntry] {
     guard TrailName(apply.trail)?.origin != context.node else { return [] }

@@ -89,7 +89,8 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' after the schema change"))
   }
 
-  /// Refuses an excluded name in `tables` that nearly is the name of a table: the first copy would send that table.
+  /// Throws if an excluded name in `tables`, such as `!secrt`, is nearly the name of a table: the first copy would send
+  /// that table.
   private func refuseSlips(at source: DatabaseURL) throws {
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
     guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
@@ -136,10 +137,10 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// The time since which a capture does not see its source. Changes committed there since may be missing, so the lag
-/// grows.
+/// A timer for the period in which a capture cannot read its source. Changes that were committed in it may be missing
+/// from the trail, so the lag grows.
 struct Sight: Equatable, Sendable {
-  /// Whether a run has its source open.
+  /// Whether the capture is running and has opened its source.
   var isOpen = false
   private var seenAt: Int64
 

@@ -60,7 +60,7 @@ package struct ControlDesk: Sendable {
   }
 
   private func worker(_ name: WorkerName, _ event: String) -> JSONObject {
-    context.tell(name, "\(event), by order")
+    context.tell(name, "\(event), on request")
     return JSONObject([("event", .text(event)), ("worker", .text(name.description))])
   }
 
@@ -128,10 +128,10 @@ package struct ControlDesk: Sendable {
     }
     switch outcome {
     case .everything:
-      context.tell(applyName, "copying everything again, by order")
+      context.tell(applyName, "copying everything again, on request")
       return copying(apply, [], isEverything: true, capture)
     case .tables(let asked):
-      context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, by order")
+      context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, on request")
       return copying(apply, asked, isEverything: false, capture)
     }
   }
@@ -166,7 +166,7 @@ package struct ControlDesk: Sendable {
         now: Clock.system.microseconds())
     }
     let what = tables.isEmpty ? "everything" : tables.joined(separator: ", ")
-    context.tell(.init(.apply, apply.name), "asked node \(trail.origin) to copy \(what) again, by order")
+    context.tell(.init(.apply, apply.name), "asked node \(trail.origin) to copy \(what) again, on request")
     var answer = copying(apply, tables, isEverything: tables.isEmpty, nil)
     answer["asked_of"] = .text(trail.origin)
     return answer
@@ -210,7 +210,7 @@ package struct ControlDesk: Sendable {
     for capture in configuration.captures where capture.database == database.name {
       context.note(unhooked: unhooked, of: capture.name)
     }
-    context.log.write(LogEntry(.notice, "\(event) \(tables.joined(separator: ", ")) of \(path), by order"))
+    context.log.write(LogEntry(.notice, "\(event) \(tables.joined(separator: ", ")) of \(path), on request"))
     return JSONObject([("event", .text(event)), ("tables", .list(tables.map { .text($0) }))])
   }
 }

@@ -36,7 +36,7 @@ package final class ControlServer: Sendable {
     thread.withLock { $0 = serving }
   }
 
-  /// Used by the serving thread alone.
+  /// The listener. Only the serving thread uses it.
   private struct Handle: @unchecked Sendable { let listener: LocalListener }
 
   private static func envelope(_ error: FileError, _ path: String, _ group: String?) -> CairnError {

@@ -69,7 +69,8 @@ package final class Daemon: Sendable {
     return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
-  /// The signals that ``run(_:)`` waits for, blocked in the calling thread and all that it starts.
+  /// Blocks the signals that ``run(_:)`` waits for, in the calling thread and in all threads that it starts. Returns
+  /// these signals.
   package static func blockSignals() -> sigset_t {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()

@@ -1,10 +1,10 @@
 /// A forecast of when a growing store will be full, from its growth in the last minutes.
 package struct FillForecast: Equatable, Sendable {
-  /// Looks older than this are forgotten.
+  /// The age in milliseconds at which a measurement is forgotten.
   static let windowMilliseconds: Int64 = 300_000
   /// The shortest period that allows a forecast.
   static let leastMilliseconds: Int64 = 20_000
-  /// The longest forecast: growth over some minutes means nothing for a later time.
+  /// The longest forecast, in seconds: growth over some minutes means nothing for a later time.
   static let secondsMax: Double = 30 * 86_400
 
   private struct Look: Equatable {

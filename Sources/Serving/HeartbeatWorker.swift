@@ -16,7 +16,7 @@ final class HeartbeatWorker: Worker {
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// Returns what the capture has taken, to see whether anything moves; nil while the capture does not run.
+  /// Returns the progress of the capture, which shows whether the source is idle; nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
   /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
@@ -126,7 +126,8 @@ final class HeartbeatWorker: Worker {
     }
   }
 
-  /// Asks for progress; false, with a line in the log, if the role may not sign messages.
+  /// Writes a heartbeat message to the source's log, so that the slot can advance. Returns false, and logs a line, if
+  /// the role may not sign messages.
   private func beat(_ connection: PostgresConnection) throws -> Bool {
     do { try MessageKey.emit(PostgresCapture.progressPrefix, [], connection) } catch let error as CairnError
       where error.code == .privilegeMissing

@@ -14,7 +14,8 @@ struct IntakeRoom: Equatable, Sendable {
   var left: UInt64 = 0
   /// The part of ``held`` in segments that are fully applied: they can be deleted only when more bytes have arrived.
   var live: UInt64 = 0
-  /// The retention plan pauses captures: even after every deletion the trails exceed their budget.
+  /// Whether the retention plan pauses captures, because the trails exceed their budget even after every possible
+  /// deletion.
   var isPaused = false
   /// The share of each node: the part of the trails that it sends.
   var peers: [String: Share] = [:]
@@ -111,7 +112,7 @@ extension ServiceContext {
       context: ["peer": peer, "trail": trail.description])
   }
 
-  /// Returns the share of a node; nil if it may send nothing.
+  /// Returns the budget of a node in the conf; nil if the node may send nothing.
   func share(of peer: String) -> Configuration.Share? { configuration.shares.first { $0.node == peer } }
 
   private func raising(_ option: String, of peer: String) -> String {
@@ -128,7 +129,7 @@ final class IntakeGate: Sendable {
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// The bytes that had arrived by the time of the measurement.
+    /// The number of bytes that had been received at the time of the measurement.
     var come: UInt64
   }
 

@@ -6,12 +6,12 @@ import Steering
 import SystemKit
 import Trails
 
-/// The answers of this node to its lanes and its listener, and what it does with their reports.
+/// The functions with which pumps and the listener ask this node for its state, and report to it.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Returns the reader whose place is noted when a peer reports one; nil if no reader keeps the trail for that peer.
+  /// Returns the reader that a peer's reported place belongs to; nil if no reader keeps the trail for that peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// The worker in whose name the log is written.
+  /// The worker to which log entries are attributed.
   let worker: WorkerName
   /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan

@@ -4,7 +4,7 @@ import Changes
 import Configuring
 import Operating
 
-/// The opposite apply of a two-way apply: while the rows of one direction are copied, no copy of the other may start.
+/// A check that keeps the two applies of a two-way pair from copying at the same time.
 ///
 /// A copy carries no deleted rows, and no rows that wait for a unique value. If both ends are copied at once, such a
 /// row may stay at one of them.
@@ -21,7 +21,7 @@ struct OppositeCopy {
   /// The apply of that capture's trail to the database that is to be copied; nil if it runs at another node.
   private let back: String?
 
-  /// Returns nil if the apply is one-way.
+  /// Creates the check for a two-way apply; nil for a one-way one.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let behind = conf.captureBehind(apply) else { return nil }
     self.apply = apply.name
@@ -49,7 +49,7 @@ struct OppositeCopy {
 }
 
 extension Supervisor {
-  /// The captures that have tables to copy, and the applies whose copy has not ended.
+  /// The captures that still have tables to copy, and the applies that are still copying.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

@@ -44,7 +44,8 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the files of the state folder. A file that cannot be read is ignored, so that peer's trail is kept whole.
+  /// Reads the files of the state folder. If a file cannot be read, the place of its peer is unknown, so nothing of the
+  /// trail is purged for it.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }
@@ -88,7 +89,7 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Notes that a peer was heard of but did not report its place.
+  /// Notes what a peer has applied. The peer reported no place, so only the time of contact changes besides.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }

@@ -1,5 +1,4 @@
-/// A record of the times at which a trail ended at each position, over the last hours. It tells the lag of a reader in
-/// time.
+/// A record of when a trail reached each of its positions, over the last hours. It gives the lag of a reader in time.
 ///
 /// Positions only grow. The older samples are, the further apart they are, so a lag is right to about a hundredth.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {

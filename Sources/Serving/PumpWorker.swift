@@ -13,14 +13,16 @@ import SystemKit
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
-  /// The certificates of `[receive]`, which count if the pump names none.
+  /// The certificate files of `[receive]`, used if `[pump.NAME]` names none.
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
   private let running = Mutex<Pump?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// Creates the worker. `plan` is called when bytes arrive.
+  /// Creates the worker.
+  ///
+  /// - Parameter plan: Returns the segments that may be deleted; called when bytes arrive.
   init(
     _ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext,
     plan: @escaping @Sendable () -> RetentionPlan
@@ -78,7 +80,7 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Whether a lane has stopped: only a restart of the worker tries it again.
+  /// Whether a lane has stopped after an error. Only a restart of the worker starts the lane again.
   var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
 
   private var progress: [LaneProgress] { running.withLock { $0 }?.progress ?? [] }
@@ -134,8 +136,8 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Returns the state of a pump without a running lane; nil if a lane runs. A trail that does not exist yet, here or
-  /// there, is not a failure.
+  /// Returns the state of a pump whose lanes all fail, or that cannot list the trails; otherwise nil. A trail that does
+  /// not exist yet, at this node or at the peer, is not a failure.
   private static func state(_ lanes: [LaneProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
     let failing = lanes.filter { $0.error.map { $0.code != .trailMissing } ?? false }
     if lanes.isEmpty { return error == nil ? nil : .retrying }
@@ -163,7 +165,7 @@ final class PumpWorker: Worker {
 struct LaneNotes {
   struct Note {
     var text: String
-    /// Nil: the problem is over.
+    /// The new problem; nil if the earlier problem has ended.
     var error: CairnError?
   }
 

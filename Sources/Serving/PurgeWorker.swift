@@ -18,7 +18,10 @@ final class PurgeWorker: Worker {
   /// The age in µs at which an empty copy is deleted: one hour.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
-  /// Creates the worker. `trails` and `plan` are called in each round.
+  /// Creates the worker.
+  ///
+  /// - Parameter trails: Returns the trails to purge; called in each round.
+  /// - Parameter plan: Returns the segments that may be deleted; called in each round.
   init(
     _ name: WorkerName, _ trail: String, every pause: Duration, _ context: ServiceContext,
     trails: @escaping @Sendable () -> [TrailName], plan: @escaping @Sendable () -> RetentionPlan
@@ -57,8 +60,10 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Restarts the capture and throws `trail-missing` if its trail was taken away. A capture that has nothing to write
-  /// would notice late.
+  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the capture: a capture that has
+  /// nothing to write would notice it late.
+  ///
+  /// - Throws: `trail-missing` if the folder is gone.
   private func checkStillThere(_ trail: TrailName) throws {
     guard context.trailInfos[trail.description] != nil, !Trail.exists(folder: context.folder(of: trail)) else { return }
     context.forget(trail: trail.description)
@@ -69,13 +74,13 @@ final class PurgeWorker: Worker {
       hint: Self.newTrail(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
   }
 
-  /// Returns the hint for a trail that was taken away.
+  /// Returns the hint for a trail whose folder was removed or moved.
   static func newTrail(_ capture: String, trail: TrailName) -> String {
     "capture.\(capture) begins a new trail by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old trail if 'cairn check' reports one"
   }
 
-  /// Deletes a copy without a whole transaction if no apply reads it and it received nothing for an hour. Returns true
-  /// if it did. Its sender, if there is one, starts the copy again.
+  /// Deletes the copy of another node's trail if it has no whole transaction, no apply reads it, and nothing arrived
+  /// for an hour. Returns whether it did. A sender that still exists starts the copy again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds

@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// A handler between the listener and the desk that answers. It notes the visits of peers, and takes no bytes while
-/// there is no room for them.
+/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and refuses bytes
+/// while the disk budget is used up.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk
@@ -43,7 +43,7 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns why a push is refused; nil: it is taken, and counts as under way from now on.
+  /// Returns the reason to refuse a push; nil if it may begin. A push that may begin counts as in progress from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -90,7 +90,7 @@ final class ReceiveDesk: HTTPHandler {
     if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
-  /// Returns whether no copy of the trail has begun.
+  /// Returns whether this node has no copy of the trail yet.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
   /// A sink that counts the bytes that a peer pushes.
@@ -141,7 +141,7 @@ extension HTTPResponse {
     }
   }
 
-  /// The problem that needs an operator; nil for one that the other side solves by itself.
+  /// The error in the response, if only an operator can solve it; nil if the peer solves it by itself.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

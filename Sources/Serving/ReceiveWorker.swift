@@ -27,7 +27,9 @@ final class ReceiveWorker: Worker {
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// Creates the worker. `plan` is called when bytes arrive.
+  /// Creates the worker.
+  ///
+  /// - Parameter plan: Returns the segments that may be deleted; called when bytes arrive.
   init(
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
   ) {
@@ -84,7 +86,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Renews this node's own certificate, and ends the overlap of two authorities.
+  /// Renews this node's own certificate when that is due, and drops an old authority that no peer needs any longer.
   private func upkeep() {
     guard !receive.isInsecure, receive.tls == nil else { return }
     do {

@@ -13,13 +13,20 @@ package final class RefreshDesk: Sendable {
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// The error that was logged last, by trail.
+<<<<<<< HEAD
   private let told = Mutex<[String: CairnError]>([:])
   /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
+=======
+  private let told = Mutex<[String: String]>([:])
+  /// The time until which no copy is started after an error, in milliseconds of a clock that never jumps. It spares the
+  /// databases.
+>>>>>>> 7361f5f2c3cd2ce732077354a0c0efc1353b8cae
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
   /// The copies that may still be carried out, by peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
-  /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
+  /// The number of copies of one trail that a peer may start at once; then one more each minute. Requests that arrive
+  /// meanwhile are carried out as one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -93,7 +100,7 @@ package final class RefreshDesk: Sendable {
       for request in requests { context.requests.carriedOut(request) }
       told.withLock { $0[trail.description] = nil }
       let what = if case .tables(let names) = outcome { names.joined(separator: ", ") } else { "everything" }
-      context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
+      context.tell(name, "copies \(what) again, requested by \(askers(requests))")
     } catch {
       let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
       restsUntil.withLock { $0 = Clock.monotonicMilliseconds + Self.restMilliseconds }
@@ -108,16 +115,20 @@ package final class RefreshDesk: Sendable {
       }
       context.log.write(
         LogEntry(
-          .error, "cannot copy again for \(Self.askers(requests)): \(error.message)",
+          .error, "cannot copy again for \(askers(requests)): \(error.message)",
           worker: name.description, code: error.code, hint: error.hint))
     }
   }
 
-  private static func askers(_ requests: [RequestBook.Request]) -> String {
+  /// Returns the applies and nodes that made requests. A dialled node is known by its address; its own name is put
+  /// before it, if it has given one.
+  ///
+  ///     "apply.pos, store-042, hq (https://hq.example:7420)"
+  private func askers(_ requests: [RequestBook.Request]) -> String {
     let names = requests.map { request in
       switch request.asker {
       case .apply(let name): "apply.\(name)"
-      case .peer(let name): name
+      case .peer(let name): context.questions.name(at: name).map { "\($0) (\(name))" } ?? name
       }
     }
     return Set(names).sorted().joined(separator: ", ")

@@ -19,16 +19,17 @@ package final class RequestBook: Sendable {
 
     @ByBytes package var id: String
     @ByBytes package var trail: String
-    /// Patterns; empty: all tables.
+    /// The patterns of the requested tables; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// A copy that began up to this transaction of the trail does not answer the request.
+    /// The last transaction of the trail when the copy was requested. A copy that began before or with it does not
+    /// answer the request.
     package var behind: UInt64 = 0
     /// The time of the last request, µs since 1970 UTC.
     package var askedAt: Int64
-    /// The capture of this node has taken the request on.
+    /// Whether the capture of this node has taken the request on.
     package var isDone = false
-    /// No table matched.
+    /// Whether no table matched the request.
     package var isMissing = false
 
     package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
@@ -36,19 +37,20 @@ package final class RequestBook: Sendable {
     }
   }
 
-  /// Requests that nodes do not repeat are forgotten after this time, ids that were carried out included.
+  /// The time in µs after which a request is forgotten if no node repeats it; it also holds for requests that were
+  /// carried out.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
   /// The most open requests of a peer.
   static let ofPeerMax = 64
   /// The most carried-out requests of a peer that are remembered; the oldest are dropped first.
   static let doneOfPeerMax = 256
-  /// New requests of a peer: 128 at once, and another one each five seconds.
+  /// The number of new requests that a peer may make at once; then one more every five seconds.
   private static let burst = 128
   private static let refillMicroseconds: Int64 = 5_000_000
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The last ids of this node itself: in a ring of nodes they return.
+  /// The latest ids of requests that this node made. In a ring of nodes such a request returns, and is ignored.
   private let own = Mutex<[String]>([])
   /// The requests that a peer may still make, by peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))

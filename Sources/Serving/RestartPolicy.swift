@@ -1,6 +1,6 @@
 import Changes
 
-/// The decision which errors of a worker are tried again, and when.
+/// The policy by which a worker that ended with an error is started again, and after which pause.
 package enum RestartPolicy {
   package enum Judgement: Equatable, Sendable {
     case after(Pace)
@@ -39,11 +39,11 @@ package enum RestartPolicy {
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))
   }
 
-  /// Returns whether a worker may end with this error when it is ordered to end, so that the error is no news.
+  /// Returns whether the error is expected from a worker that was told to end, so that it need not be reported.
   static func isOfEnding(_ error: CairnError) -> Bool { error.code == .schemaStopped }
 
-  /// Returns whether the cause is outside of the databases' contents and of Cairn's state. A new attempt is harmless
-  /// then, and notices when the cause is gone.
+  /// Returns whether the cause is neither in the contents of the databases nor in Cairn's own state. A new attempt then
+  /// does no harm, and succeeds as soon as the cause is gone.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {
     case .databaseMissing, .databaseReadOnly, .databaseUnsafe, .databaseBusy, .databaseFull, .databaseFailed,

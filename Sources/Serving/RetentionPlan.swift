@@ -53,7 +53,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only when more bytes have
   /// arrived.
   package private(set) var live: UInt64 = 0
-  /// The part of one trail in ``bytes`` and ``live``.
+  /// The bytes of one trail in the sums ``bytes`` and ``live``.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
@@ -62,12 +62,15 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var parts: [String: Part] = [:]
   /// The most bytes with which an open segment counts as ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
-  /// The bytes to keep before any reader expires for lack of room.
+  /// The bytes that would be kept if no reader expired for lack of room.
   package private(set) var bytesBefore: UInt64 = 0
   /// The readers that still need the remaining segments, by trail; empty for a trail without readers.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
-  /// Decides by the time `now` (µs since 1970 UTC). `isPaused`: captures rest already.
+  /// Computes the plan.
+  ///
+  /// - Parameter isPaused: Whether captures are paused already.
+  /// - Parameter now: µs since 1970 UTC.
   package init(
     _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], isPaused: Bool, now: Int64
   ) {
@@ -125,14 +128,14 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// Returns the first segment to keep of a trail without readers: it is kept as long as `retain` says.
+  /// Returns the first segment to keep of a trail without readers. Segments older than `retain` may be deleted.
   private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
     guard let retain = limits.retain else { return 0 }
     let oldest = now - retain.milliseconds * 1000
     return trail.segments.last { $0.created <= oldest }?.number ?? 0
   }
 
-  /// Returns whether all of a segment was written before a moment: the next segment was begun before it.
+  /// Returns whether a segment has only bytes from before a moment: the next segment was begun before that moment.
   private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
     trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
       ?? false

@@ -9,12 +9,13 @@ enum RuleChange: Equatable {
   case copied
   /// Present rows stay as they are; new changes follow the new rule.
   case noted
-  /// All rows move to another table. `from` is the earlier table; nil: the table that has the name without a rule.
+  /// All rows move to another table of the target. `from` is the target table that the earlier rule named; nil if the
+  /// earlier rule did not rename the table.
   case moved(from: String?)
   /// The change is refused: one table of the target cannot be both a mirror and a history.
   case refused
 
-  /// Nil if both rules have the same effect.
+  /// Compares two rules of a table. Returns nil if both have the same effect.
   init?(from old: TableRule?, to new: TableRule?) {
     let (was, now) = (old ?? TableRule(from: ""), new ?? TableRule(from: ""))
     var same = now
@@ -85,7 +86,7 @@ enum RuleChange: Equatable {
     return Set(sources.map(\.nameKey)).sorted().map(\.text)
   }
 
-  /// Returns whether the rules lead a table of the source to the target's table of this name.
+  /// Returns whether the rules map the source table `table` to the target table `place`.
   static func leads(_ table: String, to place: String, _ rules: [TableRule]) -> Bool {
     let rule = rules.rule(for: TableSchema(named: table))
     return rule?.mode != .history && flat(rule?.to ?? table).hasSameBytes(as: flat(place))

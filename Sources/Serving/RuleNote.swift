@@ -9,7 +9,8 @@ import SystemKit
 struct RuleNote {
   struct Content: Equatable {
     var rules: [TableRule]
-    /// The tables with a changed rule; a table is removed once it is under its rule.
+    /// The tables whose rows were written under an earlier rule. A table is removed when its rows follow the present
+    /// rule.
     var changed: [ChangedRule] = []
   }
 

@@ -7,13 +7,13 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Looks after the tables of an apply whose rules changed, until each table is under its new rule.
+/// Requests copies of the tables of an apply whose rules changed, until the rows of each table follow its new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// The time at which the copy of a table was requested because nothing else delays it, by table.
+    /// The time at which a copy was requested, for tables whose rules fit again and that need only a copy to continue.
     var wanted: [NameKey: Int64] = [:]
   }
 
@@ -29,7 +29,7 @@ final class RuleUpkeep: Sendable {
     (self.apply, self.context, self.askAgainMilliseconds) = (apply, context, askAgainMilliseconds)
   }
 
-  /// The tables whose copies have not begun.
+  /// The tables with changed rules that still wait for the start of their copies.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
   /// Forgets the tables when a run begins.
@@ -39,8 +39,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes the tables that are under their rules from the note, and requests the other copies again. Returns log
-  /// entries.
+  /// Removes the tables whose rows follow their rules from the ``RuleNote``, and requests the other copies again.
+  /// Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)
@@ -68,7 +68,8 @@ final class RuleUpkeep: Sendable {
     }
   }
 
-  /// Requests copies of tables whose rules fit again: they need a copy to continue, and nothing else requests it.
+  /// Requests copies of suspended tables whose rules fit again. Such a table needs a copy to continue, and nothing else
+  /// requests one.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))

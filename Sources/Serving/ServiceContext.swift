@@ -15,42 +15,44 @@ package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
-  /// The places up to which other nodes have the trails of this one.
+  /// The positions up to which other nodes have this node's trails durably.
   package let peers: PeerBook
-  /// The requests for copies at the origins of trails.
+  /// The requests for copies that applies and peers have made to the origins of trails.
   package let requests: RequestBook
-  /// Questions about rows for the origins of trails elsewhere.
+  /// The open questions about rows of sources at other nodes.
   package let questions = QuestionBook()
-  /// The answers of this node to such questions.
+  /// The answers to questions about rows of this node's own sources.
   let answers = SourceAnswers()
-  /// The copies of other nodes' trails, for all workers that write them; and the bell of all trails.
+  /// The copies of other nodes' trails, shared by all workers that write them. Also has the ``TrailBell`` of all
+  /// trails.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// The state of each trail that its purge saw last, by its name.
+  /// The information about each trail, by name, as its purge worker last read it.
   private let trails = Mutex<[String: TrailInfo]>([:])
-  /// The end of each trail that its capture saw last, by its name. It is more recent than the purge's.
+  /// The end of each trail, by name, as its capture last reported it. It is more recent than the information from the
+  /// purge.
   private let ends = Mutex<[String: Position]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
-  /// The source that the heartbeat saw last, by capture.
+  /// The state of each capture's source, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
   /// The pumps that leave a trail out because its origin is the node to which they lead.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
-  /// The position that every apply has reached, by trail.
+  /// The position up to which all applies of this node have applied a trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
   /// Decides whether there is space for the bytes that peers send.
   let intake = IntakeGate()
-  /// Databases to which both ends write.
+  /// The state that the applies to each two-way database share.
   let twoWays = TwoWayBook()
-  /// Whether the trails have no room.
+  /// Whether the trails have used up their disk budget.
   private let full = Atomic<Bool>(false)
 
-  /// The worker that does each work with a database now.
+  /// The worker that has each exclusive task on a database at present.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
-  /// Restarts a worker; set by the supervisor.
+  /// The function that restarts a worker; set by the supervisor.
   private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
 
   package init(_ configuration: Configuration, log: ServiceLog) {
@@ -100,7 +102,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// Returns the id of a trail: the one that its purge saw last, else the one in its folder.
+  /// Returns the id of a trail, as its purge worker last read it, or else from the trail's folder.
   func id(of trail: TrailName) -> TrailID? {
     trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id
   }

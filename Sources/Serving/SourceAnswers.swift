@@ -12,11 +12,11 @@ import Trails
 
 /// Answers questions about the rows of this node's sources, one ``OriginAnswers`` for each capture.
 final class SourceAnswers: Sendable {
-  /// Questions of a peer that have rows sent again: 200 at once, each for up to 1,000 rows, and another one each
-  /// second.
+  /// The number of repair questions that a peer may ask at once, each for up to 1,000 rows; then one more each second.
+  /// The answer sends those rows through the trail again.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// Questions of a peer that have a whole table copied: three at once, and another one each minute.
+  /// The number of questions at once by which a peer may have a whole table copied; then one more each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 
@@ -63,11 +63,11 @@ final class SourceAnswers: Sendable {
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source. The source of a capture of this node is read; for another
-  /// node's trail, that node is asked.
+  /// Answers a question about the rows of a trail's source. If a capture of this node writes the trail, its source is
+  /// read. Otherwise the question is passed on towards the trail's origin.
   ///
   /// - Parameter asker: The apply of this node or the peer that waits.
-  /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; what the origin answers.
+  /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error that the origin answers.
   package func answer(
     _ question: [UInt8], about trail: TrailName, of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {

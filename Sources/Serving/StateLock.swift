@@ -2,8 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The lock on a state folder, held while this object lives: one daemon for each folder. The file has the process, and
-/// the socket on which it listens.
+/// The lock on a state folder, held while this object lives: one daemon for each folder. The lock file names the
+/// process, and the socket on which it listens.
 package final class StateLock {
   private let file: File
 

@@ -6,17 +6,17 @@ import Changes
 /// jumps.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// The worker is to be started at that moment.
+    /// The worker waits to be started, until the time `at`.
     case due(at: Int64)
     case running(since: Int64)
-    /// The worker was ordered to end, and will.
+    /// The worker was told to end, and has not ended yet.
     case ending(since: Int64)
     case resting(Rest)
   }
 
-  /// The reason why a worker is not to run.
+  /// The reason why a worker does not run until someone starts it.
   package enum Rest: Equatable, Sendable {
-    /// The order `cairn stop`.
+    /// The operator stopped it with `cairn stop`.
     case ordered
     /// An error that a new attempt cannot solve.
     case failed
@@ -33,7 +33,7 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the worker has run well since.
+    /// Whether the worker has run without an error for long enough since this failure.
     package var isPassed = false
   }
 
@@ -94,8 +94,9 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Notes that the worker runs well, which makes an older error history. The count of failures stays: a worker that
-  /// fails again within ``RestartPolicy/steadyMilliseconds`` is to wait longer, or to rest.
+  /// Notes that the worker runs well, so its last failure is in the past. The count of failures stays. A worker that
+  /// fails again within ``RestartPolicy/steadyMilliseconds`` waits longer before its next start, or is not started
+  /// again.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
     if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
@@ -114,7 +115,7 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// Orders the worker to run from now on. Returns false, since no thread has to end for that.
+  /// Makes the worker run from now on. Returns false: the caller need not end a thread.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false
@@ -126,7 +127,7 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// Orders the worker to rest from now on. Returns true if its thread has to be ended.
+  /// Makes the worker rest from now on. Returns whether the caller has to end the worker's thread.
   package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
     switch state {
     case .running:
@@ -145,7 +146,7 @@ package struct Supervision: Equatable, Sendable {
     if case .resting = state { state = .due(at: moment) }
   }
 
-  /// Orders the worker to end and start again. Returns true if its thread has to be ended.
+  /// Makes the worker end and start again. Returns whether the caller has to end the worker's thread.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0
     switch state {

@@ -3,8 +3,8 @@ import Steering
 
 // Workers that do not do what the operator, or another worker, waits for.
 extension Supervisor {
-  /// Returns why workers do not carry out an order, a sentence for each with its next step. Workers that are started
-  /// again by themselves are left out.
+  /// Returns a sentence for each worker that cannot carry out a command now: the reason, and the operator's next step.
+  /// Workers that the daemon starts again by itself are left out.
   package func obstacles(_ names: [WorkerName]) -> [String] {
     workers().filter { names.contains($0.name) }.compactMap { worker in
       switch worker.state {
@@ -17,16 +17,16 @@ extension Supervisor {
     }
   }
 
-  /// Returns a sentence for each table of an apply that waits for something other than a copy: a requested copy follows
-  /// that.
+  /// Returns a sentence for each suspended table whose requested copy must wait. Such a table waits for something else
+  /// first, such as a schema change.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
-      "table \(wait.table) is suspended at \(apply), so its copy arrives when it continues: \(wait.reason); see the hint in 'cairn status'"
+      "table \(wait.table) is suspended at \(apply), so its copy waits until the table continues: \(wait.reason); see the hint in 'cairn status'"
     }
   }
 
-  /// Starts workers that were refused for the sake of another one, which has gone or changed since.
+  /// Starts workers that were refused because of another worker, if that one has left the conf or has changed.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

@@ -65,7 +65,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether an expired apply needs only segments that its trail still has.
+  /// Returns whether the trail still has all segments that an expired apply needs.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0

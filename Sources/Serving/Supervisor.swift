@@ -11,11 +11,11 @@ import Trails
 ///
 /// One thread calls ``tick()`` again and again; orders may come from any thread.
 package final class Supervisor: Sendable {
-  /// The end of a run of a worker: its error, or nil.
+  /// The end of a worker's run: its error, or nil if it ended without one.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The wanted conf of the worker, and the conf for which it was made.
+    /// The conf of the worker that is in force, and the conf for which the worker was created.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -45,9 +45,9 @@ package final class Supervisor: Sendable {
   let state = Mutex(State())
   let context: ServiceContext
   let wake: @Sendable () -> Void
-  /// The name of a worker that is to hang from its start: a hook for tests of the watchdog.
+  /// The name of a worker that hangs from its start; only tests of the watchdog set it.
   private let hanging: String?
-  /// A run without an error for this long makes an older error history.
+  /// The length of a run, in milliseconds, after which the last error of the worker counts as past.
   private static let wellMilliseconds: Int64 = 15_000
   private static let expiredMilliseconds: Int64 = 5_000
 
@@ -65,7 +65,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Changes to the workers of another conf. Workers that the change does not affect continue.
+  /// Adds, removes and changes workers for a new conf. Workers that the change does not affect continue.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -131,7 +131,7 @@ package final class Supervisor: Sendable {
     case restart
   }
 
-  /// Carries out an order of the operator, and returns the worker that it names.
+  /// Carries out a command of the operator. Returns the worker that it names.
   ///
   /// - Throws: `usage` if there is no such worker.
   @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
@@ -157,7 +157,7 @@ package final class Supervisor: Sendable {
     return name
   }
 
-  /// Applies an order to a supervision, and ends the thread if that is due.
+  /// Applies a command to a worker, and ends the worker's thread if the command needs that.
   func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
@@ -312,7 +312,7 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker that has shown no sign of life for too long.
+  /// A worker whose thread has reported no progress for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether the worker is inside one instruction of an SQLite statement. Then its file holds it up, or an expression

@@ -3,10 +3,9 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The names that the tables of a trail had at the target when an apply ran last.
+/// The names that the tables of a trail had at the target in the apply's last run.
 ///
-/// It is a file, so that the names are known while tables wait. The changes that a waiting table missed are found in
-/// the trail under these names.
+/// They are kept in a file, because the changes that a suspended table missed are found in the trail under these names.
 struct TargetNames {
   private let path: String
 

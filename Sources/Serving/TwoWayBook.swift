@@ -45,10 +45,11 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// More versions than a peer leaves unconfirmed if it does its part.
+  /// The number of kept versions of rows above which the peer is late with its confirmations.
   private static let manyVersions = 100_000
 
-  /// Returns how many versions of rows are kept, if they are many and the peer of the apply has not confirmed them all.
+  /// Returns how many versions of rows are kept, if there are many because the peer of the apply has not confirmed
+  /// them; otherwise nil.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -58,12 +59,12 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// The number of rows that wait for a unique value in the database of an apply, by table.
+  /// Returns the number of rows that wait for a unique value in the database of an apply, by table.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns the oldest position of each trail that future conflicts may need.
+  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

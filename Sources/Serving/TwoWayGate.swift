@@ -7,8 +7,8 @@ import Operating
 import Reshaping
 import SystemKit
 
-/// A check that keeps an apply from two-way tables that cannot converge: rows without key, and keys that both ends
-/// would draw for different rows.
+/// A check that stops an apply before it starts if its two-way tables cannot converge: tables without a key, and keys
+/// that both ends would generate for different rows.
 struct TwoWayGate {
   let apply: Configuration.Apply
   let context: ServiceContext
@@ -26,8 +26,8 @@ struct TwoWayGate {
     }
   }
 
-  /// Checks again when the first copies have made the tables. `restart` starts the apply again, which then meets the
-  /// error.
+  /// Starts a thread that repeats the checks once the first copies have created the tables. If a check fails, it calls
+  /// `restart`: the apply then starts again and reports the error. Returns nil if the apply is one-way.
   func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void) throws
     -> WorkerThread<Void>?
   {
@@ -72,7 +72,8 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks the tables of a trail, if only this end is at hand.
+  /// Checks the tables that a trail brings, if the other end is at another node: only the tables of this node's
+  /// database can be read.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
@@ -87,7 +88,7 @@ struct TwoWayGate {
     try checkKeyed(tables, end, capture)
     if database.sharesKeys { return }
     if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
-      throw alike.sayingShared(database.name)
+      throw alike.sayingShared(database.name, chain: (capture.name, trail.origin))
     }
   }
 

@@ -17,11 +17,11 @@ package struct TwoWayPlan: Equatable, Sendable {
 
   struct Applied: Equatable {
     var trail: TrailName
-    /// The tables that the apply takes.
+    /// The tables of the target that the apply may write.
     var tables: AdmittedTables
   }
 
-  /// Nil if the apply is one-way.
+  /// Creates the plan of an apply. Returns nil if the apply is one-way.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }

@@ -1,6 +1,6 @@
-/// The log messages about a worker's wait: one when the wait has lasted, and one when it is over.
+/// The log messages about a worker's wait: one when the wait has lasted some seconds, and one when it is over.
 struct WaitNote: Equatable, Sendable {
-  /// A shorter wait is not worth a line.
+  /// The shortest wait that is logged, in milliseconds.
   static let leastMilliseconds: Int64 = 2_000
 
   private var seen = ""

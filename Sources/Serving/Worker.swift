@@ -7,8 +7,8 @@ import SystemKit
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
-  /// Works until `stop` is set, and notices that within seconds, at a border of transactions. Throws errors that it
-  /// cannot handle.
+  /// Works until `stop` is set. It notices that within seconds, and ends at a transaction boundary. Throws errors that
+  /// it cannot handle.
   func run(stop: StopSignal) throws
 
   /// Adds the worker's own facts to its status; called on other threads at any time.
@@ -37,8 +37,9 @@ enum CurrentLag {
 
   /// Returns the lag in milliseconds; nil if there was no transaction.
   ///
-  /// - Parameter commitTime: When the last transaction was committed at the source.
-  /// - Parameter tookMicroseconds: How long it took from there.
+  /// - Parameter commitTime: The commit time of the worker's last transaction at the source.
+  /// - Parameter tookMicroseconds: The time from that commit until the worker had finished the transaction.
+  /// - Parameter isBehind: Whether more transactions wait; the lag then grows with `now`.
   static func milliseconds(commitTime: Int64, tookMicroseconds: Int64, isBehind: Bool, now: Int64) -> Double? {
     guard commitTime > 0 else { return nil }
     if isBehind { return Double(max(0, now - commitTime)) / 1000 }
@@ -47,12 +48,12 @@ enum CurrentLag {
   }
 }
 
-/// The time since which changes wait to be applied: times of day, µs since 1970 UTC.
+/// An estimate of the time since which changes wait to be applied. Times are µs since 1970 UTC.
 struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Counts from `since`, when the worker was made, as long as nothing better is known.
+  /// Creates an estimate for a worker that was created at `since`. That time counts until more is known.
   init(since: Int64) { startedAt = since }
 
   /// Notes that nothing waits at this moment, so that later changes count from here.

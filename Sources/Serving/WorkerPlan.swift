@@ -21,7 +21,7 @@ package enum WorkerSpec: Equatable, Sendable {
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 
-  /// Whether the worker makes trails grow, so that it rests while they have no room.
+  /// Whether the worker makes trails grow. Such a worker is paused while the disk budget is used up.
   var bringsIn: Bool {
     switch self {
     case .capture: true

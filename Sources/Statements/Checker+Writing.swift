@@ -117,7 +117,7 @@ extension Checker {
     }
   }
 
-  /// The columns to which an INSERT gives values.
+  /// Returns the columns to which an INSERT gives values.
   static func columns(of statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) -> [Int] {
     guard let named = statement.columns else { return Array(table.schema.columns.indices) }
     var columns: [Int] = []

@@ -12,7 +12,7 @@ struct Checker {
 
   let tables: (String) -> StatementTable?
   let parameters: [Value]
-  /// µs since 1970 UTC.
+  /// The time that the statement saw, in µs since 1970 UTC; nil if the source did not record it.
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
@@ -63,7 +63,7 @@ struct Checker {
     try body(&self)
   }
 
-  /// The tables that a check reads.
+  /// Runs `body`, and returns the names of the tables that its checks read.
   mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<NameKey> {
     let before = reads
     reads = []
@@ -248,7 +248,7 @@ struct Checker {
     return .init(name: "", storage: call.name == "julianday" ? .real : isNumber ? .integer : .text)
   }
 
-  /// Modifiers that depend on nothing else.
+  /// Returns whether an argument of a date function has the same effect at any time and in any time zone.
   private static func isSettled(_ value: Value) -> Bool {
     guard case .text(let bytes) = value else { return true }
     let text = String(decoding: bytes, as: UTF8.self).asciiLowercased

@@ -1,10 +1,12 @@
-/// A moment as SQLite's date functions print it, UTC.
+/// A time as SQLite's date functions print it, in UTC.
 struct ClockText {
   let date: String
   let time: String
-  /// Three digits.
+  /// The milliseconds, as three digits.
   let milliseconds: String
 
+  /// Creates the texts for a time in µs since 1970 UTC.
+  ///
   /// Source: https://sqlite.org/lang_datefunc.html; the calendar by
   /// https://howardhinnant.github.io/date_algorithms.html (civil_from_days).
   init(microseconds: Int64) {

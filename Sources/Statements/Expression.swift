@@ -133,7 +133,7 @@ struct WritingStatement: Equatable, Sendable {
   struct Upsert: Equatable, Sendable {
     /// The columns of the conflicting key; empty for any key.
     @ByBytes var columns: [String] = []
-    /// Empty: DO NOTHING.
+    /// The assignments of DO UPDATE; empty for DO NOTHING.
     var assignments: [Assignment] = []
     var condition: Expression?
   }

@@ -4,7 +4,7 @@ import Mapping
 /// The storage class of an expression's values, if it is certain. NULL is always possible.
 enum Storage: Equatable, Sendable {
   case integer, real, text, blob
-  /// Integer or real, but equal values always have the same class.
+  /// An integer or a real. Equal values always have the same class.
   case number
 }
 
@@ -24,15 +24,15 @@ struct NamedSource: Equatable, Sendable {
   /// The name in lower case.
   @ByBytes var name: String
   var columns: [NamedColumn]
-  /// Keys that are whole, by indexes of columns.
+  /// The keys in which no two rows are equal and no value is NULL, as indexes of their columns.
   var keys: [[Int]] = []
   /// The name of the table; nil for a query.
   @ByBytes var table: String? = nil
 }
 
-/// The names that mean something at one place of a statement.
+/// The names that are visible at one place of a statement.
 struct Names {
-  /// The innermost query last.
+  /// The sources of each enclosing query; those of the innermost query are last.
   var levels: [[NamedSource]] = []
   /// Tables of WITH, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]

@@ -25,7 +25,7 @@ package struct SourceTables {
   /// The table by its lower-case name.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
-  /// The table as Cairn would create it in the other engine.
+  /// Returns the table as Cairn would create it in the other engine.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
     guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }

@@ -151,7 +151,7 @@ extension StatementParser {
     return try primary()
   }
 
-  /// Whether the number at a token is written without point and exponent.
+  /// Returns whether the number at a token is written without point and exponent.
   private func isWholeInteger(_ index: Int) -> Bool { tokens[index].range.count == 19 }
 
   private mutating func primary() throws(Unreplayable) -> Expression {

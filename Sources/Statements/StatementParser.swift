@@ -83,7 +83,7 @@ struct StatementParser {
     "USING", "VALUES", "WHEN", "WHERE", "WINDOW", "WITH",
   ]
 
-  /// A table of the main database.
+  /// Reads the name of a table in the main database.
   mutating func tableName() throws(Unreplayable) -> String {
     let first = try name()
     guard take(symbol: ".") else { return first }

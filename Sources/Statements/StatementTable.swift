@@ -54,11 +54,11 @@ package struct StatementTable: Sendable {
 }
 
 extension TableSchema.Column {
-  /// Texts are compared by their bytes.
+  /// Whether the column's collation compares texts by their bytes.
   var isBinary: Bool { ["", "BINARY"].contains(collation.asciiUppercased) }
 }
 
-/// The verdict whether the target can replay a statement instead of applying its rows.
+/// The answer to whether the target can execute a statement instead of applying its rows.
 package enum Replayable: Sendable {
   case yes(ReplayPlan)
   /// The reason as a short sentence for messages.

@@ -5,7 +5,7 @@ struct Tokenizer {
   private let bytes: [UInt8]
   private var at = 0
   private var tokens: [Token] = []
-  /// Numbers of parameters by their names, with the sign before them.
+  /// The numbers of named parameters, by the name with its leading character.
   private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 
@@ -56,7 +56,7 @@ struct Tokenizer {
     return true
   }
 
-  /// Longer ones first.
+  /// The operators and marks of SQLite. Longer ones come first, so that `<<` is not read as two `<`.
   private static let symbols = [
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "(", ")", ",", ";", ".", "+", "-", "*", "/", "%", "&",
     "|", "~", "=", "<", ">",

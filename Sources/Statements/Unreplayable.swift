@@ -3,7 +3,7 @@ package struct Unreplayable: Error, Equatable, Sendable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }
 
-  /// A schema change has a record of its own, with types and names for both engines.
+  /// The reason for a schema change: the trail has a separate record for it, with types and names for both engines.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")
 
   /// Returns whether a text is CREATE, ALTER or DROP.

@@ -98,7 +98,7 @@ package enum ControlReply: Sendable {
     }
   }
 
-  /// Nil if the line is no answer of a daemon.
+  /// Parses the line. Returns nil if it is not an answer of a daemon.
   package init?(parsing line: [UInt8]) {
     guard case .object(let object)? = try? JSONReader.read(line), let isDone = object.bool("ok") else { return nil }
     if isDone {

@@ -1,4 +1,4 @@
-/// Bytes as hexadecimal digits, for JSON.
+/// The conversion between bytes and hexadecimal digits, for JSON.
 package enum HexText {
   private static let digits = Array("0123456789abcdef".utf8)
 

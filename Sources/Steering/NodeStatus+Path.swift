@@ -4,13 +4,13 @@ extension NodeStatus {
   /// A trail on its way between this node and another one.
   package struct Path: Sendable {
     package enum Way: String, CaseIterable, Sendable {
-      /// This node dials, and sends.
+      /// This node dials, and sends the trail.
       case push
-      /// This node dials, and fetches.
+      /// This node dials, and fetches the trail.
       case pull
-      /// The peer dials, and fetches.
+      /// The peer dials, and fetches the trail.
       case served
-      /// The peer dials, and sends.
+      /// The peer dials, and sends the trail.
       case received
 
       /// Whether this node sends bytes to the peer.
@@ -50,7 +50,7 @@ extension NodeStatus {
     /// The bytes transferred this way since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
-    /// The time when the other side was heard of last, µs since 1970 UTC; nil: never.
+    /// The time of the last contact with the other side, in µs since 1970 UTC; nil: never.
     package var seenAt: Int64?
     package var problem: Problem?
 

@@ -25,7 +25,7 @@ package struct NodeStatus: Sendable {
     package var times: Int
     /// Milliseconds since the last occurrence; nil if they were not reported.
     package var agoMilliseconds: Int64?
-    /// Whether the worker has run well since.
+    /// Whether the worker has run without an error for long enough since the problem.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
@@ -35,7 +35,7 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// A table of an apply that waits, in most cases for an operator.
+  /// A table that an apply has suspended, in most cases until an operator acts.
   package struct Wait: Equatable, Sendable {
     package var table: String
     package var code: String
@@ -60,7 +60,7 @@ package struct NodeStatus: Sendable {
     package var trail = ""
     /// The database, without a password.
     package var place = ""
-    /// The worker's wait or work, in words.
+    /// The present activity of the worker, or its reason to wait, in words.
     package var detail = ""
     package var position = ""
     package var rows: UInt64 = 0
@@ -81,7 +81,7 @@ package struct NodeStatus: Sendable {
     package var leftOut: [String] = []
     /// The number of kept versions of rows, if they are many and the node of the trail has not confirmed them; else 0.
     package var versionsKept = 0
-    /// The statements of its trail that an apply executed again, or did not.
+    /// The statements of the trail that the apply executed again, and those that it applied as rows.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of copies of tables that have ended since the daemon was started.
@@ -92,7 +92,8 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence on the silent node for which many versions of rows are kept; nil if there is none.
+    /// A sentence about the node that has not confirmed for long what it has, so that many versions of rows are kept.
+    /// Nil if there is none.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
@@ -155,9 +156,9 @@ package struct NodeStatus: Sendable {
     /// SQLite: rows in the journal that have not been taken, and its cap.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
-    /// Whether rows were dropped that had not been taken.
+    /// Whether the journal dropped rows before the capture took them, because it was full.
     package var isJournalFull = false
-    /// The database in the conf, and its tables off which `cairn unhook` took capture.
+    /// The name of the database in the conf.
     package var database = ""
     package var unhooked: [String] = []
     package var secondsUntilFull: Double?

@@ -26,7 +26,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
-  /// Reads `KIND.NAME`, or `receive`; nil for anything else.
+  /// Parses `KIND.NAME`, or `receive`. Returns nil for any other text.
   package init?(_ text: String) {
     if text == Kind.receive.rawValue {
       self = .receive
@@ -40,7 +40,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers along the way of the data.
+  /// Orders workers by their place between source and target: captures come before pumps, and pumps before applies.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 

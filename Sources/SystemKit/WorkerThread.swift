@@ -29,7 +29,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   package var outcome: Outcome? { box.outcome.withLock { $0 } }
 
-  /// Waits for the end of the thread; call it once.
+  /// Waits for the end of the thread, and returns its result. Call it once.
   package func join() -> Outcome? {
     pthread_join(thread, nil)
     return outcome

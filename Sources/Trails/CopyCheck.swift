@@ -19,7 +19,7 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Continues at the end that a recovery has found.
+  /// Creates a check that continues at the end of the copy that a recovery has found.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place

@@ -7,7 +7,7 @@ import Trails
 /// ended.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
-  /// Guards `scan`, the reader of the trail.
+  /// The lock that guards `scan`, the reader of the trail.
   private let lock = Condition()
   private var scan: TrailScan?
   /// The trail's id and last durable transaction, from the last time that they were read; nil before that.

@@ -244,7 +244,9 @@ extension VersionWindow {
     return believed
   }
 
-  /// Notes the knowledge of an incoming transaction, before apply writes it; `begin`: the position of its begin record.
+  /// Notes what the author of an incoming transaction knew of other trails. Call it before apply writes the
+  /// transaction.
+  /// - Parameter begin: The position of the transaction's begin record.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
     state.withLock {
@@ -257,8 +259,9 @@ extension VersionWindow {
     }
   }
 
-  /// Notes the transaction's versions of rows, if they follow all versions in the window. Returns false, and notes
-  /// nothing, if one of them does not. Noted versions are visible at once, as with ``note(_:_:)``.
+  /// Notes the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
+  /// Returns false, and notes nothing, if the author did not know one. Noted versions are visible at once, as with
+  /// ``note(_:_:)``.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }

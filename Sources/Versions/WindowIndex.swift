@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 
-/// The versions in the window, the knowledge of each origin over time, and what may be forgotten. It uses no trails and
-/// no locks.
+/// The versions in the window, what each origin knew of the others over time, and what may be forgotten. It uses no
+/// trails and no locks.
 struct WindowIndex {
   /// A trail whose versions are in the window; the own trail is one of them.
   struct Origin {
@@ -149,7 +149,7 @@ struct WindowIndex {
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Notes versions of rows if they follow all others of the rows. If one does not, returns false and notes nothing.
+  /// Notes a transaction's versions of rows. Returns false, and notes nothing, if its author did not know all others.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -249,7 +249,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Notes the knowledge that the author of an origin's transaction had of other origins.
+  /// Notes what the author of an origin's transaction knew of other origins.
   mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {

@@ -53,7 +53,8 @@ enum BashCompletion {
     options.compactMap { option in option.value.map { row("'\(command) \(option.name)'", $0) } }
   }
 
-  /// `list|show|verify [TRAIL]` becomes `list|show|verify TRAIL`; words such as `--from URL` are options.
+  /// Returns the row of a command's operands for the script; nil if there are none. `list|show|verify [TRAIL]` becomes
+  /// `list|show|verify TRAIL`; words such as `--from URL` are options.
   private static func operands(_ command: any Command.Type) -> String? {
     var kinds: [String] = []
     var rest = command.operands.split(whereSeparator: { " []".contains($0) })[...]

@@ -53,7 +53,7 @@ struct Cairn {
     }
   }
 
-  /// The warning about secrets on the command line, which every user of the machine can read.
+  /// Returns the warning about secrets on the command line, which every user of the machine can read.
   private static func secrets(in words: [String], of command: any Command.Type) -> [String] {
     var notices: [String] = []
     if words.contains(where: URLPassword.isIn) {
@@ -69,7 +69,7 @@ struct Cairn {
     return notices
   }
 
-  /// The command of that name. Errors: `usage`, with the nearest name.
+  /// Returns the command of that name. Errors: `usage`, with the nearest name.
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]
     if let command = all.first(where: { $0.name == name }) { return command }

@@ -8,9 +8,9 @@ protocol Command {
   /// The operands after the name, such as `list|show|verify [TRAIL]`.
   static var operands: String { get }
   static var options: [Option] { get }
-  /// Paragraphs below the options: what it does, with an example.
+  /// The paragraphs of the help below the options: what the command does, with an example.
   static var details: String { get }
-  /// Returns the exit status.
+  /// Runs the command with its parsed arguments, and returns the exit status.
   static func run(_ arguments: Arguments) throws -> Int32
 }
 

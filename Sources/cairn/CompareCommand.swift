@@ -46,7 +46,7 @@ struct CompareCommand: Command {
     example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
     """
 
-  /// EX_TEMPFAIL: rows were still in flight.
+  /// The exit status if rows were still in flight: EX_TEMPFAIL of sysexits.h.
   private static let inFlightStatus: Int32 = 75
 
   static func run(_ arguments: Arguments) throws -> Int32 {

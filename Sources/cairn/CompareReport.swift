@@ -211,7 +211,7 @@ extension Value {
 }
 
 extension Difference.Column {
-  /// Both values. If they look alike, the text shows the property that distinguishes them.
+  /// Both values as text. If they look alike, the text also shows what distinguishes them.
   fileprivate var shown: String {
     if let expected, expected.shown != source.shown, source.shown == target.shown {
       return "\(name) is \(source.shown) at the source, so \(expected.shown) is expected, \(target.shown) at the target"

@@ -5,7 +5,7 @@ import SystemKit
 /// Checks of files and folders with the rights of the daemon's user, which may differ from the rights of the user that
 /// runs the check.
 extension ConfCheck {
-  /// State, control socket, conf files and passwords.
+  /// Checks the state folder, the control socket, the conf files and the passwords.
   func checkPlaces() {
     attempt(checkState)
     attempt(checkGroup)

@@ -86,7 +86,7 @@ extension ConfCheck {
       let reply = try client.perform("GET", "/cairn/1/trails/\(name)")
       switch (reply.status, pump.way) {
       case (200, _): break
-      case (404, .push): note("node \(node) accepts trail \(name), and has none of it yet")
+      case (404, .push): note("node \(node) accepts trail \(name), and has no copy of it yet")
       case (404, .pull): note("node \(node) has no trail \(name) yet")
       default: throw refusal(of: reply, pump, "it does not allow this node to \(pump.way.rawValue) trail \(name)")
       }

@@ -278,8 +278,8 @@ extension ConfCheck {
       throw CairnError(
         error.code, error.message,
         hint: """
-          say in [apply.\(apply.name)] what happens to them: existing = "keep" (they stay), "overwrite" (the target \
-          becomes equal) or "merge" (the source's rows win)
+          set existing in [apply.\(apply.name)] to "keep" (these rows stay), "overwrite" (the target becomes equal to \
+          the source) or "merge" (the source's rows win)
           """, remedy: error.remedy, context: error.context)
     }
   }

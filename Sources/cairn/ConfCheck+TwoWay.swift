@@ -52,8 +52,8 @@ extension ConfCheck {
     }
   }
 
-  /// Reports the effect of copies from both ends: a row's losing version is not logged. It applies until both trails
-  /// have begun.
+  /// Warns, before both trails have begun, of what the first copies of both ends do to rows: with `copy = false`, some
+  /// may stay at one end only; without it, a losing version is not logged.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {
@@ -117,7 +117,7 @@ extension ConfCheck {
     for warning in try TwoWayCheck.warnings(source.end, tables) { note(warning) }
     if configuration.database(apply.database)?.sharesKeys == true { return }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
-      fail(alike.sayingShared(apply.database))
+      fail(alike.sayingShared(apply.database, chain: (capture.name, trail.origin)))
     }
   }
 

@@ -18,19 +18,20 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by name.
   var sources: [String: Source] = [:]
-  /// The worker for each task on a database.
+  /// The worker that has each exclusive task on a database.
   var works: [DatabaseWork: WorkerName] = [:]
   /// The trails that write to a table, as found so far, by target and table.
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// The number of new slots by server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
-  /// Workers of the daemon.
+  /// The workers of the running daemon; empty if none answers.
   private(set) lazy var running = askWorkers()
   private var failures: [CairnError] = []
   private var path = ""
 
-  /// Throws `usage` if the user does not exist.
+  /// Creates the check of a configuration for the user that runs the daemon: `user`, or else the owner of the state
+  /// folder. Throws `usage` if there is no such user.
   init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
     if let user {
@@ -45,7 +46,7 @@ final class ConfCheck {
     }
   }
 
-  /// Returns the status of the first error.
+  /// Runs all checks and prints their results. Returns the exit status of the first error.
   func run() -> Int32 {
     begin("node \(configuration.node.name)")
     checkPlaces()
@@ -85,7 +86,8 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Runs a check for the current path. An error is reported with the path's name, and ends only this check.
+  /// Runs a check for the current path, and returns whether it succeeded. An error is reported with the path's name,
+  /// and ends only this check.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

@@ -14,7 +14,7 @@ enum ConflictText {
     return parts.joined(separator: "  ") + (state(record).map { "  [\($0)]" } ?? "")
   }
 
-  /// A row that waits for a unique value, in one line.
+  /// Returns a row that waits for a unique value, on one line.
   static func line(_ row: WaitingRows.Row) -> String {
     let values = row.holders.map { "\($0.values.shown), which \(row.table) (\($0.key.shown)) has" }
     let cause = values.isEmpty ? "a unique value" : values.joined(separator: "; ")
@@ -95,7 +95,7 @@ enum ConflictText {
       ? "open" : nil
   }
 
-  /// Rows of cells, each column as wide as it needs.
+  /// Returns rows of cells as lines, in which each column is as wide as its widest cell.
   private static func table(_ rows: [[String]]) -> [String] {
     guard let first = rows.first else { return [] }
     let widths = first.indices.map { index in rows.map { $0[index].count }.max() ?? 0 }

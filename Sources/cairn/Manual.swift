@@ -55,7 +55,7 @@ enum Manual {
     page.details(command.details)
   }
 
-  /// The option as an item of a list, in mdoc.
+  /// Returns the option as an item of a list, in mdoc.
   static func option(_ option: Option) -> String {
     let name = "Fl " + ManualPage.guarded(String(option.name.dropFirst()))
     return option.value.map { name + " Ar " + ManualPage.guarded($0) } ?? name

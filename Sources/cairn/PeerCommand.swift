@@ -79,14 +79,15 @@ struct PeerCommand: Command {
     return try at(node) { peers in
       switch words[0] {
       case "join": try join(words[1], node.name, peers, arguments)
-      case "revoke": try revoke(words[1], peers, arguments)
+      case "revoke": try revoke(words[1], conf, peers, arguments)
       case "rotate": try rotate(node.name, peers, arguments)
       default: PeerListing(conf, peers).run(asJSON: arguments.has("--json"))
       }
     }
   }
 
-  /// Runs `body` with the peer folder. New files belong to the owner of the state folder, even if root creates them.
+  /// Runs `body` with the peer folder, and returns its exit status. New files belong to the owner of the state folder,
+  /// even if root creates them.
   private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
     guard Folder.isFolder(node.state) else {
       throw CairnError(
@@ -140,7 +141,11 @@ struct PeerCommand: Command {
     return 0
   }
 
-  private static func revoke(_ name: String, _ peers: PeerFolder, _ arguments: Arguments) throws -> Int32 {
+  private static func revoke(
+    _ name: String, _ conf: Configuration?, _ peers: PeerFolder, _ arguments: Arguments
+  ) throws -> Int32 {
+    // A configuration that does not load may still have the section.
+    let isGranted = conf?.peers.contains { $0.name == name } ?? true
     let now = Clock.system.microseconds()
     let certificates = try IssuedCertificates(peers).revoke(name, now: now)
     let invitations = try Invitations(peers).withdraw(name, now: now)
@@ -149,7 +154,10 @@ struct PeerCommand: Command {
       throw CairnError(
         .usage, "the authority of this node has no valid certificate for '\(name)'",
         hint: (name.nearest(in: names.sorted()).map { "did you mean '\($0)'? " } ?? "")
-          + "remove [peer.\(name)] from the conf to refuse a certificate of another authority", remedy: .badInput)
+          + (isGranted
+            ? "remove [peer.\(name)] from the conf to refuse a certificate of another authority"
+            : "run 'cairn peer list' to see the certificates; the conf has no [peer.\(name)], so every request of it is refused"),
+        remedy: .badInput)
     }
     if arguments.has("--json") {
       Terminal.print(
@@ -160,7 +168,9 @@ struct PeerCommand: Command {
     } else {
       Terminal.print(
         "revoked \(certificates.count.counted("certificate")) and \(invitations.counted("invitation")) of \(name)")
-      Terminal.note("also remove [peer.\(name)] from the conf: trails are kept for a peer with a grant")
+      if isGranted {
+        Terminal.note("also remove [peer.\(name)] from the conf: until then, trails are kept for this peer")
+      }
     }
     return 0
   }

@@ -47,28 +47,49 @@ struct QuarantineCommand: Command {
       return try list(arguments, isJSON)
     }
     guard words.count > 1, let id = Int64(words[1]), id > 0 else {
-      throw arguments.usage("which transaction?", "run 'cairn quarantine list' for their numbers;")
+      throw arguments.usage("which transaction?", "run 'cairn quarantine list\(choice(arguments))' for their numbers;")
     }
     let found = try find(id, arguments)
     guard let wish = QuarantinedTransaction.Wish(rawValue: words[0]) else {
       let waiting = try found.log.list().filter { $0.heldBy == id }.map(\.id)
       Terminal.page(
-        isJSON ? QuarantineText.json(found.one, found.url) : QuarantineText.whole(found.one, found.url, waiting))
+        try isJSON
+          ? QuarantineText.json(found.one, found.url)
+          : QuarantineText.whole(found.one, found.url, waiting, state: state(arguments)))
       return 0
     }
-    try ask(found, for: wish, isJSON)
+    try ask(found, for: wish, arguments)
     return 0
   }
 
-  private static func ask(_ found: Found, for wish: QuarantinedTransaction.Wish, _ isJSON: Bool) throws {
+  /// Returns the state folder of the trails: that of the conf if the options name a conf or one of its databases;
+  /// otherwise `--state`, or nil for the default.
+  private static func state(_ arguments: Arguments) throws -> String? {
+    let (named, config) = (arguments.value("--database"), arguments.value("--config"))
+    guard config != nil || named?.contains(":") == false else { return arguments.value("--state") }
+    return try DaemonConf.load(config).node.state
+  }
+
+  /// Returns the options that select the databases, to repeat them in a command that a hint names.
+  ///
+  ///     " --config /etc/cairn --database erp"
+  private static func choice(_ arguments: Arguments) -> String {
+    ["--config", "--database", "--state"].compactMap { option in
+      arguments.value(option).map { " \(option) \($0.shellWord)" }
+    }.joined()
+  }
+
+  private static func ask(_ found: Found, for wish: QuarantinedTransaction.Wish, _ arguments: Arguments) throws {
     let (url, log, one) = found
+    let isJSON = arguments.has("--json")
     if wish == .retry, let holder = one.heldBy, try log.find(holder) != nil {
       throw CairnError(
         .quarantineHeld, "quarantine \(one.id) of \(url.place) depends on \(holder), and cannot be applied before it",
-        hint: "run 'cairn quarantine retry \(holder)' or 'discard \(holder)': this transaction is then tried again",
+        hint:
+          "run 'cairn quarantine retry \(holder)\(choice(arguments))', or the same with discard: this transaction is then tried again",
         remedy: .badInput)
     }
-    guard try log.ask(one.id, for: wish) else { throw missing(one.id, url.place) }
+    guard try log.ask(one.id, for: wish) else { throw missing(one.id, url.place, arguments) }
     var asked = one
     asked.wish = wish
     let what = wish == .retry ? "is tried again" : "is discarded"
@@ -108,14 +129,14 @@ struct QuarantineCommand: Command {
     }
     guard let one = found.first else {
       if urls.isEmpty { throw arguments.usage("the conf has no database", "name one with --database;") }
-      throw missing(id, urls.map(\.place).joined(separator: ", "))
+      throw missing(id, urls.map(\.place).joined(separator: ", "), arguments)
     }
     return one
   }
 
-  private static func missing(_ id: Int64, _ place: String) -> CairnError {
+  private static func missing(_ id: Int64, _ place: String, _ arguments: Arguments) -> CairnError {
     CairnError(
       .quarantineMissing, "\(place): there is no quarantine \(id)",
-      hint: "run 'cairn quarantine list' to see what is in quarantine", remedy: .badInput)
+      hint: "run 'cairn quarantine list\(choice(arguments))' to see what is in quarantine", remedy: .badInput)
   }
 }

@@ -15,7 +15,11 @@ enum QuarantineText {
   }
 
   /// Returns the complete text. `waiting` has the transactions that wait because of this one.
-  static func whole(_ one: QuarantinedTransaction, _ url: DatabaseURL, _ waiting: [Int64]) -> String {
+  ///
+  /// - Parameter state: The state folder that has the trail; nil for the default of `cairn trail show`.
+  static func whole(
+    _ one: QuarantinedTransaction, _ url: DatabaseURL, _ waiting: [Int64], state: String?
+  ) -> String {
     var lines = [
       "quarantine \(one.id) of \(url.place)", "  since        \(UTCTime(one.at))",
       "  transaction  \(one.number) of \(one.trail), at \(one.position)",
@@ -25,7 +29,8 @@ enum QuarantineText {
     if let holder = one.heldBy { lines.append("  waits for    \(holder)") }
     if !waiting.isEmpty { lines.append("  holds        \(waiting.map(String.init).joined(separator: ", "))") }
     if let wish = one.wish { lines.append("  asked for    \(wish.rawValue)") }
-    lines.append("  its changes: cairn trail show \(one.trail) --from \(one.border.position)")
+    let place = state.map { " --state \($0.shellWord)" } ?? ""
+    lines.append("  its changes: cairn trail show \(one.trail)\(place) --from \(one.border.position)")
     return lines.map(\.oneLine).joined(separator: "\n")
   }
 

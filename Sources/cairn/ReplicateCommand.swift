@@ -159,7 +159,7 @@ struct ReplicateCommand: Command {
     return signals
   }
 
-  /// Runs both workers; signals become events on this thread.
+  /// Runs both workers until they end, and returns the exit status. Signals become events on this thread.
   private static func follow(
     _ replication: Replication, _ blocked: sigset_t, isJSON: Bool, once: Bool
   ) throws -> Int32 {

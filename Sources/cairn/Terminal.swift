@@ -41,7 +41,7 @@ enum Terminal {
     }
   }
 
-  /// The error line and its hint.
+  /// Prints the line of an error, and its hint.
   static func report(_ error: CairnError, asJSON: Bool) {
     if asJSON {
       var object = JSONObject()

@@ -4,9 +4,9 @@ import Trails
 /// The whole transactions of a trail between two positions, up to the durable end at the start of reading.
 struct TrailExtract {
   let folder: String
-  /// Includes transactions that begin at or after this position.
+  /// The position at or after which the first included transaction begins; nil: from the start of the trail.
   let from: Position?
-  /// Includes transactions that end at or before this position.
+  /// The position at or before which the last included transaction ends; nil: up to the end of the trail.
   let to: Position?
 
   /// Calls `body` with every record and its reader. Memory is bounded, however large a transaction is.
@@ -45,7 +45,7 @@ struct TrailExtract {
   }
 }
 
-/// Lines to standard output, in pieces of 64 KiB.
+/// A buffer for lines to standard output, which writes pieces of 64 KiB.
 final class TrailOutput {
   private static let pieceBytes = 64 << 10
   private var text = ""

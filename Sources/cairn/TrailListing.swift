@@ -21,7 +21,7 @@ enum TrailListing {
     return 0
   }
 
-  /// The replications for which the trail is kept; none is listed for the trails of a daemon.
+  /// Returns the replications for which the trail is kept; empty for a trail of a daemon.
   private static func readers(of info: TrailInfo) throws -> [TrailReaders.Reader] {
     let place = Folder.parent(of: info.folder)
     guard let ends = try StateFolder.ends(of: place) else { return [] }

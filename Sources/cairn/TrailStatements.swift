@@ -8,7 +8,8 @@ struct TrailStatements {
 
   init(_ dialect: TrailSQL.Dialect) { self.dialect = dialect }
 
-  /// Throws `unsupported` at the end when there were values that the dialect cannot hold.
+  /// Prints the statements of an extract. Throws `unsupported` at the end if there were values that the dialect cannot
+  /// hold.
   func run(_ extract: TrailExtract) throws -> Int32 {
     var sql = TrailSQL(dialect)
     try TrailOutput.printing { output in

@@ -61,6 +61,10 @@ import Testing
     }
     let refusal = try #require(try alike(["item", "late"], end, at: url))
     #expect(refusal.code == .keysAlike && refusal.message.hasSuffix("rows: item.id, late.id"), "\(refusal.message)")
+    let chain = refusal.sayingShared("erp", chain: ("erp", "shop")).hint
+    #expect(chain.contains("keys = \"shared\" into [database.erp]; or, if node shop does not apply"), "\(chain)")
+    #expect(chain.contains("[capture.erp], write applied = \"include\""), "\(chain)")
+    #expect(!refusal.sayingShared("erp").hint.contains("applied"))
     #expect(try alike(["none"], end, at: url) == nil)
     // A file that is still to be made: a key of one column will be its rowid.
     let file = try #require(try alike(["*", "!late"], nil, at: .sqlite(path: "/none.db")))

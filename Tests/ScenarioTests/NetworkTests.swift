@@ -173,8 +173,8 @@ extension DaemonScenarios {
       let sum = "SELECT count(*) || ' ' || sum(id) || ' ' || sum(length(text)) FROM sale"
       let expected = try net.bench.sqlite("pos.db", sum).trimmingCharacters(in: .whitespacesAndNewlines)
       #expect(net.wait(for: "erp.db", sum, expected, seconds: 120), "\(net.logs)")
-      #expect(net.log(hq).contains("the copy of trail store-042.pos begins again"), "\(net.log(hq))")
-      #expect(net.log(shop).contains("as hq asked"), "\(net.log(shop))")
+      #expect(net.log(hq).contains("starting the copy of trail store-042.pos again"), "\(net.log(hq))")
+      #expect(net.log(shop).contains("requested by hq"), "\(net.log(shop))")
       #expect(net.wait { path(net, shop, "state") == "connected" })
       net.endAll()
     }

@@ -58,6 +58,22 @@ extension DaemonScenarios {
       #expect(outcome.errors.contains("[peer.store-042]"))
     }
 
+    @Test func `the operator is asked to remove a section only if the conf has it`() throws {
+      for isGranted in [true, false] {
+        #expect(try peer("invite", "store-042", "--address", "hq.example", "--write").status == 0)
+        let section = bench.path("conf/conf.d/peer-store-042.toml")
+        if !isGranted { try FileManager.default.removeItem(atPath: section) }
+        var outcome = try peer("revoke", "store-042")
+        #expect(outcome.status == 0, "\(outcome)")
+        #expect(outcome.errors.contains("also remove [peer.store-042]") == isGranted, "\(outcome)")
+        outcome = try peer("revoke", "store-042")
+        #expect(outcome.status == 64, "\(outcome)")
+        #expect(outcome.errors.contains("remove [peer.store-042]") == isGranted, "\(outcome)")
+        #expect(outcome.errors.contains("'cairn peer list'") == !isGranted, "\(outcome)")
+        if isGranted { try FileManager.default.removeItem(atPath: section) }
+      }
+    }
+
     @Test func `of several peers that the conf waits for, one is invited after the other`() throws {
       try write(
         "conf/conf.d/applies.toml",

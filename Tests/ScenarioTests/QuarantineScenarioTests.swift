@@ -33,10 +33,13 @@ extension DaemonScenarios {
       #expect(try bench.waitForTarget("SELECT group_concat(id) FROM item", "1,3,4"), "\(node.log)")
       let list = try quarantine("list").output
       #expect(list.contains("#1") && list.contains("row-exists") && list.contains("waits for #1"), "\(list)")
-      #expect(try quarantine("show", "1").output.contains("holds        2"))
+      let shown = try quarantine("show", "1").output
+      #expect(shown.contains("holds        2"), "\(shown)")
+      #expect(shown.contains(" --state '\(bench.path("state"))' --from "), "\(shown)")
       #expect(try quarantine("show", "7").status == 66)
       let held = try quarantine("retry", "2")
       #expect(held.status == 65 && held.errors.contains("quarantine-held"), "\(held)")
+      #expect(held.errors.contains("run 'cairn quarantine retry 1 --config 'conf''"), "\(held)")
 
       _ = try bench.sqlite("target.db", "DROP INDEX strict")
       #expect(try quarantine("retry", "1").status == 0)

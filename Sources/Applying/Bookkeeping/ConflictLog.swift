@@ -28,7 +28,7 @@ package struct ConflictLog {
     try state.add(ConflictColumns.names, to: Self.name, numbers: Self.numbers)
   }
 
-  /// The statement that logs a conflict, with the parameters of ``ConflictColumns/texts(_:)``.
+  /// Returns the statement that logs a conflict, with the parameters of ``ConflictColumns/texts(_:)``.
   static func appendText(_ state: any StateDatabase) -> String {
     """
     INSERT INTO \(state.table(name))(\(ConflictColumns.list)) VALUES (\(state.marks(ConflictColumns.names.count)))

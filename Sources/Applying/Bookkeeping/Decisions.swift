@@ -11,8 +11,8 @@ struct OpenDecision {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row until the decision is written; nil: not there. If the present row differs, an application has written to
-  /// it since, and knew of all this.
+  /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
+  /// application has changed it after the conflict was resolved.
   var settled: ConflictRow?
   /// The row after the decision; nil: not there.
   var decided: ConflictRow?
@@ -102,8 +102,8 @@ struct Decisions {
       > 0
   }
 
-  /// Writes the decided rows as an application would, each in a transaction of its own. In a session in which triggers
-  /// fire.
+  /// Writes the decided rows as an application would: each in a transaction of its own, and in a session in which
+  /// triggers fire.
   ///
   /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
   func make(within scope: TargetScope) throws -> DecisionOutcome {

@@ -8,7 +8,7 @@ import Trails
 /// Written in the transaction that puts the row back. See ``ReturnsFromWaiting`` for their use.
 struct StoredReturns {
   struct Entry {
-    /// The row that came back; nil: any row that came back earlier than those in other entries.
+    /// The row that came back from waiting; nil: any row that came back earlier than those in other entries.
     var row: ContestedRow?
     /// The last transactions that this node knew when the row came back, by their trails.
     var known: [TrailID: UInt64]

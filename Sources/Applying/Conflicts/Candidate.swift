@@ -56,7 +56,8 @@ struct Candidate {
   var row: ContestedRow
   /// The stamp of the last version of the row.
   var stamp: Stamp
-  /// The keys of earlier rows that have this row's unique values only because later versions of those rows have others.
+  /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table only because
+  /// another row, which ranks higher, makes this row wait.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {
@@ -72,7 +73,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The assignments of the statement that stores a row which waits already; the time since when it waits stays.
+  /// The assignments of the upsert that stores a row again which already waits. They leave out the time at which it
+  /// began to wait.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier

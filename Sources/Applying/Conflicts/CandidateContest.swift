@@ -1,9 +1,10 @@
 import Changes
 import Conflicts
 
-/// Decides again which rows of a target are in their tables and which wait.
+/// The decision which rows of a target are in their tables, and which wait because another row has one of their unique
+/// values. It is made again for each group.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The present state of a waiting row, by its known versions.
+  /// What became of a waiting row since it was stored, by its known versions.
   enum Renewal {
     case asItWas
     case later(Candidate)
@@ -13,10 +14,11 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     case open
   }
 
-  /// The functions by which the contest learns about the versions of rows.
+  /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns the candidate with the rank that copies of its row give it.
+    /// Returns the candidate with the stamp of the last copy of its row, if that is later than the candidate's own
+    /// stamp.
     var ranked: (Candidate) throws -> Candidate
     /// Returns a row's rank as ``UniqueContest/rank(of:against:)`` does.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
@@ -30,7 +32,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
-  /// The rows that waited where a copy was read, and that were unknown here until then.
+  /// The rows that a copy brought as waiting at its source, and that this target did not know before.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 

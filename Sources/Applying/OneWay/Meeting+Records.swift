@@ -39,7 +39,7 @@ extension ContestedRow {
   }
 }
 
-/// A table of the target at which a meeting is carried out, in the open transaction.
+/// The access to a target table that a ``Meeting`` needs, in the open transaction.
 protocol MeetingPlace {
   /// Whether the table also holds rows of other trails: then no row is deleted to make room for another.
   var isShared: Bool { get }

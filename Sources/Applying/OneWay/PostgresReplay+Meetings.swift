@@ -65,8 +65,8 @@ extension PostgresReplay {
     return values
   }
 
-  /// Settles a change whose row an application has written. Returns false if the row is not known, or if rows of other
-  /// trails are in its way.
+  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
+  /// the row has no key, or if rows of other trails are in its way.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -87,7 +87,7 @@ extension PostgresReplay {
     return true
   }
 
-  /// Settles a row that could not be inserted at the end of its transaction. Returns false if the row cannot be settled
+  /// Resolves a row that could not be inserted by the end of its transaction. Returns false if that is not possible
   /// either.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
@@ -97,11 +97,11 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Settles updates and deletes of rows that did not come by the end of their transaction.
+  /// Resolves updates and deletes whose rows did not come by the end of their transaction. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Settles the updates that wait for a key when another row comes to that key: they belong to a row that is gone
-  /// here.
+  /// Resolves the early updates of a key when a row comes to that key that is not theirs: their own row does not exist
+  /// at the target.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -113,7 +113,7 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Settles the updates that wait for rows which led to a key, before a change of the row at that key.
+  /// Resolves the early updates that lead to a key, before the row at that key is changed.
   ///
   /// These updates precede the change in the trail.
   ///

@@ -33,8 +33,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Settles a change whose row an application has written. Returns false if the row is not known, or if rows of other
-  /// trails are in its way.
+  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
+  /// the row has no key, or if rows of other trails are in its way.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is distinguished by all its values.
@@ -53,11 +53,11 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Settles updates and deletes of rows that did not come by the end of their transaction.
+  /// Resolves updates and deletes whose rows did not come by the end of their transaction. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Settles the updates that wait for a key when another row comes to that key: they belong to a row that is gone
-  /// here.
+  /// Resolves the early updates of a key when a row comes to that key that is not theirs: their own row does not exist
+  /// at the target.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -66,7 +66,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Settles the updates that wait for rows which led to a row's key, before the row is changed.
+  /// Resolves the early updates that lead to a row's key, before the row is changed.
   ///
   /// These updates precede the change in the trail.
   ///

@@ -357,7 +357,8 @@ final class MappedTable {
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
     }
 
-    /// The new row as a select list with the target's column names, over which an index's expressions are evaluated.
+    /// Returns the new row as a select list with the target's column names, over which an index's expressions are
+    /// evaluated.
     private mutating func newRow() -> String {
       table.target.columns.map { column in
         let index = table.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }

@@ -5,13 +5,14 @@ import Trails
 
 // Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension PostgresApply {
-  /// A second way through the trail, for suspended tables that wait at the same place.
+  /// A lane: a second reader of the trail, which applies it to suspended tables. All tables of a lane wait at the same
+  /// place.
   struct Lane {
     /// The time for which a lane runs before the other tables have their turn, in ms.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
-    /// The desk of two-way tables; nil for one-way ones.
+    /// The conflict handling of two-way tables; nil for one-way tables.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
     /// The records that the target refuses, with the reasons.
@@ -91,13 +92,13 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Groups tables by their place: tables that wait at one place may wait for each other, such as tables that swapped
-  /// names.
+  /// Groups suspended tables by the place at which they wait. Tables that wait at one place may need each other, such
+  /// as tables that swapped names.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
-  /// Returns the desk of a lane; nil if all of its tables are one-way.
+  /// Returns the conflict handling of a lane; nil if all of its tables are one-way.
   private func laneDesk(
     _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
@@ -128,7 +129,8 @@ extension PostgresApply {
     }
   }
 
-  /// Advances a lane. Its rows are settled as on the main way, with all versions that were written since.
+  /// Applies the next transactions of a lane, and returns whether anything was committed. Conflicts of its rows are
+  /// resolved as for other tables, with all versions that are known by now.
   private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = lane.desk else { return try advance(&lane, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {

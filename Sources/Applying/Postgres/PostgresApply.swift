@@ -50,9 +50,9 @@ package final class PostgresApply {
   /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
-  /// The desk of a two-way apply; nil if the database is not captured.
+  /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
+  /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
@@ -203,7 +203,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Applies one group. If it fails as a whole, applies it carefully; if a table must wait, without the table.
+  /// Applies one group, or prepares another attempt at it. Returns false if there is nothing to apply.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
@@ -274,7 +274,7 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Waits for capture. The group is rolled back first, so that no locks are held meanwhile.
+  /// Waits until capture has read what applications committed. Rolls the group back first, which releases its locks.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }

@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// Gives a table the shape of its new rule at its first record, and makes it await a copy. In the group's
-  /// transaction.
+  /// Gives a table the shape of its new rule at its first record, in the group's transaction, and makes it await a
+  /// copy.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -60,14 +60,14 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// Forgets a table whose rows go to another table from here on.
+  /// Forgets a table whose rows go to another table from the present record on.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)
     try forget(old)
   }
 
-  /// Gives a table of the lane the shape that it has when a later copy begins, and makes it wait there.
+  /// Gives a table of the lane the shape that it has when a later copy begins. The table then waits for that copy.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {

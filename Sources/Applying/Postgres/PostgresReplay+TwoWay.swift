@@ -11,7 +11,7 @@ extension PostgresReplay {
   /// The number of rows or keys that are in memory at a time while apply locks rows, or removes them for a copy.
   private static let keysMax = 1000
 
-  /// Makes the window count what suspended tables lack as unseen by this node.
+  /// Tells the version window which transactions suspended tables lack, so that these count as not seen by this node.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -173,7 +173,7 @@ extension PostgresReplay {
     return try resolver.defers(change, schema, table)
   }
 
-  /// Returns whether a row that a copy brings gives way to a row that was written here.
+  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)

@@ -143,7 +143,8 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// Applies the policies to the values of the new row that the server refuses. In a careful replay.
+  /// Applies the policies to the values of the new row that the server refuses. Called only in a careful replay
+  /// (``PostgresReplay``), which waits for the answer to each statement.
   ///
   /// - Returns: False if the server refuses none.
   /// - Throws: An error that names the value, if its policy stops apply.

@@ -27,7 +27,7 @@ final class PostgresReplay {
   let sink: PostgresSink
   let isCareful: Bool
   let folder: String
-  /// The desk of a two-way apply; nil: one-way.
+  /// The conflict handling of two-way replication; nil: one-way.
   let desk: Desk?
   /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }

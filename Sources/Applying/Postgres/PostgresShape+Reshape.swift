@@ -12,7 +12,8 @@ extension PostgresShape {
     let isRefreshed: Bool
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default of a two-way table's column that both have added.
+    /// Whether this end replaces its own default by that of the other end, for a column that both ends of a two-way
+    /// table have added.
     var yieldsDefaults = false
     var name: String { source.after.fullName }
     var phrases: [String] {

@@ -13,7 +13,7 @@ final class RowBatch {
   /// The form of a statement: changes of one form can be sent together.
   struct Shape: Hashable {
     var kind: Kind
-    /// The columns that an update sets.
+    /// The columns that an update of this form sets.
     var set = ColumnMask()
     /// The columns whose former values are known and checked.
     var checks = ColumnMask()
@@ -202,7 +202,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// Adds a row; columns that `row` does not give are taken from the row `old`.
+  /// Adds a row and returns its index; columns that `row` does not give are taken from the row with index `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {
@@ -270,7 +270,8 @@ struct RowStore: ~Copyable {
   }
 }
 
-/// Numbers of entries by the hash of their key: open addressing, a power of two of slots.
+/// A hash table with the number of each entry, by the hash of its key. It uses open addressing, and its size is a power
+/// of two.
 struct KeyPlaces {
   private struct Slot {
     var hash = 0

@@ -12,7 +12,7 @@ struct LooseUnique: Equatable {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Letters that are not ASCII may all count as equal, as nothing else is known of the index about them.
+    /// The index may treat different letters outside of ASCII as equal, because nothing else is known about it.
     static let otherLetters = Fold(rawValue: 4)
   }
 

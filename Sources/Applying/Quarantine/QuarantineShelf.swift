@@ -15,8 +15,10 @@ final class QuarantineShelf {
   private var failed: [UInt64: CairnError] = [:]
   private var scan: FootprintScan
 
-  /// Makes an empty shelf. `puts`: whether apply puts failing transactions aside. Those in quarantine already hold
-  /// others back in any case.
+  /// Creates an empty shelf.
+  ///
+  /// - Parameter puts: Whether apply puts failing transactions aside. If not, transactions that are already in
+  ///   quarantine still hold others back.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)

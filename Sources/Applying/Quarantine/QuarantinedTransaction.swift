@@ -111,7 +111,7 @@ struct Quarantine {
   /// there.
   var heldThrough: UInt64? { heldThrough(besides: nil) }
 
-  /// Returns the same number as if `one` were not in quarantine.
+  /// Returns ``heldThrough`` as it would be if `one` were not in quarantine.
   func heldThrough(besides one: QuarantinedTransaction?) -> UInt64? {
     transactions.first { $0.id != one?.id }.map { $0.number - 1 }
   }

@@ -14,7 +14,7 @@ final class FiredTriggers {
   /// The schema version for which the copies were created, and their number; nil: none are known.
   private var made: (version: Int64, count: Int)?
 
-  /// Chooses the triggers by patterns of their names, with `*`; none: no trigger fires.
+  /// Selects the triggers by patterns of their names, with `*`. Without patterns, no trigger fires.
   init(_ database: Database, patterns: [String]) throws {
     self.database = database
     fires = { TablePatterns(patterns).includes($0) }
@@ -65,8 +65,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Reports the triggers of a table that do not fire and would keep a virtual table, such as an index for full-text
-  /// search.
+  /// Reports the triggers of a table that do not fire although they keep a virtual table up to date, such as an index
+  /// for full-text search.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }

@@ -5,14 +5,14 @@ import Trails
 
 // Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension SQLiteApply {
-  /// The next attempt of a suspended table to catch up, and the replay for it.
+  /// A lane: a second reader of the trail, which applies it to one suspended table until the table has caught up.
   struct Lane {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
     /// The time for which a lane runs before the other tables have their turn, in ms.
     static let slice: Int64 = 500
 
-    /// The desk of a two-way table; nil for a one-way one.
+    /// The conflict handling of a two-way table; nil for a one-way table.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
     /// The time of the next attempt, in monotonic milliseconds.
@@ -109,7 +109,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Advances a lane. Its rows are settled as on the main way, with all versions that were written since.
+  /// Applies the next transactions of a lane, and returns what became of it. Conflicts of its rows are resolved as for
+  /// other tables, with all versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.
@@ -176,7 +177,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies what precedes the refused change in a lane, for good.
+  /// Applies and commits the part of a lane that precedes the refused change.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {

@@ -18,9 +18,9 @@ package final class SQLiteApply {
   /// The last transaction that was committed to the target.
   var number: UInt64
   var lanes: [NameKey: Lane] = [:]
-  /// The desk of a two-way apply; nil if the database is not captured.
+  /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
-  /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
+  /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
@@ -266,7 +266,7 @@ package final class SQLiteApply {
     try purge()
   }
 
-  /// Records the tables that are under their new rules, after a commit.
+  /// Reports the tables whose rows follow their new rules, after a commit.
   func noteAdopted(_ replay: SQLiteReplay) {
     let adopted = replay.changedRules.noteCommit()
     guard !adopted.isEmpty else { return }

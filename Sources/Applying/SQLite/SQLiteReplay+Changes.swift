@@ -116,7 +116,7 @@ extension SQLiteReplay {
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
-  /// Runs a write. If a constraint refuses the write, throws an error that names the row.
+  /// Runs a write and returns its result. If a constraint refuses the write, throws an error that names the row.
   func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)

@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// Gives a table the shape of its new rule at its first record, and makes it await a copy. In the group's
-  /// transaction.
+  /// Gives a table the shape of its new rule at its first record, in the group's transaction, and makes it await a
+  /// copy.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -41,13 +41,13 @@ extension SQLiteReplay {
     _ = try table(ddl.before)
   }
 
-  /// Forgets a table whose rows go to another table from here on.
+  /// Forgets a table whose rows go to another table from the present record on.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
   }
 
-  /// Gives the lane's table the shape that it has when a later copy begins, and makes it wait there.
+  /// Gives the lane's table the shape that it has when a later copy begins. The table then waits for that copy.
   func goOn(with copy: LaterCopy) throws {
     guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {

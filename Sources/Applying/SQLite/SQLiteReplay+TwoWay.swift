@@ -38,7 +38,7 @@ extension SQLiteReplay {
     { throw Refusal(position: reader.position, error: error) }
   }
 
-  /// Returns whether a row that a copy brings gives way to a row that was written here.
+  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)

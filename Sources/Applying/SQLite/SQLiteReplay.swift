@@ -14,9 +14,9 @@ final class SQLiteReplay {
   /// The rows after which a commit is due by default. Applications that write to the target wait for the commit.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
-    /// All tables except suspended ones.
+    /// A replay of all tables except suspended ones.
     case main
-    /// One suspended table: its name in apply's state, in lower case.
+    /// A replay of one suspended table, given by its name in apply's state, in lower case.
     case lane(NameKey)
   }
 
@@ -43,7 +43,7 @@ final class SQLiteReplay {
   let name: TrailName
   let isUTF16: Bool
   let folder: String
-  /// The desk of a two-way apply; nil: one-way.
+  /// The conflict handling of two-way replication; nil: one-way.
   let desk: Desk?
   /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
@@ -313,7 +313,7 @@ final class SQLiteReplay {
     let isUndone: Bool
   }
 
-  /// Opens a table. If that fails, throws ``Unopened``, and changes nothing.
+  /// Opens and returns a table; nil if it is left out. If that fails, throws ``Unopened``, and changes nothing.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -404,7 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the name in apply's state of the table that has this name at this place of the trail.
+  /// Returns the key of a table in apply's state, from its name in the trail; in a lane, the key of the lane's table.
   func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

@@ -22,9 +22,9 @@ final class SQLiteTarget {
   private var schemaVersion: Int64 = 0
   /// The schema version in which Cairn's tables were checked; -1: none.
   private var provedSchema: Int64 = -1
-  /// Whether capture of the file hands on the rows that this transaction writes.
+  /// Whether capture of the file puts the rows that this transaction writes into its trail.
   private var isRelaying = false
-  /// Whether the journal has a note, in this transaction, of the transaction in which the following rows began.
+  /// Whether this transaction has already written a note into the journal about the origin of the rows that follow.
   private var hasBegunRelay = false
   /// The schema version for which the connection's own triggers were created; nil: none are there, or it is not known.
   private var hooked: Int64?
@@ -35,7 +35,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped: then the triggers that guard them are updated before the
   /// commit.
   var guardsAreDue = false
-  /// The tables that this run has put under their new rules.
+  /// The tables whose rows this run has brought under their new rules.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.
@@ -106,7 +106,8 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits, unless the target's path has another file or none: throws `database-missing` then.
+  /// Commits the transaction. Throws `database-missing` if the target's path has no file, or another one than the open
+  /// file.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -123,7 +124,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether capture of the file hands on what this transaction writes. No trigger of an application fires.
+  /// Finds out whether capture of the file puts what this transaction writes into its trail. No trigger of an
+  /// application fires.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -142,7 +144,8 @@ final class SQLiteTarget {
     schemaVersion = hooked ?? schemaVersion
   }
 
-  /// Notes in the journal, before a transaction's first change, in which transaction the rows that follow began.
+  /// Notes in the journal, before a transaction's first change, where the rows that follow have their origin: trail and
+  /// transaction.
   func beginRelay(_ header: TransactionHeader, at position: Position) throws {
     guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
     hasBegunRelay = try notes.write(

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// Views and triggers of an SQLite target that work: a change of a table must not break them.
+/// The views and triggers of an SQLite target that work at present: a change of a table must not break them.
 ///
 /// SQLite keeps their text and parses it when it is used, so each is prepared here as its use would prepare it.
 struct TargetDependents {

@@ -22,7 +22,8 @@ struct TargetShape {
     var right = SchemaRight(isCreated: false)
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end takes the other end's default of a two-way table's column that both have added.
+    /// Whether this end replaces its own default by that of the other end, for a column that both ends of a two-way
+    /// table have added.
     var yieldsDefaults = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
@@ -122,8 +123,8 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether the target's table is still as before a change: it has its former name, and the new one is free.
-  /// The same must hold for the columns.
+  /// Returns whether the target's table is still as before a change: it has its former name and columns, and the new
+  /// name of the table and of each column is free.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }

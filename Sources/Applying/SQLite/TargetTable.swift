@@ -17,11 +17,11 @@ final class TargetTable {
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// Finds the row by its key alone (`isChecked` false), or also by every other value of the row before.
+    /// A delete of the row with the key (`isChecked` false), or of the row that equals the row before in every value.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
-    /// Selects the rows that SQL treats as equal to the row before.
+    /// A SELECT of the rows that SQL treats as equal to the row before.
     case twins
   }
 
@@ -136,7 +136,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Inserts a row that had to wait for another one.
+  /// Inserts a row that had to wait for another one. Returns the number of rows written.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -157,7 +157,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged.
+  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged. Returns the
+  /// number of rows updated: 0 if the row is not there.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()

@@ -22,7 +22,7 @@ struct StatementDiffers: Error {
 final class StatementDesk {
   /// The least number of rows for which a statement is executed: fewer rows are applied as fast by themselves.
   static let rowsMin: UInt64 = 1000
-  /// The number of statements remembered because they had another effect at the target.
+  /// The most statements that are remembered because their effect at the target differed from that at the source.
   private static let differingMax = 1000
 
   /// A statement that was executed or is being executed, while its changes are skipped.
@@ -49,14 +49,15 @@ final class StatementDesk {
   private var isRunning = false
   /// The places of statements whose rows are applied, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that had another effect or that the target refused, with the reasons.
+  /// The texts of statements that the target refused, or whose effect there differed from that at the source, with the
+  /// reasons.
   private var differing: [NameKey: String] = [:]
   /// The counts of statements in the open group.
   private var counts = StatementCounts()
   private var tables = SourceTables()
   private var time: StatementTime
 
-  /// Nil if the options want only rows, or if replication is two-way.
+  /// Creates the desk. Returns nil if the options want only rows, or if replication is two-way.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
@@ -173,7 +174,8 @@ final class StatementDesk {
   private static let pause = "a statement took too long shortly before"
   static let different = "they did something else at the target"
 
-  /// Records that a statement had another effect: when the group is applied again, its rows are applied.
+  /// Records that a statement's effect at the target differed from that at the source. When its group is applied again,
+  /// the statement's rows are applied instead.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }

@@ -1,4 +1,4 @@
-/// The time that an apply gives to statements which it executes again. Pure; `now` is monotonic time in ms.
+/// The time that an apply gives to statements which it executes again. It does no I/O; `now` is monotonic time in ms.
 ///
 /// The source decides what its statements compute. A proof that a statement has the same effect does not show how long
 /// it takes. A statement that takes too long is undone, and its rows are applied. For nine times as long, no statement

@@ -30,7 +30,7 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// Adds the asking transaction to apply's own, unless the snapshot already counts it as ended.
+  /// Adds the transaction that asked to apply's own transactions, unless the snapshot counts it as ended.
   ///
   /// A snapshot does not list its own transaction as running. It counts it as ended only if a later one has ended.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {

@@ -9,9 +9,9 @@ import Versions
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
-    /// The transactions that this node knew when the row came back, by their trails.
+    /// The transactions that this node knew when the row came back from waiting, by their trails.
     var numbers: [String: UInt64]
-    /// Whether the row came back by a change that the own trail may not have yet.
+    /// Whether the row came back from waiting by a change that the own trail may not have yet.
     var isOpen: Bool
   }
 
@@ -19,15 +19,14 @@ struct ReturnsFromWaiting {
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// By trail, the transactions that were known here when the last forgotten row came back.
+  /// By trail, the transactions that were known here when the last of the forgotten rows came back from waiting.
   private var ofForgotten: [String: UInt64] = [:]
 
-  /// Whether a row came back by a change that the own trail may not have yet.
+  /// Whether a row came back from waiting by a change that the own trail may not have yet.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the rows that came back before this start. If a trail was begun again since, the numbers of the former trail
-  /// are dropped.
-  ///
+  /// Loads the rows that came back from waiting before this start. If a trail was begun again since, the numbers of the
+  /// former trail are dropped.
   /// - Parameter ids: The present trails.
   /// - Parameter reached: The last transaction of the own trail.
   mutating func load(

@@ -4,7 +4,7 @@ import Versions
 
 /// The names of the target's rows for the version window. Every trail that leads to a row gives it the same name.
 final class RowNames {
-  /// The naming of one shape of a table.
+  /// The way in which rows of one shape of a table get their names.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
@@ -163,7 +163,7 @@ final class RowNames {
 
   /// The first names of renamed tables. All values that name rows of one database share them.
   var roots = TableRoots()
-  /// The value of ``TableRoots/count`` when the present namings were made.
+  /// The value of ``TableRoots/count`` for which ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine

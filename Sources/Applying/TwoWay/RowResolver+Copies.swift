@@ -3,15 +3,16 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Judges the rows that earlier copies displaced, before a chunk deletes rows that its author does not have any more.
-  /// A row that waits at the author is not deleted there, and must wait here too.
+  /// Decides about the rows that earlier copies displaced, before a chunk of a copy deletes rows. A row that waits at
+  /// the source of the copy is not deleted there, and must wait here too.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
-  /// Takes a row of a copy that another row keeps from its place by a unique value. Rows in the way are deleted if the
-  /// copy's author no longer has them. Otherwise the commit decides which row has the value.
+  /// Takes a row of a copy that cannot be written, because another row has one of its unique values. Such other rows
+  /// are deleted if the source of the copy no longer has them. Otherwise it is decided before the commit which row has
+  /// the value.
   ///
   /// - Parameter isInPlace: Whether the row replaces any row that is there, so that it is as the source has it.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
@@ -32,7 +33,8 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Takes a row that waits for a unique value where a copy was read. It waits here too, unless its values are free.
+  /// Takes a row that waited for a unique value at the source when the copy was read. It waits here too, unless its
+  /// values are free here.
   ///
   /// - Parameter schema: The table as the trail has it.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {

@@ -14,11 +14,11 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The rows of copies that wait until the rows of the group are judged.
+  /// The rows of copies that wait for a unique value until it is decided, before the commit, which row has the value.
   var displacedCopies: [ContestedRow] = []
-  /// The rows of the group that began to wait for a unique value since the last judgement.
+  /// The rows of the group that began to wait for a unique value since ``judge()`` ran last.
   private var displaced: [ContestedRow] = []
-  /// The rows that waited where a copy was read, and wait here since the last judgement.
+  /// The rows that a copy brought as waiting at its source, since ``judge()`` ran last.
   var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -43,7 +43,7 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether a row that a copy brings gives way to a row that was written here.
+  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
   ///
   /// - Parameter schema: The table as the trail has it.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
@@ -234,10 +234,11 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Brings one row back. Returns the rows that it references, if it came back.
+  /// Writes a deleted row again, because a row references it. Returns the rows that it references itself; none if it
+  /// was not written.
   ///
-  /// - Parameter isReferred: Whether the row is the first of its line. It may have been brought to its present state
-  ///   while less was known of its references.
+  /// - Parameter isReferred: Whether a row of the transaction at hand references the row. Only such a row is written
+  ///   again although it is there: it may have got its present state before all references to it were known.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)

@@ -15,7 +15,7 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all others; nil: it decides nothing, or the same row.
+  /// The row that this node decides, and sends to all others; nil if it decides nothing, or exactly the incoming row.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
@@ -114,7 +114,8 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`, for a target that has no functions.
+  /// Throws `rule-refused`. It is what runs in place of the function of a rule `function:` if the target has no
+  /// functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
@@ -142,7 +143,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row as this node's decision leaves it; the settled row if this node decides nothing.
+  /// The row after this node's decision; the settled row if this node decides nothing.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -154,8 +155,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of the conflict if only the incoming version is known and the present row differs from what its author
-  /// saw; nil: none.
+  /// The kind of the conflict if no other version of the row is known, and the row in the table is not the one that the
+  /// author saw. Nil: no conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {

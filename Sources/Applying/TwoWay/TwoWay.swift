@@ -51,8 +51,8 @@ package final class TwoWay: Sendable {
   /// The most bytes of all rows that wait for unique values.
   var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// The lock that keeps groups apart from the reading of copies into the own trail; applies take it as the writer. Nil
-  /// if nothing is captured meanwhile.
+  /// The lock that keeps applies from writing while capture reads rows for a copy. Applies take it as the writer. Nil
+  /// if the database is not captured meanwhile.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])

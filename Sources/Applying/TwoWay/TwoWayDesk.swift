@@ -4,15 +4,15 @@ import SystemKit
 import Trails
 import Versions
 
-/// One apply's part in two-way replication. It finds the rows of the transaction at hand that must be settled from all
-/// their versions at its end. The others are written as they come.
+/// The part of one apply in two-way replication. It selects the rows of the transaction at hand that must be resolved
+/// from all their versions at the transaction's end. All other rows are written as they come.
 final class TwoWayDesk<Table: AnyObject> {
   /// A row that is settled when its transaction ends, with what the transaction makes of it.
   struct Row {
     let name: RowName
     let table: Table
     var version: StoredVersion
-    /// False: the transaction inserted the row and deleted it again.
+    /// Whether the transaction leaves a version of the row. It does not if it inserted the row and deleted it again.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
     /// Returns the row in another form of its table; nil: unchanged.
@@ -50,7 +50,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the transaction at hand inserted into tables that only take rows in, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, its rows whose names other rows may well share; see ``made(_:at:isCopied:)``.
+  /// By transaction, those of its rows whose names other rows probably share; see ``made(_:at:isCopied:)``.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to find out whether applications commit to them meanwhile.
   private var written: [RowName] = []
@@ -197,7 +197,7 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Makes transactions through `number` be settled row by row, as a row did not fit. Returns false if they are.
+  /// Requests row-by-row resolution of transactions through `number`. Returns false if it was requested already.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
@@ -509,10 +509,10 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the places of a row's versions, except that of the transaction at hand.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
-  /// Returns the places of a row's versions that the database has, or gets with the present group, by rising stamps.
+  /// Returns the versions of a row, by place and with rising stamps, without versions that the database does not have.
   ///
-  /// The window also has versions of a group that was rolled back. An application that writes to the row before they
-  /// come again does not know them, so the row must not be as they made it.
+  /// The window also has versions of a group that was rolled back. Until they are applied again, the database does not
+  /// have them, so they must not decide about the row.
   private func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
@@ -569,7 +569,7 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row with the rank that copies of the row give it.
+  /// Returns a waiting row with the stamp of its last copy, if that is later than the row's own stamp.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
@@ -592,8 +592,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
 
-  /// Returns whether a row in the way of a copied row stays until both are judged. If not, the copy's author has it no
-  /// longer.
+  /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
+  /// both. If not, the source of the copy no longer has the row.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }

@@ -222,7 +222,8 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether the trail has rows to read now, for refreshes or requests.
+  /// Whether capture still has table rows to read and write to the trail, for refreshes or for requested rows, and can
+  /// read them now.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
   /// Whether rows are still to be read, except rows of tables that are suspended until an operator acts.

@@ -111,7 +111,7 @@ struct RequestsFile {
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
-  /// The name of the slot whose capture is asked.
+  /// The name of the slot whose capture is to answer the request.
   @ByBytes var slot: String
   @ByBytes var namespace: String
   @ByBytes var table: String

@@ -2,11 +2,12 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. Pure.
+/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. It does
+/// no I/O.
 ///
 /// If the reader can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
-  /// The report of a table's change of shape.
+  /// The facts that the stream or the catalog reports about a table's change of shape.
   struct Word {
     /// Whether the change was reported at its exact place in the stream; otherwise the catalog showed it later.
     var isExact = false

@@ -10,7 +10,7 @@ struct Adoption {
   enum Copies {
     case all
     case none
-    /// Copy tables with rows; an empty table has missed nothing, as its triggers come in the same transaction.
+    /// Tables with rows are copied. An empty table has missed nothing, as its triggers come in the same transaction.
     case rowsOnly
   }
   private let copies: Copies

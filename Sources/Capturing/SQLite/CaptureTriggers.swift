@@ -30,7 +30,7 @@ enum JournalKind: Int64 {
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
-  /// The start of the names of the triggers.
+  /// The prefix of the triggers' names.
   var prefix = CaptureTriggers.namePrefix
   /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false

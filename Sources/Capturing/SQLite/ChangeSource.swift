@@ -63,6 +63,6 @@ enum Found<Look> {
   case found(Look)
 }
 
-/// Thrown if the stop signal is set while capture writes a look to the trail. The trail discards the part already
-/// written; the next run reads these changes again.
+/// The error for a stop signal that was set while capture writes a look to the trail. The trail discards the part
+/// already written, and the next run reads these changes again.
 struct CaptureStopped: Error {}

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// The layouts of an SQLite source, and the schema changes at each marker row of its journal. Pure.
+/// The layouts of an SQLite source, and the schema changes at each marker row of its journal. It does no I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {

@@ -4,9 +4,9 @@ import SystemKit
 
 /// Waits until an SQLite file may have new changes.
 ///
-/// The event of a write to `-wal` comes before the commit is readable: the wal-index is updated after it, perhaps a
-/// sync later. So an event begins a short ladder of looks. A write through mmap makes no event, so there is also a slow
-/// look every second.
+/// The event of a write to `-wal` comes before the commit is readable: SQLite updates the wal-index after it, perhaps a
+/// sync later. So after an event the file is looked at several times, with growing pauses: the ladder. A write through
+/// mmap makes no event, so the file is also looked at every second.
 struct SourceWatch {
   private static let ladderMicroseconds = [0, 100, 150, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]
   private static let slowMilliseconds: Int32 = 1000
@@ -21,7 +21,7 @@ struct SourceWatch {
     names = [name, name + "-wal", name + "-journal"]
   }
 
-  /// Whether an event has begun a ladder of looks that is not finished.
+  /// Whether the looks that follow an event are still going on.
   var isClimbing: Bool { rung != nil }
 
   /// Blocks until it is time to look at the file, `stop` is set, or `milliseconds` have passed.

@@ -43,7 +43,7 @@ final class OpenSource {
     return FlightEnds(source: reader, target: reader, trail: trail)
   }
 
-  /// The captured tables; read again when `isFresh`.
+  /// Returns the captured tables. They are read again if `isFresh` is true, otherwise taken from the last read.
   func tables(_ patterns: TablePatterns, isFresh: Bool) throws -> [OriginTable] {
     if isFresh || known.isEmpty { known = try database.tables(patterns) }
     return known.map { table in

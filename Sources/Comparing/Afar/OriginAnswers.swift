@@ -31,14 +31,14 @@ package final class OriginAnswers: Sendable {
   private struct Turn {
     var isTaken = false
     var askers: [NameKey: Int] = [:]
-    /// The end of the source's rest, in milliseconds of the monotonic clock.
+    /// The time until which the source rests after an answer, in milliseconds of the monotonic clock.
     var restsUntil: Int64 = 0
-    /// The time of the last attempt to ask the trail for its progress, and the time of the last answer.
+    /// The time of the last attempt to make capture write its progress into the trail.
     var progressTriedAt: Int64?
     var progressAt: Int64?
   }
 
-  /// Used in its turn alone.
+  /// The open source. Only the thread whose turn it is uses it.
   private final class Open: @unchecked Sendable {
     var source: OpenSource?
     var usedAt: Int64 = 0
@@ -93,7 +93,7 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// Closes what no question has used for a while.
+  /// Closes the source if no question has used it for some time.
   package func closeIdle() {
     let isOurs = turn.withLock { turn in
       guard !turn.isTaken else { return false }
@@ -107,7 +107,8 @@ package final class OriginAnswers: Sendable {
 
   // MARK: Turns
 
-  /// Asks the trail for its progress, once for all askers within a second.
+  /// Makes a PostgreSQL source write its progress into the trail. Questions of several nodes within a second share one
+  /// such request.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
     // An SQLite source says it by itself.
     guard case .postgres = place else { return [OriginAnswer.whole] }
@@ -133,7 +134,9 @@ package final class OriginAnswers: Sendable {
     return [OriginAnswer.whole]
   }
 
-  /// Waits for the turn, and until `isDue`.
+  /// Waits until no other question is being answered, the source has rested, and `isDue` returns true.
+  ///
+  /// - Throws: `busy` if the asker has too many questions, if its turn does not come in time, or if the asker has gone.
   private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
@@ -194,7 +197,7 @@ package final class OriginAnswers: Sendable {
     var out = ByteWriter(capacity: 4096)
     out.append(OriginAnswer.whole)
     let limit = Clock.monotonicMilliseconds + Self.secondsMax * 1000
-    /// Checks the limits for each row.
+    /// Throws if the answer has become too large, takes too long, or is no longer awaited. Called for each row.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
       if isOver() {
@@ -333,7 +336,8 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// A slice as this end reads it: bounded, and pages by this end's own name of a part.
+  /// Returns the slice to read: with at most ``rowsMax`` rows, and with this node's own name of the table for pages.
+  /// Throws if the slice does not fit the table.
   private static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):
@@ -365,7 +369,7 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// A key has a value for each column of the table's, of a class that its engine has.
+  /// Throws unless each key has one value for each key column, of a storage class that the source's engine has.
   private static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
     let isPostgres = table.source.engine == .postgres
     for key in keys {

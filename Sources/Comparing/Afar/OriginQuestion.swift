@@ -5,13 +5,13 @@ import Mapping
 ///
 /// The questions contain no SQL: tables are named, and keys are values that the origin binds.
 enum OriginQuestion {
-  /// Version 1 of the encoding: its first byte.
+  /// The version of the encoding, which is the first byte of a question.
   static let version: UInt8 = 1
   /// The most bytes of an encoded question.
   static let bytesMax = 1 << 20
   /// The most bytes of an encoded answer.
   static let answerBytesMax = 3 << 20
-  /// The most keys of ``repair(_:)``.
+  /// The most keys in one ``repair(_:)`` question.
   static let keysMax = 1000
 
   /// The captured tables, from this place in their list on.
@@ -28,9 +28,9 @@ enum OriginQuestion {
   case rows(QuestionedTable, keys: [[Value]])
   /// The number of rows with each of these hashes, which ascend.
   case counts(QuestionedTable, hashes: [UInt64])
-  /// Send these rows again through the trail.
+  /// A request to send the rows with these keys again through the trail.
   case repair(QuestionedTable, keys: [[Value]])
-  /// Send all rows of the table again.
+  /// A request to send all rows of the table again.
   case copy(QuestionedTable)
 }
 

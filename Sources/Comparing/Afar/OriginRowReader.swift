@@ -14,13 +14,13 @@ final class OriginRowReader: RowReader {
   /// The most parts of a table, and the first number of pages that no table of PostgreSQL has.
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
-  /// The first count that ``RowCounts`` does not hold.
+  /// The smallest count that is too large for ``RowCounts``.
   private static let countEnd: UInt64 = 1 << 31
 
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
-  /// The moments of the reads since they were counted; see ``atOneMoment(_:)``.
+  /// The moments of the reads since ``atOneMoment(_:)`` was called.
   private var moments: [SourceMoment] = []
 
   init(_ origin: OriginSource, _ engine: Engine, seed: UInt64) {
@@ -80,7 +80,7 @@ final class OriginRowReader: RowReader {
     return Int(bytes)
   }
 
-  /// A key has as many values as the table's has columns, or none.
+  /// Throws unless an encoded key is empty or has one value for each key column, of the source's engine.
   private func check(_ key: UnsafeRawBufferPointer, _ table: ComparedTable) throws {
     guard !key.isEmpty else { return }
     var reader = ByteReader(key)
@@ -106,7 +106,8 @@ final class OriginRowReader: RowReader {
     guard count == wanted else { throw refusal("there are \(count) values, not \(wanted)") }
   }
 
-  /// The last key of a slice leads to the next slice: one of this table, and another one than that from which it began.
+  /// Throws unless the last key of a slice can start the next slice: it fits the table, and differs from the key at
+  /// which this slice began.
   private func check(_ last: [Value], endOf slice: Slice, _ table: ComparedTable) throws {
     switch slice {
     case .range(let after, _, _):
@@ -156,7 +157,7 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// All keys at once, so that their rows are from one snapshot.
+  /// The number of keys in one question. It is large, so that all rows are read in one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {
@@ -192,7 +193,7 @@ final class OriginRowReader: RowReader {
 }
 
 extension Slice {
-  /// The most rows that an origin reads of it.
+  /// The most rows that the origin returns for the slice.
   fileprivate var rowsMax: Int {
     switch self {
     case .range(_, _, let limit): min(max(1, limit ?? OriginAnswers.rowsMax), OriginAnswers.rowsMax)

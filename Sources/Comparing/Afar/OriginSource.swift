@@ -25,7 +25,7 @@ package struct OriginSource: Sendable {
     (self.stop, self.send) = (stop, send)
   }
 
-  /// An answer, or the question, is larger than one may be.
+  /// The error for a question or an answer that exceeds the size limit.
   struct TooLarge: Error {}
 
   /// Sends a question and reads the answer.
@@ -59,7 +59,7 @@ package struct OriginSource: Sendable {
   /// The current position of the source, and the transaction of its trail that includes everything captured so far.
   struct Standing {
     var moment: SourceMoment
-    /// SQLite: what the trail holds durably, up to its transaction with this number.
+    /// SQLite: the last journal row that the trail holds durably, up to the trail's transaction ``transaction``.
     var taken: SourceReach?
     var transaction: UInt64
   }

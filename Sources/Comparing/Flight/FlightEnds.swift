@@ -87,7 +87,7 @@ struct FlightEnds {
     }
   }
 
-  /// Whether the table is being copied.
+  /// Returns whether the table is being copied.
   func isCopied(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {

@@ -78,7 +78,7 @@ extension SettlingByTrail {
 }
 
 extension SourceMoment {
-  /// The moment before everything that a trail can contain.
+  /// Returns the moment before everything that a trail can contain.
   fileprivate static func beforeAll(_ engine: Engine) -> SourceMoment {
     switch engine {
     case .sqlite: .journal(.min)

@@ -18,11 +18,11 @@ struct TrailFold {
   private let table: ComparedTable
   private let seed: UInt64
   let moment: SourceMoment
-  /// Rows with a key, by its hash.
+  /// The rows with a key, by the hash of the key.
   private(set) var rows: [UInt64: Row]
   /// The number of copies of each row without a usable key.
   private let counts: RowCounts?
-  /// The changes of these numbers, with the values of inserted rows.
+  /// The changes to the counts by the trail, by the row's hash, with the values of inserted rows.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
@@ -51,7 +51,7 @@ struct TrailFold {
   /// Returns the number of copies of a row without a usable key.
   func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
 
-  /// Returns the values of such a row.
+  /// Returns the values of a row without a usable key; nil if they are not known.
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
   /// Takes the next record of the trail.

@@ -102,7 +102,7 @@ extension DDLParser {
     "char_length", "character_length", "length", "octet_length", "position", "strpos",
   ]
 
-  /// Whether an expression of PostgreSQL is certainly no text: a number, arithmetic, or a length.
+  /// Returns whether an expression of PostgreSQL is certainly no text: a number, arithmetic, or a length.
   private func isNumber(_ range: Range<Int>) -> Bool {
     var range = range
     while isEnclosed(range) { range = range.dropFirst().dropLast() }
@@ -125,7 +125,7 @@ extension DDLParser {
       && isEnclosed(name + 1..<range.upperBound)
   }
 
-  /// Whether one pair of parentheses is around all of the tokens.
+  /// Returns whether one pair of parentheses is around all of the tokens.
   private func isEnclosed(_ range: Range<Int>) -> Bool {
     guard range.count > 2, tokens[range.lowerBound].kind == .symbol("(") else { return false }
     var open = 0

@@ -220,7 +220,7 @@ extension DDLParser {
     }
   }
 
-  /// A type of either engine.
+  /// Reads a type of either engine.
   mutating func type() throws(Unparsed) {
     if engine == .postgres { return try postgresType() }
     let start = at
@@ -309,7 +309,7 @@ extension DDLParser {
       || name.utf8.starts(with: "cairn_".utf8)
   }
 
-  /// The name of a type, sequence or table that a script makes.
+  /// Reads the name of a type, sequence or table that a script makes.
   mutating func ownName() throws(Unparsed) -> (namespace: String, name: String) {
     let name = try qualifiedName()
     guard !Self.isReserved(name.namespace) else { throw Unparsed("the schema \(name.namespace) is reserved") }

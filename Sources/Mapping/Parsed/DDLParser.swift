@@ -9,7 +9,7 @@ struct DDLParser {
   let tokens: [DDLToken]
   var at = 0
   var depth = 0
-  /// Tokens before which `pg_catalog.` is printed.
+  /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
   /// The texts to print instead of a token; empty for a token that is part of the previous one.
   private var replaced: [Int: String] = [:]
@@ -37,7 +37,7 @@ struct DDLParser {
   /// The objects of the target that the text may name.
   var reach = TargetReach()
 
-  /// The deepest nesting of expressions that is read.
+  /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
   /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
   /// one row.
@@ -57,7 +57,7 @@ struct DDLParser {
     }
   }
 
-  /// Counts the part that was read since a ``weight`` a second time.
+  /// Adds the ``weight`` of the part that was read since the weight `start` once more.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
   /// Counts the last operand twice, because a cast makes a second value of it.
@@ -89,8 +89,8 @@ struct DDLParser {
     }
   }
 
-  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Leaves the CHECK out if all CHECKs together exceed
-  /// ``checkWeightMax``.
+  /// Reads the expression of a CHECK, like ``parenthesized(_:_:)``. Also returns false, with a notice, if all CHECKs
+  /// together exceed ``checkWeightMax``.
   mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
     guard try parenthesized(what, &notices) else { return false }
     let sum = checkWeight + max(1, weight)
@@ -130,7 +130,7 @@ struct DDLParser {
     return Unparsed("\(tokens[at].printed.prefix(40)) is not understood where it is")
   }
 
-  /// The tokens as text, without the space before the first.
+  /// Returns the tokens as text, without the space before the first.
   func printed(_ range: Range<Int>) -> String {
     range.map { index in
       (index == range.lowerBound ? "" : tokens[index].space) + (qualified.contains(index) ? "pg_catalog." : "")
@@ -138,7 +138,7 @@ struct DDLParser {
     }.joined()
   }
 
-  /// Prints a quoted name in place of some tokens, if `isOther`.
+  /// Makes the tokens in `range` print as `name`, if `isOther` is true.
   mutating func print(_ name: String, at range: Range<Int>, insteadOf isOther: Bool) {
     guard isOther else { return }
     for index in range { replaced[index] = index == range.lowerBound ? name : "" }
@@ -374,7 +374,7 @@ struct DDLParser {
     return new.utf8.count <= old.utf8.count
   }
 
-  /// The literal that an argument is, perhaps with a cast; nil for every other expression.
+  /// Returns the literal that an argument is, perhaps with a cast; nil for every other expression.
   func literal(_ range: Range<Int>) -> DDLToken.Kind? {
     guard let first = range.first else { return nil }
     guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }

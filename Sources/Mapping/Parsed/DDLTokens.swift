@@ -38,7 +38,7 @@ struct DDLToken {
   }
 
   let kind: Kind
-  /// White space, and in SQLite comments.
+  /// The white space before the token, and in SQLite the comments too.
   @ByBytes var space: String
 
   /// The bare word in upper case; empty for every other token.
@@ -78,7 +78,7 @@ struct DDLTokenizer {
   private var at = 0
   private var tokens: [DDLToken] = []
 
-  /// The largest number of bytes that is read.
+  /// The largest text that is read, in bytes.
   static let bytesMax = 1 << 20
 
   static func tokens(_ text: String, _ engine: Engine) throws(Unparsed) -> [DDLToken] {
@@ -254,7 +254,8 @@ struct DDLTokenizer {
     return text(start..<at)
   }
 
-  /// Operators of PostgreSQL are one token however long they are, as PostgreSQL reads them.
+  /// Reads an operator or a punctuation mark. A PostgreSQL operator of several characters is one token, as in
+  /// PostgreSQL.
   private mutating func readSymbol() throws(Unparsed) -> String {
     let start = at
     if engine == .postgres, Self.operators.contains(bytes[at]) {
@@ -280,7 +281,7 @@ struct DDLTokenizer {
 
   private static let operators = Array("+-*/<>=~!@#%^&|`?".utf8)
   private static let postgresSymbols = ["::", "(", ")", "[", "]", ",", ";", ".", ":"]
-  /// Longer ones first.
+  /// The operators and marks of SQLite. Longer ones come first, so that `<<` is not read as two `<`.
   private static let sqliteSymbols = [
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "(", ")", ",", ";", ".", "+", "-", "*", "/", "%", "&",
     "|", "~", "=", "<", ">",

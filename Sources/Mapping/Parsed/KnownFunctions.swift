@@ -10,6 +10,8 @@ enum KnownFunctions {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
   }
 
+  /// The functions of SQLite that expressions may call.
+  ///
   /// Source: https://sqlite.org/lang_corefunc.html, lang_datefunc.html, lang_mathfunc.html, json1.html
   static let sqlite = words(
     """
@@ -31,7 +33,9 @@ enum KnownFunctions {
   /// Functions of `pg_catalog` that expressions may call; a server of an earlier version lacks some of them.
   static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
-  /// Functions of `pg_catalog`. Source: https://www.postgresql.org/docs/current/functions.html
+  /// The functions of PostgreSQL that expressions may call.
+  ///
+  /// Source: https://www.postgresql.org/docs/current/functions.html
   static let postgres = postgresSyntax.union(
     words(
       """

@@ -16,7 +16,7 @@ struct PostgresDDL {
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
-  /// The name that the script has for the table.
+  /// The table's name in the script, which may be older than a rename.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
   private var counts = ScriptCounts()
@@ -67,7 +67,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// A domain's, a column's or an index's expression alone, printed.
+  /// Returns a domain's, a column's or an index's expression alone, printed.
   static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     parser.reach = reach
@@ -83,7 +83,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// A name with or without its schema.
+  /// Returns a name that is given with or without a schema, printed again. Throws if the text is anything else.
   static func name(_ text: String) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     _ = try parser.qualifiedName()
@@ -309,7 +309,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Reads an expression without enclosing parentheses, up to one of these words, a comma or the end.
+  /// Consumes an expression up to a comma or one of these words. Returns false, with a notice, if it is left out.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -354,7 +354,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// Reads a column or a constraint, with the columns that the constraint names; nil if nothing of it is left.
+  /// Reads a definition of a column or constraint, with the columns that a constraint names; nil if it is left out.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {

@@ -21,7 +21,8 @@ struct SQLiteDDL {
   static let generatedMax = 128
   /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
   static let uniquesMax = 64
-  /// The number of times that a statement is read to weigh generated columns that name later ones.
+  /// The most times that a statement is read. Each further time finds the weight of generated columns that name later
+  /// ones.
   private static let passesMax = 8
 
   /// Returns the text of one CREATE TABLE statement, printed under the table's own name. Throws for any other
@@ -55,7 +56,7 @@ struct SQLiteDDL {
     (self.table, self.gone) = (table, gone)
   }
 
-  /// The table, printed under its own name.
+  /// Reads the name of the table in the statement, and prints the table's present name in its place.
   private mutating func readTableName() throws(Unparsed) {
     let isOther = try !isSame(parser.name(), table)
     parser.print(table.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
@@ -157,7 +158,7 @@ struct SQLiteDDL {
     try parser.expectEnd()
   }
 
-  /// Reads a definition; nil if nothing of a constraint is left.
+  /// Reads the definition of a column or constraint. Returns nil if a constraint is left out.
   private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     let space = parser.tokens[parser.at].space

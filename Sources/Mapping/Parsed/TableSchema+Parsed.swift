@@ -144,7 +144,7 @@ extension TableSchema.Column {
     }
   }
 
-  /// The declared type as `PRAGMA table_xinfo` gives it, without quotes; empty for none.
+  /// Returns the declared type as `PRAGMA table_xinfo` gives it, without quotes; empty for none.
   private static func sqliteType(_ text: String) throws(Unparsed) -> String {
     if text.isEmpty { return "" }
     var parser = try DDLParser(text, .sqlite)

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The schedule of looks at the catalog, which find tables that were created, dropped or changed without a report in
-/// the stream. Pure; `now` is monotonic time in ms.
+/// the stream. It does no I/O; `now` is monotonic time in ms.
 ///
 /// The catalog shows the present, while the stream reports the past. So a reading counts only once the stream has
 /// reached a barrier after it. If the stream reported a change of a schema in between, the catalog is read again.

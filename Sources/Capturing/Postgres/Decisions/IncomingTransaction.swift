@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
-/// ask capture to do. Pure.
+/// ask capture to do. It does no I/O.
 ///
 /// One call per message of the stream. A transaction is left out if the trail has it already, or if an apply made it.
 struct IncomingTransaction {
@@ -44,7 +44,7 @@ struct IncomingTransaction {
     case nothing
     case takeRequest
     case changeSchema
-    /// Read the catalog: the message may report a schema change that the stream does not describe.
+    /// Capture must read the catalog: the message may report a schema change that the stream does not describe.
     case readCatalog
   }
 
@@ -72,7 +72,7 @@ struct IncomingTransaction {
     var isApplied = false
     /// The trail of the apply that made the transaction; empty if none did.
     var applier = ""
-    /// The first note of the apply, if the rows that it wrote go on into this trail.
+    /// The first note of the apply that made the transaction, if the rows that it wrote are to be in this trail too.
     var relay: AppliedNote?
     /// Whether a note shows that an apply made the transaction, and the trail lacks it: its schema changes are sent
     /// then.
@@ -102,7 +102,8 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time for the trail, and the note of the apply if its rows go on; nil if no transaction is open.
+  /// The commit time of the open transaction, and the note of the apply that made it if its rows are to be in this
+  /// trail too; nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages

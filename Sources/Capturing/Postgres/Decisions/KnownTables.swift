@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The tables that a capture knows: as the trail records them, and in the form in which the stream now sends them.
-/// Pure.
+/// The tables that a capture knows: as the trail records them, and in the form in which the stream now sends them. It
+/// does no I/O.
 ///
 /// A change of a table returns the records that the trail needs. Changes count once the transaction of the trail is
 /// complete (``settle()``); if it is dropped, they are undone (``abandon()``).

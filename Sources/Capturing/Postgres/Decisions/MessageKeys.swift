@@ -2,7 +2,7 @@ import Changes
 import CodecKit
 import PostgresKit
 
-/// The keys, as far as this role may read them, by which capture recognizes messages that Cairn wrote. Pure.
+/// The keys, as far as this role may read them, by which capture recognizes messages that Cairn wrote. It does no I/O.
 ///
 /// Every role may write messages into the log, so a message counts only if it has a code of one of these keys.
 struct MessageKeys {

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The order in which rows are read, and the refreshes that are open in the trail. They are initial loads, refreshes of
-/// tables, requested rows, and rows that an update moved. Pure; `now` is monotonic time in ms.
+/// tables, requested rows, and rows that an update moved. It does no I/O; `now` is monotonic time in ms.
 ///
 /// The reason why a table is to be copied is part of the known tables, which are an input.
 struct RefreshQueue {
@@ -37,7 +37,7 @@ struct RefreshQueue {
       /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// End the refresh of this table's rows in the trail, then ask for the next step.
+      /// Capture must end the refresh of this table's rows in the trail, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing

@@ -1,6 +1,6 @@
 import Changes
 
-/// Decides which values of sequences go into the trail, and when. Pure; `now` is monotonic time in ms.
+/// Decides which values of sequences go into the trail, and when. It does no I/O; `now` is monotonic time in ms.
 ///
 /// The values are read after changes only, because a sequence moves with the rows that use it.
 struct SequenceWatch {

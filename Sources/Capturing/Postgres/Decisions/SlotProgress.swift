@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The progress of a capture through the log of its slot: what the server sent, what the trail has, and what the server
-/// may drop. Pure.
+/// may drop. It does no I/O.
 ///
 /// The slot is confirmed only up to a place before which every transaction is durable in the trail, or is left out of
 /// the trail. `now` is monotonic time in ms.
