@@ -109,17 +109,23 @@ demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	@docs/demo/run.sh $(RELEASE)
 
-# The scenarios run the debug cairn, which is built along with the tests. They mostly wait, one after the other, so they run
-# beside all other suites; their output follows when those have ended. What failed stands at the end once more.
+# Most tests wait for something, so three processes run beside each other: the scenarios, which run the debug cairn, the tests
+# of whole replications and captures, and all others. The output of the first two follows when the others have ended. What
+# failed is printed at the end once more.
 TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
+REPLICATIONS = ^(OperatingTests|CapturingTests)\.
+LOGS = .build/others.log .build/replications.log .build/scenarios.log
 test: setup
 	$(SWIFT) build --build-tests
-	@set -o pipefail; $(TEST) --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
-	$(TEST) --skip ScenarioTests 2>&1 | tee .build/others.log; others=$$?; \
-	wait $$scenarios; status=$$?; cat .build/scenarios.log; \
-	if ((others | status)); then \
-	  echo "test: failed (exit status $$others, and $$status of the scenarios):"; \
-	  grep -a -A 3 -e 'recorded an issue' -e 'error: ' .build/others.log .build/scenarios.log; exit 1; \
+	@set -o pipefail; \
+	$(TEST) --filter '^ScenarioTests\.' >.build/scenarios.log 2>&1 & scenarios=$$!; \
+	$(TEST) --filter '$(REPLICATIONS)' >.build/replications.log 2>&1 & replications=$$!; \
+	$(TEST) --skip '^ScenarioTests\.|$(REPLICATIONS)' 2>&1 | tee .build/others.log; others=$$?; \
+	wait $$replications; status=$$?; cat .build/replications.log; \
+	wait $$scenarios; last=$$?; cat .build/scenarios.log; \
+	if ((others | status | last)); then \
+	  echo "test: failed (exit status $$others, $$status of the replications, $$last of the scenarios):"; \
+	  grep -a -A 3 -e 'recorded an issue' -e 'error: ' $(LOGS); exit 1; \
 	fi
 
 soak: export CAIRN_SOAK = 1
