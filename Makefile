@@ -11,7 +11,7 @@ SHELL      := /bin/bash
 BUILT   ?= .build/release
 RELEASE = .build/release/cairn
 SOURCES = Sources Tests docs/examples Package.swift
-VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Operating/Product.swift)
+VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Replicating/Operating/Product.swift)
 # The number goes up when a program that was linked before would no longer run.
 SONAME = libcairn.so.0
 # What is installed needs no Swift on the machine, which SwiftPM's own library does.
@@ -152,7 +152,7 @@ docs: setup
 	@# It fails for modules in C, as it passes them the options of C++, and goes on with the others.
 	$(SWIFT) package dump-symbol-graph --minimum-access-level public --skip-synthesized-members >/dev/null 2>&1 || true
 	@cp .build/*/symbolgraph/CairnCapture*.json .build/symbols/
-	docc convert Sources/CairnCapture/CairnCapture.docc --additional-symbol-graph-dir .build/symbols \
+	docc convert Sources/Programs/CairnCapture/CairnCapture.docc --additional-symbol-graph-dir .build/symbols \
 	  --fallback-display-name CairnCapture --fallback-bundle-identifier cairn.CairnCapture --warnings-as-errors \
 	  --transform-for-static-hosting --output-path $(PAGES)
 

@@ -12,8 +12,23 @@ func system(_ name: String, _ pkgConfig: String, _ apt: String) -> Target {
     name: name, path: "Sources/C/\(name)", pkgConfig: pkgConfig, providers: [.apt([apt])])
 }
 
+/// The floors of `Sources`, from the ground up: a module imports only modules of its floor or below.
+let floors = [
+  "Base": ["Changes", "SystemKit", "CodecKit", "NetKit"],
+  "Engines": ["SQLiteKit", "PostgresKit"],
+  "Rules": ["Mapping", "Statements", "Conflicts", "Reshaping"],
+  "Flow": ["Trails", "Versions", "Pumping", "Capturing", "Applying", "Comparing"],
+  "Replicating": ["Operating"],
+  "Daemon": ["Peering", "ServiceKit", "Configuring", "Steering", "Deploying", "Serving"],
+  "Programs": ["Explaining", "cairn", "cairnd", "CairnCapture", "CairnC"],
+]
+
+func path(_ name: String) -> String? {
+  floors.first { $0.value.contains(name) }.map { "Sources/\($0.key)/\(name)" }
+}
+
 func module(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-  .target(name: name, dependencies: dependencies, swiftSettings: strict)
+  .target(name: name, dependencies: dependencies, path: path(name), swiftSettings: strict)
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -101,13 +116,13 @@ let package = Package(
         "Changes", "Explaining", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit",
         "PostgresKit", "Trails", "Capturing", "Applying", "Comparing", "Configuring", "Operating", "Deploying",
         "Steering", "NetKit", "Peering",
-      ],
+      ], path: path("cairn"),
       swiftSettings: strict),
     .executableTarget(
       name: "cairnd",
       dependencies: [
         "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "Deploying", "ServiceKit", "Serving",
-      ],
+      ], path: path("cairnd"),
       swiftSettings: strict),
     // `make bench`; not installed. A target of this package, as what it measures is not public.
     .executableTarget(

@@ -63,7 +63,7 @@ struct ExampleTests {
       text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.joined(separator: "\n")
     }
     let program = try lines(read("docs/examples/till/Sources/till/Till.swift"))
-    let page = try read("Sources/CairnCapture/CairnCapture.docc/ATillThatSellsOffline.md")
+    let page = try read("Sources/Programs/CairnCapture/CairnCapture.docc/ATillThatSellsOffline.md")
     let blocks = page.components(separatedBy: "```swift\n").dropFirst().map { $0.components(separatedBy: "```")[0] }
     #expect(blocks.count >= 6)
     for block in blocks { #expect(program.contains(lines(block)), "\(block)") }

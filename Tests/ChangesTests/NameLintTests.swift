@@ -20,7 +20,7 @@ import Testing
     var fileCount = 0
     for case let file as URL in files where file.pathExtension == "swift" {
       fileCount += 1
-      let name = file.pathComponents.suffix(from: root.pathComponents.count).joined(separator: "/")
+      let name = file.pathComponents.suffix(from: root.pathComponents.count + 1).joined(separator: "/")
       if Self.allowed.contains(name) || Self.allowedFolders.contains(where: name.hasPrefix) { continue }
       let lines = try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n")
       for (number, line) in lines.enumerated() where line.contains(".lowercased()") || line.contains("\\.lowercased") {

@@ -140,13 +140,13 @@ import Testing
     texts.contains { line.range(of: $0, options: .literal) != nil }
   }
 
-  /// The lines of every file of ``folders``, by its place in `Sources`.
+  /// The lines of every file of ``folders``, by its module and its place there.
   private static func files() throws -> [(String, [String])] {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().appending(path: "Sources")
     let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
     return try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.compactMap { file in
-      let name = file.pathComponents.suffix(from: root.pathComponents.count).joined(separator: "/")
+      let name = file.pathComponents.suffix(from: root.pathComponents.count + 1).joined(separator: "/")
       guard folders.contains(where: name.hasPrefix) else { return nil }
       return (name, try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n"))
     }

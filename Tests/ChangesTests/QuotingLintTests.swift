@@ -68,7 +68,7 @@ import Testing
     let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
     for case let file as URL in files where file.pathExtension == "swift" {
       fileCount += 1
-      let name = file.pathComponents.suffix(from: root.pathComponents.count).joined(separator: "/")
+      let name = file.pathComponents.suffix(from: root.pathComponents.count + 1).joined(separator: "/")
       if name == "Changes/SQLNames.swift" || rule.allowed.contains(name) { continue }
       let text = try String(contentsOf: file, encoding: .utf8)
       // Most files have no such line.

@@ -4,8 +4,10 @@ import Testing
 /// The house rules that `docs/explanation/architecture.md` states: which module may import which, and how large files may be.
 @Suite struct TidyTests {
   private struct SourceFile {
+    /// The folder of `Sources` that has the module.
+    let floor: String
     let module: String
-    /// The path below `Sources`.
+    /// The path below the floor's folder.
     let path: String
     let lines: [String]
     var imports: [String] {
@@ -29,7 +31,8 @@ import Testing
     return try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.map { file in
       let parts = file.pathComponents.suffix(from: sources.pathComponents.count)
       return SourceFile(
-        module: parts.first ?? "", path: parts.joined(separator: "/"),
+        floor: parts.first ?? "", module: parts.dropFirst().first ?? "",
+        path: parts.dropFirst().joined(separator: "/"),
         lines: try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n"))
     }
   }
@@ -67,6 +70,20 @@ import Testing
       let imports = try #require(allowed[file.module], "no row of \(Self.page) is about \(file.module)")
       for name in file.imports where !imports.contains(name) && !Self.toolchain.contains(name) {
         Issue.record("\(file.path) imports \(name), which \(Self.page) does not list for \(file.module)")
+      }
+    }
+  }
+
+  @Test func `modules import only modules of their floor and below`() throws {
+    let rows = try Self.text(Self.page).matches(of: #/\| `(\w+)/` \| (\d) \|/#)
+    let levels = Dictionary(uniqueKeysWithValues: rows.map { (String($0.1), Int($0.2) ?? 0) })
+    let files = try Self.files()
+    #expect(Set(files.map(\.floor)).sorted() == levels.keys.filter { $0 != "C" }.sorted())
+    let floors = Dictionary(files.map { ($0.module, $0.floor) }) { first, _ in first }
+    for file in files {
+      for name in file.imports {
+        guard let floor = floors[name], let level = levels[floor], let own = levels[file.floor] else { continue }
+        #expect(level <= own, "\(file.path) of floor \(file.floor) imports \(name), which is above it in \(floor)")
       }
     }
   }
