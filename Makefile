@@ -109,23 +109,20 @@ demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	@docs/demo/run.sh $(RELEASE)
 
-# Most tests wait for something, so three processes run beside each other: the scenarios, which run the debug cairn, the tests
-# of whole replications and captures, and all others. The output of the first two follows when the others have ended. What
-# failed is printed at the end once more.
+# Most tests wait for something, so four processes run beside each other: the scenarios, which run the debug cairn, the tests
+# of whole replications, those of captures, and all others. The output of the first three follows when the others have ended.
+# What failed is printed at the end once more.
 TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
-REPLICATIONS = ^(OperatingTests|CapturingTests)\.
-LOGS = .build/others.log .build/replications.log .build/scenarios.log
+APART = Scenario Operating Capturing
 test: setup
 	$(SWIFT) build --build-tests
-	@set -o pipefail; \
-	$(TEST) --filter '^ScenarioTests\.' >.build/scenarios.log 2>&1 & scenarios=$$!; \
-	$(TEST) --filter '$(REPLICATIONS)' >.build/replications.log 2>&1 & replications=$$!; \
-	$(TEST) --skip '^ScenarioTests\.|$(REPLICATIONS)' 2>&1 | tee .build/others.log; others=$$?; \
-	wait $$replications; status=$$?; cat .build/replications.log; \
-	wait $$scenarios; last=$$?; cat .build/scenarios.log; \
-	if ((others | status | last)); then \
-	  echo "test: failed (exit status $$others, $$status of the replications, $$last of the scenarios):"; \
-	  grep -a -A 3 -e 'recorded an issue' -e 'error: ' $(LOGS); exit 1; \
+	@set -o pipefail; declare -A process; failed=0; \
+	for part in $(APART); do $(TEST) --filter "^$${part}Tests\." >.build/$$part.log 2>&1 & process[$$part]=$$!; done; \
+	$(TEST) $(APART:%=--skip '^%Tests\.') 2>&1 | tee .build/others.log || failed=1; \
+	for part in $(APART); do wait $${process[$$part]} || failed=1; cat .build/$$part.log; done; \
+	if ((failed)); then \
+	  echo "test: failed:"; \
+	  grep -a -h -A 3 -e 'recorded an issue' -e 'error: ' $(APART:%=.build/%.log) .build/others.log; exit 1; \
 	fi
 
 soak: export CAIRN_SOAK = 1

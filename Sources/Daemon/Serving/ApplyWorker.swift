@@ -25,13 +25,8 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
-<<<<<<< HEAD
   private let auditProblemTold = Mutex<CairnError?>(nil)
-  /// Tables that the list of the apply leaves out, by their names at the target.
-=======
-  private let auditProblemTold = Mutex<String?>(nil)
   /// The tables that `tables` of the apply leaves out, by their names at the target.
->>>>>>> 7361f5f2c3cd2ce732077354a0c0efc1353b8cae
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
 

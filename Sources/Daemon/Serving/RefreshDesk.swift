@@ -13,14 +13,9 @@ package final class RefreshDesk: Sendable {
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// The error that was logged last, by trail.
-<<<<<<< HEAD
   private let told = Mutex<[String: CairnError]>([:])
-  /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
-=======
-  private let told = Mutex<[String: String]>([:])
   /// The time until which no copy is started after an error, in milliseconds of a clock that never jumps. It spares the
   /// databases.
->>>>>>> 7361f5f2c3cd2ce732077354a0c0efc1353b8cae
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
   /// The copies that may still be carried out, by peer and trail.
