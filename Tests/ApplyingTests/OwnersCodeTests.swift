@@ -711,7 +711,7 @@ import Testing
       let state = PostgresTargetState(connection, of: target.trail.name)
       let shape = PostgresShape(
         connection: connection, state: state, progress: target.progress, tables: try state.tables(), waiting: [],
-        isLane: false)
+        isCatchUp: false)
       let parent = PostgresTargetState.Table(schema: "public", name: "parent")
       try shape.setReferencesAside(parent)
       #expect(try connection.first("SELECT count(*) FROM pg_constraint WHERE contype = 'f'") == "0")

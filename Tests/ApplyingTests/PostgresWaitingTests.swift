@@ -342,7 +342,7 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")
   }
 
-  @Test func `connections that are ended in the lane lose nothing and double nothing`() throws {
+  @Test func `connections that are ended in the catchUp lose nothing and double nothing`() throws {
     let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)")
     let trail = target.trail
     try trail.transaction { try trail.reshape("t", Self.wider) }

@@ -78,7 +78,7 @@ import Trails
     #expect(!segments.contains("00000001.seg"), "\(segments)")
   }
 
-  @Test func `a lane that is cut off anywhere goes on where it was`() throws {
+  @Test func `a catchUp that is cut off anywhere goes on where it was`() throws {
     let made = try started()
     try widen(made)
     for id in 10..<40 as Range<Int64> {
@@ -90,7 +90,7 @@ import Trails
     #expect(failure { try made.replay() }?.code == .schemaStopped)
     try made.run("ALTER TABLE t ADD COLUMN b")
     made.options.commitRows = 1
-    // A row of the target's own ends the lane in the middle.
+    // A row of the target's own ends the catch-up in the middle.
     for limit in [12, 20, 33] {
       try made.run("INSERT INTO t(id) VALUES (\(limit + 2))")
       #expect(failure { try made.replay() }?.code == .rowExists)

@@ -3,11 +3,11 @@ import Pumping
 
 /// The direction of a connection, and whether it uses TLS.
 struct CopyWay {
-  let direction: LaneProgress.Direction
+  let direction: TransferProgress.Direction
   let isTLS: Bool
 
   static let all = [false, true].flatMap { isTLS in
-    [LaneProgress.Direction.push, .pull].map { CopyWay(direction: $0, isTLS: isTLS) }
+    [TransferProgress.Direction.push, .pull].map { CopyWay(direction: $0, isTLS: isTLS) }
   }
 
   var name: String { "\(direction.rawValue)-\(isTLS ? "tls" : "plain")" }

@@ -32,7 +32,7 @@ final class PumpNode {
     return server.port
   }
 
-  func pump(_ direction: LaneProgress.Direction, port: UInt16, _ tls: ClientTLS?) throws {
+  func pump(_ direction: TransferProgress.Direction, port: UInt16, _ tls: ClientTLS?) throws {
     let plan = PumpPlan(
       direction, url: "\(tls == nil ? "http" : "https")://127.0.0.1:\(port)",
       trails: TrailPatterns([SalesTrail.name.description]), node: name, tls: tls)

@@ -17,8 +17,8 @@ import Trails
     CairnError(code, "it failed", hint: "try again", remedy: remedy)
   }
 
-  @Test func `a lane waits longer each time, up to a limit, and never all at once`() {
-    var patience = LanePatience()
+  @Test func `a transfer waits longer each time, up to a limit, and never all at once`() {
+    var patience = TransferPatience()
     var last = 0
     for _ in 0..<8 {
       let next = patience.next(error(.peerUnreachable), chance: 1) ?? 0
@@ -31,8 +31,8 @@ import Trails
     #expect(patience.next(error(.peerUnreachable), chance: 1) == 200)
   }
 
-  @Test func `a lane stops where trying again cannot help`() {
-    var patience = LanePatience()
+  @Test func `a transfer stops where trying again cannot help`() {
+    var patience = TransferPatience()
     #expect(patience.next(error(.trailForked, .stop), chance: 1) == nil)
     #expect(patience.next(error(.badURL, .badInput), chance: 1) == nil)
     #expect(patience.next(error(.trailDamaged), chance: 1) != nil)

@@ -29,8 +29,8 @@ import Trails
     try to.expectEqual(trail, from, sourceLocation: location)
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `a trail and what is added to it arrive`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `a trail and what is added to it arrive`(direction: TransferProgress.Direction) throws {
     try till.write(trail, transactions: 30)
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     try listener.listen([dialler.name: (["till.*"], ["till.*"])])
@@ -43,17 +43,17 @@ import Trails
     }
     let end = try #require(till.end(of: trail))
     try eventually("everything is told") {
-      let lane = pump.progress.first
+      let transfer = pump.progress.first
       let told = till.heard.withLock { $0.acknowledged["hub till.pos"] }
-      return lane?.state == .waiting && lane?.copiedPosition == end.position && told?.chain == end.chain
+      return transfer?.state == .waiting && transfer?.copiedPosition == end.position && told?.chain == end.chain
     }
     #expect(pump.progress.first?.peer == listener.name)
     #expect(pump.progress.first?.peerApplied == Position(segment: 1, offset: 7))
     #expect(pump.progress.first?.error == nil)
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `a peer that comes, goes and comes back loses nothing`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `a peer that comes, goes and comes back loses nothing`(direction: TransferProgress.Direction) throws {
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     try listener.listen([dialler.name: (["*"], ["*"])])
     let port = listener.port
@@ -70,8 +70,8 @@ import Trails
     try arrives(trail, till, hub)
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `certificates say who it is, and others get nothing`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `certificates say who it is, and others get nothing`(direction: TransferProgress.Direction) throws {
     try till.write(trail, transactions: 20)
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     let authority = try TestCertificates(temp.path)
@@ -140,9 +140,9 @@ import Trails
     }
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
   func `an origin that was restored from a backup is found out, and nobody's bytes are touched`(
-    direction: LaneProgress.Direction
+    direction: TransferProgress.Direction
   ) throws {
     try till.write(trail, transactions: 10)
     let saved = temp.path + "/saved"
@@ -166,9 +166,9 @@ import Trails
     _ = pump
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
   func `a copy that is ahead of a trail after a power cut waits until the writer has opened it`(
-    direction: LaneProgress.Direction
+    direction: TransferProgress.Direction
   ) throws {
     let name = TrailName(origin: "till", name: "pos")
     try till.write(trail, transactions: 10)
@@ -224,8 +224,8 @@ import Trails
     for node in [hub, shop, more] { try arrives(trail, till, node) }
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `a copy that was away for too long begins again`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `a copy that was away for too long begins again`(direction: TransferProgress.Direction) throws {
     try till.write(trail, transactions: 10)
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     try listener.listen([dialler.name: (["*"], ["*"])])
@@ -309,7 +309,7 @@ import Trails
     #expect(asked.withLock { $0 } == [url])
   }
 
-  @Test func `a lane goes on where more copies are asked for at once than are taken`() throws {
+  @Test func `a transfer goes on where more copies are asked for at once than are taken`() throws {
     let name = TrailName(origin: "till", name: "pos")
     try till.write(trail)
     let requests = (0..<70).map { CopyRequest(id: "r\($0)", tables: []) }
@@ -328,8 +328,8 @@ import Trails
     try arrives(trail, till, hub)
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `a backlog of several large pieces arrives`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `a backlog of several large pieces arrives`(direction: TransferProgress.Direction) throws {
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     try till.write(trail, transactions: 12, bytes: 500_000, segment: 4 << 20, block: 64 << 10)
     #expect(try Trail.info(folder: till.folder(trail)).bytes > 3 << 20)
@@ -339,8 +339,8 @@ import Trails
     try hub.expectEqual(trail, till)
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
-  func `what is applied a moment after it came is told soon`(direction: LaneProgress.Direction) throws {
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
+  func `what is applied a moment after it came is told soon`(direction: TransferProgress.Direction) throws {
     let name = TrailName(origin: "till", name: "pos")
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     hub.applied.withLock { $0[name] = Position.start }
@@ -381,9 +381,9 @@ import Trails
     }
   }
 
-  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  @Test(arguments: [TransferProgress.Direction.push, .pull])
   func `who speaks another version, or is no node, is told from one that lacks the trail`(
-    direction: LaneProgress.Direction
+    direction: TransferProgress.Direction
   ) throws {
     try till.write(trail)
     for (versions, code) in [("2, 3", ErrorCode.unsupported), (nil, .peerUnreachable), ("1", .trailMissing)] {
@@ -402,7 +402,7 @@ import Trails
     }
   }
 
-  @Test func `a request travels at once over lanes that have nothing to say`() throws {
+  @Test func `a request travels at once over transfers that have nothing to say`() throws {
     let shop = try TestNode("shop", temp)
     let name = TrailName(origin: "till", name: "pos")
     try till.write(trail)
@@ -437,7 +437,7 @@ import Trails
   }
 
   @Test func `a commit is durable at the other side within milliseconds`() throws {
-    for direction in [LaneProgress.Direction.push, .pull] {
+    for direction in [TransferProgress.Direction.push, .pull] {
       let trail = "till.\(direction.rawValue)"
       let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
       try listener.listen([dialler.name: (["*"], ["*"])])

@@ -123,7 +123,7 @@ final class TestNode: Sendable {
 
   @discardableResult
   func pump(
-    _ direction: LaneProgress.Direction, _ peer: TestNode, _ trails: String..., tls: ClientTLS? = nil
+    _ direction: TransferProgress.Direction, _ peer: TestNode, _ trails: String..., tls: ClientTLS? = nil
   ) -> Pump {
     let url = tls == nil ? peer.url : "https://127.0.0.1:\(peer.port)"
     let pump = Pump(

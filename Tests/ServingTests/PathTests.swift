@@ -43,7 +43,7 @@ import Testing
   }
 
   private func board(
-    _ board: inout PathBoard, _ lanes: [NodeStatus.Path], _ entry: PeerBook.Entry?, end: UInt64, now: Int64,
+    _ board: inout PathBoard, _ transfers: [NodeStatus.Path], _ entry: PeerBook.Entry?, end: UInt64, now: Int64,
     givenUp: Set<RetentionPlan.ReaderID> = []
   ) throws -> [NodeStatus.Path] {
     let id = try #require(TrailID(Array(repeating: 7, count: 16)))
@@ -60,7 +60,8 @@ import Testing
     var known = entry
     known?.id = id.description
     return board.paths(
-      lanes: lanes, keys: [.init(WorkerName(.peer, "store"), Self.trail)], book: { _ in known }, givenUp: givenUp,
+      transfers: transfers, keys: [.init(WorkerName(.peer, "store"), Self.trail)], book: { _ in known },
+      givenUp: givenUp,
       pumpPeers: [:], standings: ["hq.erp": standing], infos: ["hq.erp": info], now: now, monotonic: now / 1000)
   }
 
@@ -96,8 +97,8 @@ import Testing
     #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
 
-  @Test func `a problem of a lane is told once, and when it is over`() {
-    var notes = LaneNotes()
+  @Test func `a problem of a transfer is told once, and when it is over`() {
+    var notes = TransferNotes()
     let down = CairnError(.peerUnreachable, "cannot reach hq:7420: refused", hint: "wait")
     #expect(notes.note(["hq.erp": down]).map(\.text) == ["trail hq.erp: cannot reach hq:7420: refused"])
     #expect(notes.note(["hq.erp": down]).isEmpty)

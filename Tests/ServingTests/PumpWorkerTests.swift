@@ -10,7 +10,7 @@ import Trails
 
 @testable import Serving
 
-/// What a pump of a daemon does when its lanes cannot go on, and when they can again.
+/// What a pump of a daemon does when its transfers cannot go on, and when they can again.
 @Suite struct PumpWorkerTests {
   private static let trail = TrailName(origin: "store-042", name: "pos")
 
@@ -56,9 +56,11 @@ import Trails
     try writer.close()
   }
 
-  private func temp() -> String { FileManager.default.temporaryDirectory.path + "/cairn-lanes-\(UUID().uuidString)" }
+  private func temp() -> String {
+    FileManager.default.temporaryDirectory.path + "/cairn-transfers-\(UUID().uuidString)"
+  }
 
-  @Test func `a lane that stopped goes on when its pump is started`() throws {
+  @Test func `a transfer that stopped goes on when its pump is started`() throws {
     let folder = temp()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     // Another trail of this name is there already.
@@ -77,7 +79,7 @@ import Trails
     func end(_ state: String) -> Checkpoint? { try? Trail.info(folder: "\(state)/\(Self.trail)").end }
     #expect(node.wait { end(folder) != nil && end(folder) == end(node.context.statePath) })
     #expect(node.wait { node.worker("pump.hq")?.isCaughtUp == true }, "\(node.supervisor.workers())")
-    // One whose lanes are all well is left alone.
+    // One whose transfers are all well is left alone.
     let before = node.worker("pump.hq")?.restarts
     try node.supervisor.order(.start, "pump.hq")
     #expect(node.worker("pump.hq")?.state == .running && node.worker("pump.hq")?.restarts == before)

@@ -16,7 +16,7 @@ import Testing
 
   @Test func `a disk that is full is told at the receiver until bytes pass, also when a connection breaks meanwhile`() {
     let full = NodeStatus.Problem(code: "disk-full", message: "no room", hint: "make some", times: 1)
-    var notes = LaneNotes()
+    var notes = TransferNotes()
     bring(now: 0)
     #expect(book.problems.isEmpty && notes.note(book.problems).isEmpty)
     bring(full, now: 1)

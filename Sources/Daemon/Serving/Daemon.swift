@@ -285,7 +285,7 @@ package final class Daemon: Sendable {
     let monotonic = Clock.monotonicMilliseconds
     return board.withLock { board in
       board.paths(
-        lanes: supervisor.lanes(), keys: keys, book: { context.peers[$0] }, givenUp: supervisor.givenUp,
+        transfers: supervisor.transfers(), keys: keys, book: { context.peers[$0] }, givenUp: supervisor.givenUp,
         pumpPeers: peers, standings: standings, infos: infos, now: now, monotonic: monotonic)
     }
   }

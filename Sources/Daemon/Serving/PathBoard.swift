@@ -17,7 +17,7 @@ struct PathBoard {
   }
 
   /// A trail, with the pump that pushes it or the peer that pulls it.
-  private struct Lane: Hashable {
+  private struct TrailTransfer: Hashable {
     var trail: String
     var end: String
     init(trail: String, end: String) { (self.trail, self.end) = (trail, end) }
@@ -29,14 +29,14 @@ struct PathBoard {
 
   /// Returns the state of all paths.
   ///
-  /// - Parameter lanes: The paths that workers see, by the names of the peers.
+  /// - Parameter transfers: The paths that workers see, by the names of the peers.
   /// - Parameter keys: All readers of trails at other nodes.
   /// - Parameter standings: The ends of the trails.
   /// - Parameter infos: The segments of the trails.
   /// - Parameter now: µs since 1970 UTC.
   /// - Parameter monotonic: Milliseconds of a clock that never jumps.
   mutating func paths(
-    lanes: [NodeStatus.Path], keys: [PeerBook.Key], book: (PeerBook.Key) -> PeerBook.Entry?,
+    transfers: [NodeStatus.Path], keys: [PeerBook.Key], book: (PeerBook.Key) -> PeerBook.Entry?,
     givenUp: Set<RetentionPlan.ReaderID>, pumpPeers: [String: String], standings: [String: TrailStanding],
     infos: [String: TrailInfo], now: Int64, monotonic: Int64
   ) -> [NodeStatus.Path] {
@@ -45,13 +45,13 @@ struct PathBoard {
         FilePlace(segment: standing.end.segment, offset: standing.end.offset), at: now)
       clocks[name, default: Clocks()].positions.note(standing.position, at: now)
     }
-    var paths = lanes.filter { !$0.way.isOutward }
-    let outward = Dictionary(lanes.filter(\.way.isOutward).map { (Lane($0), $0) }) { first, _ in first }
+    var paths = transfers.filter { !$0.way.isOutward }
+    let outward = Dictionary(transfers.filter(\.way.isOutward).map { (TrailTransfer($0), $0) }) { first, _ in first }
     for key in keys {
       let trail = key.trail.description
       let isPush = key.reader.kind == .pump
       let peer = isPush ? pumpPeers[key.reader.name] ?? "" : key.reader.name
-      let live = outward[Lane(trail: trail, end: isPush ? key.reader.description : peer)]
+      let live = outward[TrailTransfer(trail: trail, end: isPush ? key.reader.description : peer)]
       var path = live ?? NodeStatus.Path(trail, peer, isPush ? .push : .served, .waiting)
       if isPush { path.worker = key.reader.description }
       if let standing = standings[trail], let entry = book(key), entry.id == standing.id.description {

@@ -9,7 +9,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Brings trails to another node, or fetches them from there, with one lane for each trail.
+/// Brings trails to another node, or fetches them from there, with one transfer for each trail.
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
@@ -18,7 +18,7 @@ final class PumpWorker: Worker {
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
   private let running = Mutex<Pump?>(nil)
-  private let notes = Mutex(LaneNotes())
+  private let notes = Mutex(TransferNotes())
 
   /// Creates the worker.
   ///
@@ -32,16 +32,16 @@ final class PumpWorker: Worker {
 
   func run(stop: StopSignal) throws {
     let tls = try NetworkTLS.client(pump, own: own, state: context.statePath)
-    let lanes = PumpPlan(
+    let transfers = PumpPlan(
       pump.way == .push ? .push : .pull, url: pump.url.description, trails: pump.trails, node: context.node, tls: tls,
       bytesPerSecond: pump.bytesPerSecond.map { Int64($0) },
-      trailsMax: pump.way == .pull ? context.share(of: pump.node)?.trails ?? Pump.lanesMax : Pump.lanesMax)
+      trailsMax: pump.way == .pull ? context.share(of: pump.node)?.trails ?? Pump.transfersMax : Pump.transfersMax)
     let reader = pump.way == .push ? name : nil
     let hooks = NetworkHooks(
       context: context, reader: { _, _ in reader }, worker: name, plan: plan,
       dialled: pump.way == .pull ? pump.node : nil
     ).hooks
-    let made = Pump(lanes, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
+    let made = Pump(transfers, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
     let ended = StopSignal()
     let renewing = try WorkerThread<Void> { [self] in renew(until: ended) }
     running.withLock { $0 = made }
@@ -80,24 +80,24 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Whether a lane has stopped after an error. Only a restart of the worker starts the lane again.
+  /// Whether a transfer has stopped after an error. Only a restart of the worker starts the transfer again.
   var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
 
-  private var progress: [LaneProgress] { running.withLock { $0 }?.progress ?? [] }
+  private var progress: [TransferProgress] { running.withLock { $0 }?.progress ?? [] }
 
   func paths() -> [NodeStatus.Path] {
-    progress.compactMap { lane in
-      if lane.state == .leftOut {
-        context.leaveOut(.init(name, lane.trail))
+    progress.compactMap { transfer in
+      if transfer.state == .leftOut {
+        context.leaveOut(.init(name, transfer.trail))
         return nil
       }
       var path = NodeStatus.Path(
-        lane.trail.description, pump.peer ?? (lane.peer.isEmpty ? pump.url.host : lane.peer),
-        lane.direction == .push ? .push : .pull, Self.state(lane))
+        transfer.trail.description, pump.peer ?? (transfer.peer.isEmpty ? pump.url.host : transfer.peer),
+        transfer.direction == .push ? .push : .pull, Self.state(transfer))
       path.worker = name.description
-      (path.bytes, path.seenAt) = (lane.bytes, lane.heardAt)
-      if let copied = lane.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
-      path.problem = lane.error.map { hinted($0, lane.trail) }.map {
+      (path.bytes, path.seenAt) = (transfer.bytes, transfer.heardAt)
+      if let copied = transfer.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
+      path.problem = transfer.error.map { hinted($0, transfer.trail) }.map {
         NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: 1)
       }
       return path
@@ -108,8 +108,8 @@ final class PumpWorker: Worker {
     error.hinted(for: name, trail: context.folder(of: trail), isReceived: trail.origin != context.node)
   }
 
-  private static func state(_ lane: LaneProgress) -> NodeStatus.Path.State {
-    switch lane.state {
+  private static func state(_ transfer: TransferProgress) -> NodeStatus.Path.State {
+    switch transfer.state {
     case .moving, .waiting: .connected
     case .starting, .retrying, .leftOut: .waiting
     case .stopped: .failed
@@ -117,39 +117,43 @@ final class PumpWorker: Worker {
   }
 
   func describe(_ status: inout NodeStatus.Worker) {
-    let lanes = progress.filter { $0.state != .leftOut }
+    let transfers = progress.filter { $0.state != .leftOut }
     status.trail = pump.trails.patterns.joined(separator: ", ")
     status.place = "\(pump.way == .push ? "to" : "from") \(pump.url)"
-    status.isCaughtUp = lanes.allSatisfy { $0.state == .waiting }
-    if let copied = lanes.first?.copiedPosition, lanes.count == 1 { status.position = copied.description }
-    let troubled = lanes.filter { $0.error != nil }
+    status.isCaughtUp = transfers.allSatisfy { $0.state == .waiting }
+    if let copied = transfers.first?.copiedPosition, transfers.count == 1 { status.position = copied.description }
+    let troubled = transfers.filter { $0.error != nil }
     let problem = running.withLock { $0 }?.error ?? troubled.first?.error
     guard let problem else {
-      if lanes.count > 1 { status.detail = "\(status.place), \(lanes.count.counted("trail"))" }
+      if transfers.count > 1 { status.detail = "\(status.place), \(transfers.count.counted("trail"))" }
       return
     }
-    if status.state == .running, let state = Self.state(lanes, running.withLock { $0 }?.error) { status.state = state }
+    if status.state == .running, let state = Self.state(transfers, running.withLock { $0 }?.error) {
+      status.state = state
+    }
     let others = troubled.count > 1 ? ", and \((troubled.count - 1).counted("more trail"))" : ""
     status.detail = "[\(problem.code.rawValue)] \(problem.message)\(others)"
-    if let heardAt = lanes.compactMap(\.heardAt).max() {
+    if let heardAt = transfers.compactMap(\.heardAt).max() {
       status.detail += "; last contact at \(UTCTime(heardAt).description.prefix(19))Z"
     }
   }
 
-  /// Returns the state of a pump whose lanes all fail, or that cannot list the trails; otherwise nil. A trail that does
+  /// Returns the state of a pump whose transfers all fail, or that cannot list the trails; otherwise nil. A trail that does
   /// not exist yet, at this node or at the peer, is not a failure.
-  private static func state(_ lanes: [LaneProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
-    let failing = lanes.filter { $0.error.map { $0.code != .trailMissing } ?? false }
-    if lanes.isEmpty { return error == nil ? nil : .retrying }
-    guard failing.count == lanes.count else { return nil }
-    return lanes.allSatisfy { $0.state == .stopped } ? .failed : .retrying
+  private static func state(_ transfers: [TransferProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
+    let failing = transfers.filter { $0.error.map { $0.code != .trailMissing } ?? false }
+    if transfers.isEmpty { return error == nil ? nil : .retrying }
+    guard failing.count == transfers.count else { return nil }
+    return transfers.allSatisfy { $0.state == .stopped } ? .failed : .retrying
   }
 
-  /// Returns log entries for lanes that began to fail and for lanes that continue again.
+  /// Returns log entries for transfers that began to fail and for transfers that continue again.
   func news() -> [LogEntry] {
     guard let pump = running.withLock({ $0 }) else { return [] }
     var problems: [String: CairnError] = [:]
-    for lane in pump.progress { problems[lane.trail.description] = lane.error.map { hinted($0, lane.trail) } }
+    for transfer in pump.progress {
+      problems[transfer.trail.description] = transfer.error.map { hinted($0, transfer.trail) }
+    }
     if let error = pump.error { problems[""] = error }
     return notes.withLock { $0.note(problems) }.map { note in
       LogEntry(
@@ -161,8 +165,8 @@ final class PumpWorker: Worker {
   }
 }
 
-/// The log messages about the lanes of a pump: each problem once, and its end.
-struct LaneNotes {
+/// The log messages about the transfers of a pump: each problem once, and its end.
+struct TransferNotes {
   struct Note {
     var text: String
     /// The new problem; nil if the earlier problem has ended.

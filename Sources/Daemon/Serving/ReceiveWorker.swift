@@ -25,7 +25,7 @@ final class ReceiveWorker: Worker {
   private let isTLS = Mutex<Bool?>(nil)
   private let revoked: RevokedPeers
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
-  private let notes = Mutex(LaneNotes())
+  private let notes = Mutex(TransferNotes())
 
   /// Creates the worker.
   ///

@@ -359,7 +359,7 @@ package final class Supervisor: Sendable {
   }
 
   /// Returns the trails that workers exchange with other nodes, as the workers see them.
-  package func lanes() -> [NodeStatus.Path] {
+  package func transfers() -> [NodeStatus.Path] {
     let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
     return workers.flatMap { $0.paths() }
   }

@@ -1,4 +1,4 @@
-/// The wait of a lane that has nothing to transfer, in seconds. After it, the lane exchanges the applied position with
+/// The wait of a transfer that has nothing to transfer, in seconds. After it, the transfer exchanges the applied position with
 /// the peer.
 ///
 /// Bytes that have just arrived are applied a moment later, so the first waits are short. While they are not applied,

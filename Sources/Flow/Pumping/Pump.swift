@@ -6,25 +6,25 @@ import Trails
 
 /// The plan of a pump: the trails to send to a peer or to fetch from it, and the settings of the transfer.
 package struct PumpPlan: Sendable {
-  package var direction: LaneProgress.Direction
+  package var direction: TransferProgress.Direction
   /// The URL of the peer, `https://HOST:PORT`.
   package var url: String
   package var trails: TrailPatterns
   /// The name of this node.
   package var node: String
   package var tls: ClientTLS?
-  /// The rate limit of all lanes together.
+  /// The rate limit of all transfers together.
   package var rate: RateLimit?
   /// The most trails that are transferred at one time.
   package var trailsMax: Int
 
   package init(
-    _ direction: LaneProgress.Direction, url: String, trails: TrailPatterns, node: String, tls: ClientTLS? = nil,
-    bytesPerSecond: Int64? = nil, trailsMax: Int = Pump.lanesMax
+    _ direction: TransferProgress.Direction, url: String, trails: TrailPatterns, node: String, tls: ClientTLS? = nil,
+    bytesPerSecond: Int64? = nil, trailsMax: Int = Pump.transfersMax
   ) {
     (self.direction, self.url, self.trails, self.node) = (direction, url, trails, node)
     self.tls = tls
-    self.trailsMax = min(trailsMax, Pump.lanesMax)
+    self.trailsMax = min(trailsMax, Pump.transfersMax)
     rate = bytesPerSecond.map { RateLimit(bytesPerSecond: Int(clamping: $0)) }
   }
 }
@@ -40,23 +40,23 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump: a lane on its own thread for each trail that its patterns match. Lanes start and end with their trails.
+/// A pump: a transfer on its own thread for each trail that its patterns match. Transfers start and end with their trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
-    let gauge: LaneGauge
+    let gauge: TransferGauge
     let stop: StopSignal
     let thread: WorkerThread<Void>
   }
 
   private struct State {
-    var lanes: [TrailName: Running] = [:]
+    var transfers: [TrailName: Running] = [:]
     var error: CairnError?
   }
 
   private static let lookMilliseconds: Int32 = 2000
   /// The most trails of one pump at one time. Each takes a thread, or two under load: one pump must not use up all
   /// threads of the service (`TasksMax=4096`).
-  package static let lanesMax = 512
+  package static let transfersMax = 512
 
   package let plan: PumpPlan
   private let shared: PumpShared
@@ -64,16 +64,16 @@ package final class Pump: Sendable {
 
   package init(_ plan: PumpPlan, _ shared: PumpShared) { (self.plan, self.shared) = (plan, shared) }
 
-  /// The progress of each lane, in the order of the trails' names.
-  package var progress: [LaneProgress] {
-    let lanes = state.withLock { $0.lanes }
-    return lanes.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
+  /// The progress of each transfer, in the order of the trails' names.
+  package var progress: [TransferProgress] {
+    let transfers = state.withLock { $0.transfers }
+    return transfers.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
   /// The error that prevents the pump from listing the trails; nil if there is none.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set, and returns when all lanes have ended. Errors of lanes are in ``progress``; most are
+  /// Runs until `stop` is set, and returns when all transfers have ended. Errors of transfers are in ``progress``; most are
   /// tried again.
   ///
   /// - Throws: `bad-url`; `io-failed` if no thread can be started.
@@ -81,15 +81,15 @@ package final class Pump: Sendable {
     let link = try PumpLink(plan, stop: stop)
     let ended = StopSignal()
     let ear = try WorkerThread<Void> { [self] in
-      let lanes = { [self] in progress.filter { [.moving, .waiting].contains($0.state) }.map(\.trail) }
-      RequestEar(plan, shared.hooks, trails: lanes).run(until: ended)
+      let transfers = { [self] in progress.filter { [.moving, .waiting].contains($0.state) }.map(\.trail) }
+      RequestEar(plan, shared.hooks, trails: transfers).run(until: ended)
     }
     defer {
       endAll()
       ended.set()
       _ = ear.join()
     }
-    var patience = LanePatience()
+    var patience = TransferPatience()
     var pause = Self.lookMilliseconds
     repeat {
       do {
@@ -143,36 +143,36 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts lanes, so that there is one for each wanted trail. If an error is thrown, the lanes that started
+  /// Ends and starts transfers, so that there is one for each wanted trail. If an error is thrown, the transfers that started
   /// continue.
   private func adjust(to wanted: Set<TrailName>) throws {
-    let known = state.withLock { $0.lanes }
+    let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }
-    for lane in ended.values { lane.stop.set() }
-    for lane in ended.values { _ = lane.thread.join() }
-    state.withLock { state in for name in ended.keys { state.lanes[name] = nil } }
+    for transfer in ended.values { transfer.stop.set() }
+    for transfer in ended.values { _ = transfer.thread.join() }
+    state.withLock { state in for name in ended.keys { state.transfers[name] = nil } }
     for name in wanted where known[name] == nil {
-      let lane = try begin(name)
-      state.withLock { $0.lanes[name] = lane }
+      let transfer = try begin(name)
+      state.withLock { $0.transfers[name] = transfer }
     }
   }
 
   private func begin(_ trail: TrailName) throws -> Running {
-    let gauge = LaneGauge(trail, plan.direction)
+    let gauge = TransferGauge(trail, plan.direction)
     let stop = StopSignal()
     let (plan, shared) = (plan, shared)
     let thread = try WorkerThread<Void> {
       switch plan.direction {
-      case .push: PushLane(trail, plan, shared, gauge: gauge, stop: stop).run()
-      case .pull: PullLane(trail, plan, shared, gauge: gauge, stop: stop).run()
+      case .push: TrailPush(trail, plan, shared, gauge: gauge, stop: stop).run()
+      case .pull: TrailPull(trail, plan, shared, gauge: gauge, stop: stop).run()
       }
     }
     return Running(gauge: gauge, stop: stop, thread: thread)
   }
 
   private func endAll() {
-    let lanes = state.withLock { $0.lanes }
-    for lane in lanes.values { lane.stop.set() }
-    for lane in lanes.values { _ = lane.thread.join() }
+    let transfers = state.withLock { $0.transfers }
+    for transfer in transfers.values { transfer.stop.set() }
+    for transfer in transfers.values { _ = transfer.thread.join() }
   }
 }

@@ -2,7 +2,7 @@ import Changes
 import Trails
 
 /// The functions by which pumps and the listener ask the node for its state and report to it. They are called on the
-/// threads of connections and lanes.
+/// threads of connections and transfers.
 package struct PumpHooks: Sendable {
   /// Returns the position that every apply of this node has finished with; nil if there is none.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }

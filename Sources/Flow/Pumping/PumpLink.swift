@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-/// The connection of one lane to a peer: the requests of the protocol and their answers. Belongs to one thread.
+/// The connection of one transfer to a peer: the requests of the protocol and their answers. Belongs to one thread.
 final class PumpLink {
   private static let version: Int64 = 1
   /// The longest wait that a request asks the peer for, in seconds.

@@ -4,10 +4,10 @@ import SystemKit
 import Trails
 
 /// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It does so at
-/// once, without waiting for the lanes.
+/// once, without waiting for the transfers.
 ///
 /// For a pushed trail, it receives the requests of the peer. For a pulled trail, it sends those of this node. Errors
-/// are left to the lanes to report. It belongs to one thread.
+/// are left to the transfers to report. It belongs to one thread.
 ///
 /// A dialled node is identified by its address in the conf, which its certificate proves. The limits of the node must
 /// not depend on the name that it gives itself.
@@ -28,7 +28,7 @@ final class RequestEar {
 
   /// Creates the loop for the peer of a plan.
   ///
-  /// - Parameter trails: Returns the trails of the lanes that have reached the peer.
+  /// - Parameter trails: Returns the trails of the transfers that have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
     (self.plan, self.hooks, self.trails) = (plan, hooks, trails)
   }
@@ -88,7 +88,7 @@ final class RequestEar {
     for trail in trails() {
       let wanted = hooks.requests(trail)
       guard wanted != asked[trail] ?? [] else { continue }
-      // If it is too much at once, the lane asks for it again.
+      // If it is too much at once, the transfer asks for it again.
       do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }

@@ -3,7 +3,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies of other nodes' trails that this process writes. Each trail has one open copy, shared by all lanes and
+/// The copies of other nodes' trails that this process writes. Each trail has one open copy, shared by all transfers and
 /// peers that send its bytes.
 package final class TrailCopies: Sendable {
   /// A slot for one copy, which is used under the lock only.

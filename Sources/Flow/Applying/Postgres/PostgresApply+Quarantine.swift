@@ -7,7 +7,7 @@ extension PostgresReplay {
   /// Returns whether the transaction that begins is skipped. If so, logs it in quarantine, in the group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
-    guard !scope.isLane else { return shelf.contains(header.number) }
+    guard !scope.isCatchUp else { return shelf.contains(header.number) }
     let look = try shelf.look(header, at: reader.position, behind: reader.checkpoint, now: clock.microseconds())
     guard var one = look else { return false }
     if head == nil { try begin(header, as: header.number - 1) }

@@ -9,7 +9,7 @@ import Trails
 /// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
 /// with an error that names it, and nothing of its transaction stays. If the server is away, apply waits for it, then
 /// reads the checkpoint: the last answer may have been lost with the connection. A table whose schema change cannot be
-/// made waits alone: see PostgresApply+Lanes.swift.
+/// made waits alone: see PostgresApply+CatchUps.swift.
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
@@ -35,8 +35,8 @@ package final class PostgresApply {
   let progress: ApplyProgress
   var connection: PostgresConnection?
   var replay: PostgresReplay?
-  /// The lane that runs at the moment; nil: none is open.
-  var lane: Lane?
+  /// The catch-up that runs at the moment; nil: none is open.
+  var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
   /// The statements that were run before the transactions that need them.
   var madeAhead: Set<NameKey> = []
@@ -113,7 +113,7 @@ package final class PostgresApply {
         (awaySince, wait) = (nil, 100)
         try guardTables(replay)
         if try settleQuarantine(replay, stop) { continue }
-        let isMoved = try tryLanes(stop)
+        let isMoved = try tryCatchUps(stop)
         if try step(replay, stop) || isMoved {
           (conflicts, lockMilliseconds) = (0, Self.patienceMilliseconds.first)
           continue
@@ -121,7 +121,7 @@ package final class PostgresApply {
         try replay.keepUpIdentities(isLast: isLast)
         progress.noteEnd(replay.reader.durableEnd.position)
         if isLast {
-          if try tryLanes(stop, isLast: true) { continue }
+          if try tryCatchUps(stop, isLast: true) { continue }
           let now = Clock.monotonicMilliseconds
           let since = drainedSince ?? now
           drainedSince = since
@@ -286,9 +286,9 @@ package final class PostgresApply {
     do {
       let waiting = replay.waiting.map(\.source)
       guard try replay.applyAvailable(stop, through: limit, count: share.count) else { return false }
-      // An open lane knows its tables by their former names.
+      // An open catch-up knows its tables by their former names.
       if !replay.waiting.map(\.source).hasSameBytes(as: waiting) {
-        closeLane()
+        closeCatchUp()
         tellWaiting()
       }
     } catch let fault as PostgresSink.Fault {
@@ -364,7 +364,7 @@ package final class PostgresApply {
   }
 
   func forget() {
-    closeLane()
+    closeCatchUp()
     replay?.abandon()
     replay = nil
     desk?.shared.window.rollback(name)

@@ -53,10 +53,10 @@ extension PostgresReplay {
 
   /// Refuses a change for which the table's rule cannot be kept: the table waits.
   ///
-  /// If a lane's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
+  /// If a catch-up's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
-    guard scope.isLane, try isCopiedLater(table.given) else { throw error }
+    guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }
     if table.removal != .applied { progress.note(LaterShape.unseen(table.source, since: reader.position)) }
     var known = table.state
     (known.refreshing, known.isAwaited) = (.byKey, true)

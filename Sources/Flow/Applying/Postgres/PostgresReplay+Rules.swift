@@ -30,7 +30,7 @@ extension PostgresReplay {
         try leave(step.was.sourceKey, for: key)
         continue
       }
-      // In a lane, the table may have another name in apply's state.
+      // In a catch-up, the table may have another name in apply's state.
       let place = step.now.sourceKey.hasSameBytes(as: source.sourceKey) ? key : step.now.sourceKey
       guard tables[place] != nil else { continue }
       guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(source) }
@@ -67,7 +67,7 @@ extension PostgresReplay {
     try forget(old)
   }
 
-  /// Gives a table of the lane the shape that it has when a later copy begins. The table then waits for that copy.
+  /// Gives a table of the catch-up the shape that it has when a later copy begins. The table then waits for that copy.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {

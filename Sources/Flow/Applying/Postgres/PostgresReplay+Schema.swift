@@ -4,11 +4,11 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest wait of a schema change for sessions that use the table, in ms. A lane has waited before, and waits
+  /// The longest wait of a schema change for sessions that use the table, in ms. A catch-up has waited before, and waits
   /// less.
   ///
   /// Meanwhile, other sessions that use the table queue up after the change.
-  var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
+  var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
@@ -17,7 +17,7 @@ extension PostgresReplay {
     try leaveRefused(named)
     try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
-    if !scope.isLane || desk != nil, options.twoWay?.isEcho(ddl) == true {
+    if !scope.isCatchUp || desk != nil, options.twoWay?.isEcho(ddl) == true {
       return try note(before: before, after: after, old, new)
     }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
@@ -28,9 +28,9 @@ extension PostgresReplay {
         if try !nameAsNow(&made, move, desk, old) { return try note(before: before, after: after, old, new) }
       }
       if let desk { made.takeNames(desk.part) }
-      if scope.isLane, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
+      if scope.isCatchUp, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
       let isLeft =
-        try !scope.isLane
+        try !scope.isCatchUp
         || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try laterShape(of: $0, new) })
       guard isLeft else { return forgetShape(new) }
       // Several trails may create the same table.
@@ -98,7 +98,7 @@ extension PostgresReplay {
     case (_, let before?, let after?):
       let old = scope.key(before.sourceKey)
       guard let new = scope.rename(before.sourceKey, to: after.sourceKey) else {
-        if !scope.isLane, !before.sourceKey.hasSameBytes(as: after.sourceKey) {
+        if !scope.isCatchUp, !before.sourceKey.hasSameBytes(as: after.sourceKey) {
           try renameWaiting(before.sourceKey, to: after.sourceKey, name: after.fullName)
         }
         return nil

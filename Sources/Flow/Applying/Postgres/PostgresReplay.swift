@@ -12,7 +12,7 @@ import Versions
 /// replay then applies the group *carefully*: one transaction and one statement at a time. So a row that must wait for
 /// another one can wait, and an error names its row.
 ///
-/// A table whose schema change cannot be made is suspended, and left out. A replay of its own, a *lane*, applies its
+/// A table whose schema change cannot be made is suspended, and left out. A replay of its own, a *catch-up*, applies its
 /// part of the trail from the table's own checkpoint.
 final class PostgresReplay {
   /// The rows after which a commit is due, unless options set another number.
@@ -45,7 +45,7 @@ final class PostgresReplay {
 
   /// The records that the target refuses, with the reasons. The table of such a record is suspended from there on.
   let refusals: [Position: CairnError]
-  /// For a lane: the later copies with which its tables continue, by the records at which the tables wait.
+  /// For a catch-up: the later copies with which its tables continue, by the records at which the tables wait.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -61,12 +61,12 @@ final class PostgresReplay {
   var tables: [NameKey: PostgresTargetState.Table]
   /// The begin record of a transaction that belongs to the next group; nil: none was read ahead.
   private var ahead: Record?
-  /// The suspended tables: the main way leaves them out, a lane applies them.
+  /// The suspended tables: the main way leaves them out, a catch-up applies them.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// For a lane: the tables that wait again from a place in this group on, by their names in apply's state.
+  /// For a catch-up: the tables that wait again from a place in this group on, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// For a lane: the last transaction before which no table outside the lane waits; nil: no other table waits.
+  /// For a catch-up: the last transaction before which no table outside the catch-up waits; nil: no other table waits.
   private let heldElsewhere: UInt64?
   /// The statements that were committed ahead of the transaction that needs them.
   let madeAhead: Set<NameKey>
@@ -122,13 +122,13 @@ final class PostgresReplay {
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// Reads apply's state, and opens the trail. `lane`: the suspended tables to apply, from one checkpoint; nil: all
-  /// others. `heldElsewhere`, for a lane: the last transaction before which no other table waits. Throws
+  /// Reads apply's state, and opens the trail. `catchUp`: the suspended tables to apply, from one checkpoint; nil: all
+  /// others. `heldElsewhere`, for a catch-up: the last transaction before which no other table waits. Throws
   /// ``PostgresError``, and `checkpoint-foreign` if the target has another trail, or needs a purged part of this one.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
-    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
+    refusals: [Position: CairnError], catchUp: [PostgresTargetState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
     overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
     retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil, pruning: ConflictPruning = .init()
   ) throws {
@@ -143,8 +143,8 @@ final class PostgresReplay {
     state = PostgresTargetState(connection, of: name)
     sink = PostgresSink(connection)
     own = OwnStatements(PostgresStateDatabase(connection: connection))
-    let stored = lane == nil ? try state.checkpoint(of: name) : nil
-    if let first = lane?.first {
+    let stored = catchUp == nil ? try state.checkpoint(of: name) : nil
+    if let first = catchUp?.first {
       checkpoint = first.table.checkpoint
       number = first.table.number
     } else if let retried {
@@ -158,23 +158,23 @@ final class PostgresReplay {
     (applied, passed) = (number, number)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .postgres)
     tables = try state.tables()
-    waiting = try lane ?? state.waiting(of: name)
-    scope = ReplayScope(waiting: waiting, isLane: lane != nil)
+    waiting = try catchUp ?? state.waiting(of: name)
+    scope = ReplayScope(waiting: waiting, isCatchUp: catchUp != nil)
   }
 
   var shape: PostgresShape {
     PostgresShape(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source.nameKey)), isLane: scope.isLane, scope: options.scope)
+      waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, scope: options.scope)
   }
 
   /// Reads apply's state again, between groups, after another replay has written to the target.
   func reload() throws {
     tables = try state.tables()
     changedRules.leave(progress.snapshot.rulesAdopted)
-    if !scope.isLane {
+    if !scope.isCatchUp {
       waiting = try state.waiting(of: name)
-      scope = ReplayScope(waiting: waiting, isLane: false)
+      scope = ReplayScope(waiting: waiting, isCatchUp: false)
     }
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
@@ -187,7 +187,7 @@ final class PostgresReplay {
 
   // MARK: Groups
 
-  /// The place at which a lane's table waits again: its name there, the record, and the border before its transaction.
+  /// The place at which a catch-up's table waits again: its name there, the record, and the border before its transaction.
   private struct Halt {
     let place: String
     let from: Position
@@ -197,22 +197,22 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Lanes follow the main way; two-way, the desk checks.
+  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Catch-ups follow the main stream; two-way, the desk checks.
   private func checkClock(_ header: TransactionHeader) throws {
-    guard desk == nil, !scope.isLane, retried == nil else { return }
+    guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
   }
 
   /// Applies the available transactions in one commit: at most `count` of them, through transaction `limit`. Returns
   /// false if there are none. After an error, the replay can only be abandoned: see ``abandon()``.
   func applyAvailable(
-    _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isLaneDone: Bool = false
+    _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isCatchUpDone: Bool = false
   ) throws -> Bool {
-    try reader.decoding { try readAvailable(stop, through: limit, count: most, isLaneDone: isLaneDone) }
+    try reader.decoding { try readAvailable(stop, through: limit, count: most, isCatchUpDone: isCatchUpDone) }
   }
 
   private func readAvailable(
-    _ stop: StopSignal, through limit: UInt64, count most: UInt64, isLaneDone: Bool
+    _ stop: StopSignal, through limit: UInt64, count most: UInt64, isCatchUpDone: Bool
   ) throws -> Bool {
     self.limit = limit
     gate.beginGroup()
@@ -260,7 +260,7 @@ final class PostgresReplay {
           if head != nil { try resolver?.judge() }
           try checkDesk(desk, stop)
         }
-        try commit(last, rows: rows, skipped: skipped, isLaneDone: isLaneDone && number >= limit)
+        try commit(last, rows: rows, skipped: skipped, isCatchUpDone: isCatchUpDone && number >= limit)
         return true
       default:
         if record.isOfChanges {
@@ -309,8 +309,8 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// Returns the note for a lane's commit: the last transaction before which nothing waits any more.
-  private func laneNote(_ last: TransactionHeader) -> AppliedNote {
+  /// Returns the note for a catch-up's commit: the last transaction before which nothing waits any more.
+  private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
     return AppliedNote(
@@ -335,7 +335,7 @@ final class PostgresReplay {
     try putBackHeldRows()
   }
 
-  private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isLaneDone: Bool) throws {
+  private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isCatchUpDone: Bool) throws {
     if head == nil { try begin(last, as: 0, hasRows: false) }
     try endChunk()
     try checkUncheckedRows()
@@ -344,8 +344,8 @@ final class PostgresReplay {
     try sequences.carry(sink, progress, options.scope)
     try pruneConflicts()
     // From this commit on, the database has everything before the noted transaction.
-    if scope.isLane, desk != nil, head != 0 {
-      try sink.queue(own.message, [laneNote(last).text])
+    if scope.isCatchUp, desk != nil, head != 0 {
+      try sink.queue(own.message, [catchUpNote(last).text])
     } else if let head, head != 0, head != last.number {
       try sink.queue(own.message, [note(last, as: last.number).text])
     }
@@ -356,19 +356,19 @@ final class PostgresReplay {
       try sink.settle()
       try QuarantineLog(connection).remove(retried.id)
       try connection.execute("COMMIT")
-    } else if let checkpoint, !scope.isLane {
+    } else if let checkpoint, !scope.isCatchUp {
       try moveAndCommit(from: checkpoint, to: reached)
     } else {
       try sink.settle()
-      if scope.isLane {
-        try moveLane(to: reached, isDone: isLaneDone)
+      if scope.isCatchUp {
+        try moveCatchUp(to: reached, isDone: isCatchUpDone)
       } else {
         try state.begin(name, at: reached, number: number, now: clock.microseconds())
       }
       try connection.execute("COMMIT")
     }
     (checkpoint, applied) = (reached, number)
-    let isMain = !scope.isLane && retried == nil
+    let isMain = !scope.isCatchUp && retried == nil
     if isMain {
       shelf?.forgetFailed(through: number)
       statements?.committed(through: reached.position)
@@ -388,7 +388,7 @@ final class PostgresReplay {
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
       if guardsAreDue { $0.guardsAreDue = true }
-      if !scope.isLane { $0.rows += UInt64(rows - skipped) }
+      if !scope.isCatchUp { $0.rows += UInt64(rows - skipped) }
       guard isMain else { return }
       $0.transactions = number
       $0.position = reached.position
@@ -409,8 +409,8 @@ final class PostgresReplay {
     { throw state.moved(name) }
   }
 
-  /// Moves the checkpoints of the lane's tables. If `isDone`, they have caught up with the others, and wait no longer.
-  private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
+  /// Moves the checkpoints of the catch-up's tables. If `isDone`, they have caught up with the others, and wait no longer.
+  private func moveCatchUp(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
       guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
       let table = waiting.remove(at: index)
@@ -427,7 +427,7 @@ final class PostgresReplay {
     guard isDone else { return }
     let keys = Set(waiting.map(\.source.nameKey))
     try PostgresShape(
-      connection: connection, state: state, progress: progress, tables: tables, waiting: [], isLane: true,
+      connection: connection, state: state, progress: progress, tables: tables, waiting: [], isCatchUp: true,
       scope: options.scope
     )
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
@@ -522,7 +522,7 @@ final class PostgresReplay {
     guard let error = refusals[reader.position], let key = scope.key(name) else { return }
     try sink.settle()
     let (from, border) = (reader.position, reader.checkpoint)
-    if scope.isLane {
+    if scope.isCatchUp {
       halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)
     } else {
       // A suspended table already has this name: the second one can wait only after the first continues.
@@ -540,7 +540,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Makes a table of the lane wait until its later copy begins.
+  /// Makes a table of the catch-up wait until its later copy begins.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -775,7 +775,7 @@ final class PostgresReplay {
   /// Returns the columns of a shape that can be written; nil if the table is dropped before it has a shape that fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
-    guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
+    guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
     if later.schema == nil { return nil }
     return later.part(of: schema) ?? .init(schema)
   }
@@ -834,7 +834,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Records a new name that the source gave a suspended table. The target gets the name in the table's lane.
+  /// Records a new name that the source gave a suspended table. The target gets the name in the table's catch-up.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
     if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {

@@ -4,14 +4,14 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the types that a schema change may alter. A lane omits types that are not as they were before the change:
+  /// Returns the types that a schema change may alter. A catch-up omits types that are not as they were before the change:
   /// other tables have changed them already.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
       try PostgresUserType.read($0.text, connection)
     }
-    guard isLane else { return there }
+    guard isCatchUp else { return there }
     return there.filter { type in
       guard let was = before.first(where: { $0.name.hasSameBytes(as: type.name) }) else { return false }
       return type.compared(to: was, after.first { $0.name.hasSameBytes(as: type.name) } ?? was) == was
@@ -34,7 +34,7 @@ extension PostgresShape {
 
   /// Alters composite types to what a new table needs, if an earlier table left them in another shape.
   ///
-  /// If a table uses such a type, the operator decides. A lane accepts types of Cairn's own tables: these types have
+  /// If a table uses such a type, the operator decides. A catch-up accepts types of Cairn's own tables: these types have
   /// their later shape.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
@@ -44,7 +44,7 @@ extension PostgresShape {
       guard try reaches(wanted.name) else { continue }
       let statements = there.statements(to: wanted)
       let users = try users(of: wanted.name)
-      if let user = isLane ? users.first(where: { !isCreated($0) }) : users.first {
+      if let user = isCatchUp ? users.first(where: { !isCreated($0) }) : users.first {
         var refusal = refusal
         refusal.statements = statements + refusal.statements
         throw refusal.error(

@@ -13,8 +13,8 @@ struct PostgresShape {
   let tables: [NameKey: PostgresTargetState.Table]
   /// The keys of suspended tables: no foreign key references these tables yet.
   let waiting: Set<NameKey>
-  /// Whether this works for a lane, whose tables catch up while others are further.
-  let isLane: Bool
+  /// Whether this works for a catch-up, whose tables catch up while others are further.
+  let isCatchUp: Bool
   /// The tables of the target that the trail may write.
   var scope = TargetScope()
 

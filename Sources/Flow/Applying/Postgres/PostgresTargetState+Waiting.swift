@@ -136,7 +136,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Records a new name that the source gave a suspended table. The target gets the name in the table's lane.
+  /// Records a new name that the source gave a suspended table. The target gets the name in the table's catch-up.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(

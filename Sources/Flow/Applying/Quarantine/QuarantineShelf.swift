@@ -74,7 +74,7 @@ final class QuarantineShelf {
   /// Adds a transaction to quarantine, in the open transaction of the target. After a rollback, call ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
-  /// Returns whether a lane skips a transaction because it is in quarantine.
+  /// Returns whether a catch-up skips a transaction because it is in quarantine.
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }
 
   /// Forgets the errors of transactions up to a number, after their commit.

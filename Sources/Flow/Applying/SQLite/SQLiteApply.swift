@@ -7,7 +7,7 @@ import Trails
 ///
 /// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
 /// with an error that names it, and nothing of its transaction stays. A table whose schema change cannot be made waits
-/// alone: see SQLiteApply+Lanes.swift.
+/// alone: see SQLiteApply+CatchUps.swift.
 package final class SQLiteApply {
   package typealias Options = ApplyOptions
 
@@ -17,7 +17,7 @@ package final class SQLiteApply {
   var checkpoint: Checkpoint?
   /// The last transaction that was committed to the target.
   var number: UInt64
-  var lanes: [NameKey: Lane] = [:]
+  var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
   /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
@@ -91,13 +91,13 @@ package final class SQLiteApply {
         // `drain` is read before the trail: records that were appended before it was set are still found.
         let isLast = drain.isSet
         isDraining = isLast
-        let isMoved = try tryLanes(stop) || settleQuarantine(stop)
+        let isMoved = try tryCatchUps(stop) || settleQuarantine(stop)
         tellWaiting()
         if try step(stop) || isMoved { continue }
         try target.checkIdentity()
         progress.noteEnd(replay.reader.durableEnd.position)
         if isLast {
-          if try tryLanes(stop, isLast: true) { continue }
+          if try tryCatchUps(stop, isLast: true) { continue }
           break
         }
         if try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor) {

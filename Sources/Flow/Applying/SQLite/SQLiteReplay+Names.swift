@@ -46,7 +46,7 @@ extension SQLiteReplay {
   func owner(besides schema: TableSchema) -> String? {
     guard schema.engine == .postgres else { return nil }
     let name = TableMapping.targetName(of: schema, in: .sqlite).sqliteKey
-    if case .lane(let key) = scope, key == name { return nil }
+    if case .catchUp(let key) = scope, key == name { return nil }
     guard let known = target.tables[name] else { return nil }
     let owner = known.waiting?.table.name ?? known.source
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
@@ -87,7 +87,7 @@ extension SQLiteReplay {
   /// fits.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
-    guard case .lane = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
+    guard case .catchUp = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
     if later.schema == nil { return nil }
     guard let part = later.part(of: schema) else { return .init(schema) }
     return part

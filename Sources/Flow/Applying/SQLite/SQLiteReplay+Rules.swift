@@ -47,9 +47,9 @@ extension SQLiteReplay {
     try forget(name)
   }
 
-  /// Gives the lane's table the shape that it has when a later copy begins. The table then waits for that copy.
+  /// Gives the catch-up's table the shape that it has when a later copy begins. The table then waits for that copy.
   func goOn(with copy: LaterCopy) throws {
-    guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
+    guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
       let mapping = try mapping(copy.now)
       let name = mapping.target.name
@@ -79,7 +79,7 @@ extension SQLiteReplay {
       throw Refusal(position: reader.position, error: error)
     }
     halt = Place(from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
-    laneName = nil
+    catchUpName = nil
     forgetShapes()
   }
 

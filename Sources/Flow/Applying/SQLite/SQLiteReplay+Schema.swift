@@ -37,8 +37,8 @@ extension SQLiteReplay {
     case .main:
       if try isPassedOver(ddl, names) { return }
       if options.twoWay?.isEcho(ddl) == true { return try note(before, after) }
-    case .lane(let key):
-      guard let laneName, (names.before ?? names.after)?.sqliteKey == laneName.sqliteKey else { return }
+    case .catchUp(let key):
+      guard let catchUpName, (names.before ?? names.after)?.sqliteKey == catchUpName.sqliteKey else { return }
       if desk != nil, options.twoWay?.isEcho(ddl) == true {
         try note(before, after)
         if let after = names.after { try follow(key, to: after) }
@@ -46,8 +46,8 @@ extension SQLiteReplay {
       }
     }
     do {
-      // No rule fits the shape before: the change is not skipped, and the lane waits for that reason.
-      if case .lane = scope, after != nil, let before, before.treatment?.refusal != nil {
+      // No rule fits the shape before: the change is not skipped, and the catch-up waits for that reason.
+      if case .catchUp = scope, after != nil, let before, before.treatment?.refusal != nil {
         _ = try TableMapping(before, to: .sqlite)
       }
       var change = ShapeChange(
@@ -67,12 +67,12 @@ extension SQLiteReplay {
     {
       throw Refusal(position: reader.position, error: error)
     }
-    if case .lane(let key) = scope, let after = names.after { try follow(key, to: after) }
+    if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// Sets the name that the lane's table has in the trail from here on.
+  /// Sets the name that the catch-up's table has in the trail from here on.
   func follow(_ key: NameKey, to name: String) throws {
-    laneName = name
+    catchUpName = name
     guard var known = target.tables[key],
       let place = known.waiting?.names.firstIndex(where: { $0.sqliteKey == name.sqliteKey }), place > 0
     else { return }
@@ -93,10 +93,10 @@ extension SQLiteReplay {
 
   /// Refuses a change for which the table's rule cannot be kept: the table waits.
   ///
-  /// If a lane's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
+  /// If a catch-up's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
-    guard case .lane = scope,
+    guard case .catchUp = scope,
       try LaterShape.isCopied(
         table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
         to: .sqlite)
@@ -107,16 +107,16 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Looks, before a record is applied, whether the lane begins there, or whether a table must be suspended from there
+  /// Looks, before a record is applied, whether the catch-up begins there, or whether a table must be suspended from there
   /// on.
   func reach(_ record: Record) throws {
-    if case .lane(let key) = scope, laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
+    if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
     {
-      laneName = waiting.names.first
+      catchUpName = waiting.names.first
       forgetShapes()
     }
-    if let copy = overtaken[reader.position], laneName != nil { return try goOn(with: copy) }
+    if let copy = overtaken[reader.position], catchUpName != nil { return try goOn(with: copy) }
     guard let error = refusals[reader.position] else { return }
     switch record {
     case .change(let change): try beginToWait(schema(change.schemaID), error)
@@ -132,8 +132,8 @@ extension SQLiteReplay {
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
-    if case .lane = scope {
-      if laneName?.sqliteKey == name.sqliteKey { (halt, laneName) = (place, nil) }
+    if case .catchUp = scope {
+      if catchUpName?.sqliteKey == name.sqliteKey { (halt, catchUpName) = (place, nil) }
       return
     }
     var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
@@ -202,7 +202,7 @@ extension SQLiteReplay {
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
-    if case .lane = scope, after != nil {
+    if case .catchUp = scope, after != nil {
       let there = try underNameThere(mapping(named)).target.name
       if there.isSameInSQLite(as: move.now.name) { return false }
     }

@@ -17,7 +17,7 @@ final class SQLiteReplay {
     /// A replay of all tables except suspended ones.
     case main
     /// A replay of one suspended table, given by its name in apply's state, in lower case.
-    case lane(NameKey)
+    case catchUp(NameKey)
   }
 
   /// The transactions that a replay has applied, for their commit.
@@ -35,7 +35,7 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The records of schema changes that the target refuses, by their position, with the reasons.
   let refusals: [Position: CairnError]
-  /// For a lane: the later copies with which its table continues, by the record at which the table waits.
+  /// For a catch-up: the later copies with which its table continues, by the record at which the table waits.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -65,9 +65,9 @@ final class SQLiteReplay {
   private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
-  /// The name that the lane's table has at this place of the trail; nil before the table was created.
-  var laneName: String?
-  /// The place from which on the lane's table waits again, and nothing of it is applied; nil: it does not wait.
+  /// The name that the catch-up's table has at this place of the trail; nil before the table was created.
+  var catchUpName: String?
+  /// The place from which on the catch-up's table waits again, and nothing of it is applied; nil: it does not wait.
   var halt: Place?
   /// The changes of the group that were skipped.
   private var skipped = 0
@@ -114,8 +114,8 @@ final class SQLiteReplay {
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
     groupStart = reader.checkpoint
     changedRules = ChangedRules(options.changedRules, besides: target.adopted)
-    if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
-      laneName = waiting.from == nil ? waiting.names.first : nil
+    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
+      catchUpName = waiting.from == nil ? waiting.names.first : nil
     }
   }
 
@@ -137,7 +137,7 @@ final class SQLiteReplay {
       desk.beginGroup()
       if try desk.informsEarly { try inform(desk) }
     }
-    if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
+    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
     }
     let begun = Clock.monotonicMilliseconds
@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Lanes follow the main way; two-way, the desk checks.
+  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Catch-ups follow the main stream; two-way, the desk checks.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -387,13 +387,13 @@ final class SQLiteReplay {
   private func isInScope(_ name: String) -> Bool {
     switch scope {
     case .main: target.tables[name.sqliteKey]?.waiting == nil
-    case .lane: laneName?.sqliteKey == name.sqliteKey
+    case .catchUp: catchUpName?.sqliteKey == name.sqliteKey
     }
   }
 
   /// Returns the table under the name that it has at the target: an operator may have given it a later name already.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
-    guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
+    guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name
     if try target.shape.exists(name) {
       // Another table has this name by now.
@@ -404,8 +404,8 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key of a table in apply's state, from its name in the trail; in a lane, the key of the lane's table.
-  func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
+  /// Returns the key of a table in apply's state, from its name in the trail; in a catch-up, the key of the catch-up's table.
+  func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {
     guard let schema = reader.schema(id) else {
@@ -439,7 +439,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Forgets a table. A suspended table is kept in apply's state until its lane has caught up.
+  /// Forgets a table. A suspended table is kept in apply's state until its catch-up has caught up.
   func forget(_ name: String) throws {
     let key = key(name)
     target.guardsAreDue = true

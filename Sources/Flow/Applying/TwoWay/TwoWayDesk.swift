@@ -230,7 +230,7 @@ final class TwoWayDesk<Table: AnyObject> {
     waits += 1
   }
 
-  /// Records the commit of a group through transaction `number`; nil: of a lane, or of a transaction from quarantine.
+  /// Records the commit of a group through transaction `number`; nil: of a catch-up, or of a transaction from quarantine.
   func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()

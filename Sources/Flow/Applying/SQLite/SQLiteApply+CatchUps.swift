@@ -3,13 +3,13 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
+// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension SQLiteApply {
-  /// A lane: a second reader of the trail, which applies it to one suspended table until the table has caught up.
-  struct Lane {
+  /// A catch-up: a second reader of the trail, which applies it to one suspended table until the table has caught up.
+  struct CatchUp {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time for which a lane runs before the other tables have their turn, in ms.
+    /// The time for which a catch-up runs before the other tables have their turn, in ms.
     static let slice: Int64 = 500
 
     /// The conflict handling of a two-way table; nil for a one-way table.
@@ -60,43 +60,45 @@ extension SQLiteApply {
       statements: statements)
   }
 
-  /// Creates the lanes of tables that were suspended in a group. Their first attempt comes later.
+  /// Creates the catch-ups of tables that were suspended in a group. Their first attempt comes later.
   func noteWaiting() {
-    let next = Clock.monotonicMilliseconds + Lane.delayMin
-    for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = lane(key, next: next) }
+    let next = Clock.monotonicMilliseconds + CatchUp.delayMin
+    for key in target.waiting(in: replay.reader.id).keys where catchUps[key] == nil {
+      catchUps[key] = catchUp(key, next: next)
+    }
     tellWaiting()
   }
 
   // MARK: Trying again
 
-  private func lane(_ key: NameKey, next: Int64) -> Lane {
+  private func catchUp(_ key: NameKey, next: Int64) -> CatchUp {
     let names = target.tables[key]?.waiting?.names ?? []
     guard let twoWay = options.twoWay, names.contains(where: { options.goesBothWays("", $0) }) else {
-      return Lane(desk: nil, next: next)
+      return CatchUp(desk: nil, next: next)
     }
     let desk = SQLiteReplay.Desk(twoWay, name, RowNames(to: .sqlite, options.names), target.clock)
-    return Lane(desk: desk, next: next)
+    return CatchUp(desk: desk, next: next)
   }
 
-  /// Runs the lanes that are due. Returns whether one of them has committed something.
+  /// Runs the catch-ups that are due. Returns whether one of them has committed something.
   ///
-  /// - Parameter isLast: Whether all lanes run, to their end.
-  func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
+  /// - Parameter isLast: Whether all catch-ups run, to their end.
+  func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
-    for key in lanes.keys where !keys.contains(key) { lanes[key] = nil }
+    for key in catchUps.keys where !keys.contains(key) { catchUps[key] = nil }
     for key in keys where !stop.isSet {
-      var lane = lanes[key] ?? lane(key, next: 0)
-      guard isLast || lane.replay != nil || Clock.monotonicMilliseconds >= lane.next else { continue }
-      let result = try advanceOrSettle(key, &lane, stop)
+      var catchUp = catchUps[key] ?? catchUp(key, next: 0)
+      guard isLast || catchUp.replay != nil || Clock.monotonicMilliseconds >= catchUp.next else { continue }
+      let result = try advanceOrSettle(key, &catchUp, stop)
       switch result {
-      case .resumed: lanes[key] = nil
-      case .moved: lanes[key] = lane
+      case .resumed: catchUps[key] = nil
+      case .moved: catchUps[key] = catchUp
       case .refused:
-        lane.replay = nil
-        lane.next = Clock.monotonicMilliseconds + lane.delay
-        lane.delay = min(lane.delay * 2, Lane.delayMax)
-        lanes[key] = lane
+        catchUp.replay = nil
+        catchUp.next = Clock.monotonicMilliseconds + catchUp.delay
+        catchUp.delay = min(catchUp.delay * 2, CatchUp.delayMax)
+        catchUps[key] = catchUp
       }
       isMoved = isMoved || result != .refused
     }
@@ -109,23 +111,23 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a lane, and returns what became of it. Conflicts of its rows are resolved as for
+  /// Applies the next transactions of a catch-up, and returns what became of it. Conflicts of its rows are resolved as for
   /// other tables, with all versions that are known by now.
-  private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
-    guard let desk = lane.desk else { return try advance(key, &lane, stop) }
+  private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
+    guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.
     var wait: (() throws -> Void)?
-    let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &lane, desk, stop, &wait) }
+    let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &catchUp, desk, stop, &wait) }
     guard let progress else { throw ApplyStopped() }
     try wait?()
     return progress
   }
 
   private func takeTurn(
-    _ key: NameKey, _ lane: inout Lane, _ desk: SQLiteReplay.Desk, _ stop: StopSignal,
+    _ key: NameKey, _ catchUp: inout CatchUp, _ desk: SQLiteReplay.Desk, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?
   ) throws -> Progress {
-    do { return try advance(key, &lane, stop) } catch {
+    do { return try advance(key, &catchUp, stop) } catch {
       target.rollback()
       desk.shared.window.rollback(name)
       switch error {
@@ -139,23 +141,23 @@ extension SQLiteApply {
         throw error
       }
       try target.reload()
-      lane.replay = nil
+      catchUp.replay = nil
       return .moved
     }
   }
 
-  private func advance(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
+  private func advance(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let waiting = target.tables[key]?.waiting else { return .resumed }
     let shape = target.shape
     let isOver = try waiting.isGone && !waiting.names.contains(where: shape.exists)
     if isOver || waiting.table.number >= number { return try resume(key, waiting, stop, isKept: !isOver) }
     let replay =
-      try lane.replay
+      try catchUp.replay
       ?? SQLiteReplay(
-        target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-        desk: lane.desk, shelf: shelf)
-    lane.replay = replay
-    let end = Clock.monotonicMilliseconds + Lane.slice
+        target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .catchUp(key),
+        desk: catchUp.desk, shelf: shelf)
+    catchUp.replay = replay
+    let end = Clock.monotonicMilliseconds + CatchUp.slice
     do {
       while let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { return .resumed }
@@ -168,22 +170,22 @@ extension SQLiteApply {
       target.rollback()
       try target.reload()
       try tell(refusal.error, key)
-      lane.replay = nil
-      try advance(key, to: refusal, lane.desk, stop)
-      return try overtake(key, refusal, lane.desk, stop) ? .moved : .refused
+      catchUp.replay = nil
+      try advance(key, to: refusal, catchUp.desk, stop)
+      return try overtake(key, refusal, catchUp.desk, stop) ? .moved : .refused
     } catch {
       target.rollback()
       throw error
     }
   }
 
-  /// Applies and commits the part of a lane that precedes the refused change.
+  /// Applies and commits the part of a catch-up that precedes the refused change.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
     guard let waiting = target.tables[key]?.waiting, waiting.from != refusal.position else { return }
     let replay = try SQLiteReplay(
-      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
+      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .catchUp(key),
       refusals: [refusal.position: refusal.error], desk: desk, shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
@@ -211,7 +213,7 @@ extension SQLiteApply {
     progress.update { $0.copiesWanted[key.text] = outcome.wanted }
     guard case .found(let copy) = outcome else { return false }
     let replay = try SQLiteReplay(
-      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
+      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .catchUp(key),
       overtaken: [refusal.position: copy], desk: desk, shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
@@ -247,7 +249,7 @@ extension SQLiteApply {
     return .resumed
   }
 
-  /// Commits a group of a lane. Returns whether the table has caught up with the others.
+  /// Commits a group of a catch-up. Returns whether the table has caught up with the others.
   private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key.text
@@ -256,7 +258,7 @@ extension SQLiteApply {
       (waiting.table.checkpoint, waiting.table.number, waiting.from) = (halt.checkpoint, halt.number, halt.from)
     } else {
       (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.number)
-      if replay.laneName != nil { waiting.from = nil }
+      if replay.catchUpName != nil { waiting.from = nil }
     }
     let hasReached = replay.halt == nil && replay.number >= number
     if hasReached {

@@ -1,8 +1,8 @@
 import Changes
 
-/// The decision of a lane after an error: how long it waits before it tries again, or that it stops.
-struct LanePatience: Equatable, Sendable {
-  /// The number of failures with damaged bytes after which the lane stops for the operator. Until then the bytes are
+/// The decision of a transfer after an error: how long it waits before it tries again, or that it stops.
+struct TransferPatience: Equatable, Sendable {
+  /// The number of failures with damaged bytes after which the transfer stops for the operator. Until then the bytes are
   /// sent again.
   private static let damagedMax = 3
 
@@ -12,7 +12,7 @@ struct LanePatience: Equatable, Sendable {
   /// Resets the counts of failures, after a success.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
-  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, keeps lanes from coming back at
+  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, keeps transfers from coming back at
   /// once.
   mutating func next(_ error: CairnError, chance: Double) -> Int? {
     failures += 1

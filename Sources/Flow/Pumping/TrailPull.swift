@@ -4,12 +4,12 @@ import SystemKit
 import Trails
 
 /// Fetches one trail from one peer and adds it to the copy here, one request after the other.
-final class PullLane: Lane {
+final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
   /// The pause in milliseconds between two reports of the place to the sender while whole segment files are fetched.
   private static let tellMilliseconds: Int64 = 5_000
 
-  let gauge: LaneGauge
+  let gauge: TransferGauge
   let stop: StopSignal
   private let trail: TrailName
   private let plan: PumpPlan
@@ -19,7 +19,7 @@ final class PullLane: Lane {
   private var toldAt: Int64?
   private var idle = IdleWait()
 
-  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
+  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: TransferGauge, stop: StopSignal) {
     (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
   }
 
@@ -49,7 +49,7 @@ final class PullLane: Lane {
       {
         standing = try restart(link, standing, achieved)
       } catch let error as CairnError where error.code == .trailElsewhere {
-        // Another pump fetches the same trail: this lane continues at the present end of the copy.
+        // Another pump fetches the same trail: this transfer continues at the present end of the copy.
         standing = try shared.copies.with(trail) { try $0.sync() }
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere {
         throw CairnError(
@@ -145,7 +145,7 @@ final class PullLane: Lane {
     let wanted = shared.hooks.requests(trail)
     let now = Clock.monotonicMilliseconds
     guard wanted != asked || (!wanted.isEmpty && now - askedAt > Self.askAgainMilliseconds) else { return }
-    // If the peer refuses requests for now, the lane asks again later; the trail continues meanwhile.
+    // If the peer refuses requests for now, the transfer asks again later; the trail continues meanwhile.
     do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
     (asked, askedAt) = (wanted, now)
   }

@@ -4,14 +4,14 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A lane that sends one trail to one peer: the bytes that the copy there does not have, one request after the other.
-final class PushLane: Lane {
+/// A transfer that sends one trail to one peer: the bytes that the copy there does not have, one request after the other.
+final class TrailPush: TrailTransfer {
   /// The size of a body in bytes while there is a backlog; a larger block is sent alone.
   private static let bodyBytes = 8 << 20
   /// The size in bytes up to which a body is sent in one packet with its head; a larger body is read while it is sent.
   private static let smallBytes = 32 << 10
 
-  let gauge: LaneGauge
+  let gauge: TransferGauge
   let stop: StopSignal
   private let trail: TrailName
   private let plan: PumpPlan
@@ -19,7 +19,7 @@ final class PushLane: Lane {
   private var body = Scratch(capacity: smallBytes)
   private var idle = IdleWait()
 
-  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
+  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: TransferGauge, stop: StopSignal) {
     (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
   }
 

@@ -4,16 +4,16 @@ import SystemKit
 import Trails
 
 /// The progress of one trail on its way to or from one peer.
-package struct LaneProgress: Sendable {
+package struct TransferProgress: Sendable {
   package enum State: String, Sendable {
     case starting
     /// Bytes are on their way.
     case moving
     /// The receiving side has everything.
     case waiting
-    /// The last attempt failed. The lane tries again by itself.
+    /// The last attempt failed. The transfer tries again by itself.
     case retrying
-    /// The lane stopped after an error, and needs an operator.
+    /// The transfer stopped after an error, and needs an operator.
     case stopped
     /// The trail is not transferred, because it began at the receiving node.
     case leftOut = "left-out"
@@ -36,7 +36,7 @@ package struct LaneProgress: Sendable {
   package var end: TrailPlace?
   /// The position that every apply of the other side has finished with.
   package var peerApplied: Position?
-  /// The bytes of the trail that have moved since the lane began.
+  /// The bytes of the trail that have moved since the transfer began.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
@@ -46,10 +46,10 @@ package struct LaneProgress: Sendable {
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
 
-/// The progress of a lane. The lane's thread writes it, and other threads read it.
-final class LaneGauge: Sendable {
+/// The progress of a transfer. The transfer's thread writes it, and other threads read it.
+final class TransferGauge: Sendable {
   private struct State {
-    var progress: LaneProgress
+    var progress: TransferProgress
     var windowBegan = Clock.monotonicMilliseconds
     var windowBytes: UInt64 = 0
     var rate = 0.0
@@ -58,11 +58,11 @@ final class LaneGauge: Sendable {
   private static let windowMilliseconds: Int64 = 2000
   private let state: Mutex<State>
 
-  init(_ trail: TrailName, _ direction: LaneProgress.Direction) {
-    state = Mutex(State(progress: LaneProgress(trail, direction)))
+  init(_ trail: TrailName, _ direction: TransferProgress.Direction) {
+    state = Mutex(State(progress: TransferProgress(trail, direction)))
   }
 
-  var value: LaneProgress {
+  var value: TransferProgress {
     state.withLock { state in
       turn(&state)
       var progress = state.progress
@@ -71,7 +71,7 @@ final class LaneGauge: Sendable {
     }
   }
 
-  func set(_ change: (inout LaneProgress) -> Void) { state.withLock { change(&$0.progress) } }
+  func set(_ change: (inout TransferProgress) -> Void) { state.withLock { change(&$0.progress) } }
 
   func heard() { state.withLock { $0.progress.heardAt = Clock.system.microseconds() } }
 

@@ -3,12 +3,12 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
+// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension PostgresApply {
-  /// A lane: a second reader of the trail, which applies it to suspended tables. All tables of a lane wait at the same
+  /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of a catch-up wait at the same
   /// place.
-  struct Lane {
-    /// The time for which a lane runs before the other tables have their turn, in ms.
+  struct CatchUp {
+    /// The time for which a catch-up runs before the other tables have their turn, in ms.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
@@ -17,11 +17,11 @@ extension PostgresApply {
     var replay: PostgresReplay
     /// The records that the target refuses, with the reasons.
     var refusals: [Position: CairnError] = [:]
-    /// The later copies with which tables of the lane continue, by the records with which the tables wait.
+    /// The later copies with which tables of the catch-up continue, by the records with which the tables wait.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether apply waits for capture, after its turn, before it runs the lane again.
+    /// Whether apply waits for capture, after its turn, before it runs the catch-up again.
     var isOvertaken = false
   }
 
@@ -45,9 +45,9 @@ extension PostgresApply {
     }
   }
 
-  func closeLane() {
-    lane?.replay.abandon()
-    lane = nil
+  func closeCatchUp() {
+    catchUp?.replay.abandon()
+    catchUp = nil
   }
 
   // MARK: Beginning to wait
@@ -66,14 +66,14 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs a lane that is due. Returns whether the lane has committed something.
+  /// Runs a catch-up that is due. Returns whether the catch-up has committed something.
   ///
-  /// - Parameter isLast: Whether all lanes run, as far as they can.
-  func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
+  /// - Parameter isLast: Whether all catch-ups run, as far as they can.
+  func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
-    if var lane {
-      self.lane = nil
-      return try advanceOrSettle(&lane, replay, stop)
+    if var catchUp {
+      self.catchUp = nil
+      return try advanceOrSettle(&catchUp, replay, stop)
     }
     var isMoved = false
     for group in Self.groups(replay.waiting) where !stop.isSet {
@@ -81,9 +81,9 @@ extension PostgresApply {
         attempts[table.source].map { Clock.monotonicMilliseconds >= $0.next } ?? true
       }
       guard isDue || isLast else { continue }
-      let desk = laneDesk(group, replay)
-      var lane = Lane(tables: group, desk: desk, replay: try open(group, desk))
-      if try advanceOrSettle(&lane, replay, stop) {
+      let desk = catchUpDesk(group, replay)
+      var catchUp = CatchUp(tables: group, desk: desk, replay: try open(group, desk))
+      if try advanceOrSettle(&catchUp, replay, stop) {
         // The other tables have their turn, and the state of the waiting ones has changed.
         isMoved = true
         break
@@ -98,8 +98,8 @@ extension PostgresApply {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
-  /// Returns the conflict handling of a lane; nil if all of its tables are one-way.
-  private func laneDesk(
+  /// Returns the conflict handling of a catch-up; nil if all of its tables are one-way.
+  private func catchUpDesk(
     _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
     let goesBothWays = tables.contains { table in
@@ -119,7 +119,7 @@ extension PostgresApply {
     do {
       return try PostgresReplay(
         connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables,
+        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, catchUp: tables,
         heldElsewhere: others.map(\.table.number).min(), overtaken: overtaken, desk: desk, shelf: shelf)
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
@@ -129,12 +129,12 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a lane, and returns whether anything was committed. Conflicts of its rows are
+  /// Applies the next transactions of a catch-up, and returns whether anything was committed. Conflicts of its rows are
   /// resolved as for other tables, with all versions that are known by now.
-  private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
-    guard let desk = lane.desk else { return try advance(&lane, main, stop) }
+  private func advanceOrSettle(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    guard let desk = catchUp.desk else { return try advance(&catchUp, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {
-      do { return try advance(&lane, main, stop) } catch {
+      do { return try advance(&catchUp, main, stop) } catch {
         desk.shared.window.rollback(name)
         desk.shared.note(error)
         throw error
@@ -142,8 +142,8 @@ extension PostgresApply {
     }
     guard let isMoved else { throw ApplyStopped() }
     // Apply waits after its turn, because other applies wait for the turn.
-    if lane.isOvertaken {
-      self.lane?.isOvertaken = false
+    if catchUp.isOvertaken {
+      self.catchUp?.isOvertaken = false
       progress.update { $0.isWaitingForCapture = true }
       defer { progress.update { $0.isWaitingForCapture = false } }
       try desk.waitForCapture(stop)
@@ -151,46 +151,46 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Runs a lane for a slice of time. Returns whether anything was committed.
-  private func advance(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+  /// Runs a catch-up for a slice of time. Returns whether anything was committed.
+  private func advance(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     try main.sink.rest()
-    let deadline = Clock.monotonicMilliseconds + Lane.sliceMilliseconds
+    let deadline = Clock.monotonicMilliseconds + CatchUp.sliceMilliseconds
     let last = main.applied
     var isMoved = false
-    try lane.replay.reload()
+    try catchUp.replay.reload()
     while !stop.isSet {
-      if lane.replay.applied >= last {
+      if catchUp.replay.applied >= last {
         // The trail has nothing for these tables between their place and that of the others.
-        try end(lane, main)
+        try end(catchUp, main)
         isMoved = true
         break
       }
       do {
         guard
-          try lane.replay.applyAvailable(stop, through: last, count: lane.share.count, isLaneDone: true)
+          try catchUp.replay.applyAvailable(stop, through: last, count: catchUp.share.count, isCatchUpDone: true)
         else { break }
         isMoved = true
-        lane.share.grow()
-        lane.tables = lane.replay.waiting
-        if lane.replay.applied >= last { try lane.replay.keepUpIdentities(isLast: true) }
-        if lane.tables.isEmpty || lane.replay.applied >= last { break }
+        catchUp.share.grow()
+        catchUp.tables = catchUp.replay.waiting
+        if catchUp.replay.applied >= last { try catchUp.replay.keepUpIdentities(isLast: true) }
+        if catchUp.tables.isEmpty || catchUp.replay.applied >= last { break }
         if Clock.monotonicMilliseconds > deadline {
-          try lane.replay.sink.rest()
-          self.lane = lane
+          try catchUp.replay.sink.rest()
+          self.catchUp = catchUp
           break
         }
-        if lane.replay.isCareful, lane.replay.applied >= lane.carefulThrough { try reopen(&lane) }
+        if catchUp.replay.isCareful, catchUp.replay.applied >= catchUp.carefulThrough { try reopen(&catchUp) }
       } catch {
-        guard try recover(&lane, from: error, stop) else { break }
-        if lane.isOvertaken {
-          try lane.replay.sink.rest()
-          self.lane = lane
+        guard try recover(&catchUp, from: error, stop) else { break }
+        if catchUp.isOvertaken {
+          try catchUp.replay.sink.rest()
+          self.catchUp = catchUp
           isMoved = true
           break
         }
       }
     }
-    if self.lane == nil { lane.replay.abandon() }
+    if self.catchUp == nil { catchUp.replay.abandon() }
     if isMoved {
       try main.reload()
       // This must follow the commit: until then, no more transactions count as known.
@@ -205,81 +205,82 @@ extension PostgresApply {
     return isMoved
   }
 
-  private func end(_ lane: Lane, _ main: PostgresReplay) throws {
+  private func end(_ catchUp: CatchUp, _ main: PostgresReplay) throws {
     let state = main.state
-    try main.connection.transaction { for table in lane.tables { try state.move(table, to: nil) } }
+    try main.connection.transaction { for table in catchUp.tables { try state.move(table, to: nil) } }
   }
 
-  private func reopen(_ lane: inout Lane) throws {
-    lane.replay.abandon()
-    lane.replay = try open(
-      lane.tables, lane.desk, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals, lane.overtaken)
+  private func reopen(_ catchUp: inout CatchUp) throws {
+    catchUp.replay.abandon()
+    catchUp.replay = try open(
+      catchUp.tables, catchUp.desk, isCareful: catchUp.replay.applied < catchUp.carefulThrough, catchUp.refusals,
+      catchUp.overtaken)
   }
 
-  /// Recovers from an error in a lane, whose group was rolled back. Returns false if its tables continue to wait.
-  private func recover(_ lane: inout Lane, from error: any Error, _ stop: StopSignal) throws -> Bool {
-    let (number, applied) = (lane.replay.number, lane.replay.applied)
-    lane.replay.abandon()
-    lane.desk?.shared.window.rollback(name)
+  /// Recovers from an error in a catch-up, whose group was rolled back. Returns false if its tables continue to wait.
+  private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
+    let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
+    catchUp.replay.abandon()
+    catchUp.desk?.shared.window.rollback(name)
     switch error {
     case let fault as PostgresSink.Fault:
-      guard !lane.replay.isCareful else { throw fault.error ?? Self.untouched(lane.replay) }
-      lane.carefulThrough = max(number, 1)
+      guard !catchUp.replay.isCareful else { throw fault.error ?? Self.untouched(catchUp.replay) }
+      catchUp.carefulThrough = max(number, 1)
       do {
-        if let desk = lane.desk { try lane.replay.checkOvertaken(desk, stop) }
-      } catch is LocalAhead { overtake(&lane, number - applied) }
-    case is LocalAhead: overtake(&lane, number - applied)
+        if let desk = catchUp.desk { try catchUp.replay.checkOvertaken(desk, stop) }
+      } catch is LocalAhead { overtake(&catchUp, number - applied) }
+    case is LocalAhead: overtake(&catchUp, number - applied)
     case is ClockGate.Ahead:
-      postpone(lane.tables.map(\.source))
+      postpone(catchUp.tables.map(\.source))
       return false
     case let failed as CairnError
-    where lane.desk != nil && !lane.replay.isCareful && QuarantineShelf.isOfRows(failed):
-      lane.carefulThrough = max(lane.carefulThrough, number)
-    case let failed as CairnError where TwoWay.isOfRow(failed) && lane.desk?.settle(through: number) ?? false:
-      lane.carefulThrough = max(lane.carefulThrough, number)
-    case let ahead as Ahead: try make(ahead, lane.replay.connection)
+    where catchUp.desk != nil && !catchUp.replay.isCareful && QuarantineShelf.isOfRows(failed):
+      catchUp.carefulThrough = max(catchUp.carefulThrough, number)
+    case let failed as CairnError where TwoWay.isOfRow(failed) && catchUp.desk?.settle(through: number) ?? false:
+      catchUp.carefulThrough = max(catchUp.carefulThrough, number)
+    case let ahead as Ahead: try make(ahead, catchUp.replay.connection)
     case let refusal as SchemaStop:
-      try tell(refusal.error, refusal.key, lane)
+      try tell(refusal.error, refusal.key, catchUp)
       postpone([refusal.key], isLocked: refusal.isLocked)
-      let here = lane.tables.first { $0.source.hasSameBytes(as: refusal.key) && $0.from == refusal.position }
-      if let here, let copy = try laterCopy(than: refusal, here, lane) {
-        lane.overtaken[refusal.position] = copy
+      let here = catchUp.tables.first { $0.source.hasSameBytes(as: refusal.key) && $0.from == refusal.position }
+      if let here, let copy = try laterCopy(than: refusal, here, catchUp) {
+        catchUp.overtaken[refusal.position] = copy
         attempts[refusal.key] = nil
       } else if here != nil {
-        lane.tables.removeAll { $0.source.hasSameBytes(as: refusal.key) }
-        guard !lane.tables.isEmpty else { return false }
+        catchUp.tables.removeAll { $0.source.hasSameBytes(as: refusal.key) }
+        guard !catchUp.tables.isEmpty else { return false }
       } else {
         // Everything before this record is applied for good.
-        lane.refusals[refusal.position] = refusal.error
+        catchUp.refusals[refusal.position] = refusal.error
       }
     case let failed as PostgresError where failed.isTransient:
-      postpone(lane.tables.map(\.source))
+      postpone(catchUp.tables.map(\.source))
       return false
     case let failed as CairnError where Self.isOfRow(failed):
-      for table in lane.tables { try tell(failed, table.source, lane) }
-      postpone(lane.tables.map(\.source))
+      for table in catchUp.tables { try tell(failed, table.source, catchUp) }
+      postpone(catchUp.tables.map(\.source))
       return false
     default: throw error
     }
-    lane.replay = try open(
-      lane.tables, lane.desk, isCareful: applied < lane.carefulThrough, lane.refusals, lane.overtaken)
+    catchUp.replay = try open(
+      catchUp.tables, catchUp.desk, isCareful: applied < catchUp.carefulThrough, catchUp.refusals, catchUp.overtaken)
     return true
   }
 
   /// Notes that applications overtook a group of `count` transactions, which is rolled back: apply waits for capture.
-  private func overtake(_ lane: inout Lane, _ count: UInt64) {
-    guard let desk = lane.desk else { return }
-    lane.share.shrink(count)
-    desk.overtaken(at: lane.replay.number)
-    lane.isOvertaken = true
+  private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
+    guard let desk = catchUp.desk else { return }
+    catchUp.share.shrink(count)
+    desk.overtaken(at: catchUp.replay.number)
+    catchUp.isOvertaken = true
   }
 
   /// Returns a later copy with which a table can continue whose rule could not be kept. Nil if there is none, or it was
   /// tried.
   private func laterCopy(
-    than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ lane: Lane
+    than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
-    guard !refusal.isLocked, lane.overtaken[refusal.position] == nil, let replay else { return nil }
+    guard !refusal.isLocked, catchUp.overtaken[refusal.position] == nil, let replay else { return nil }
     let outcome = try LaterCopy.find(
       refusal.error.code, at: refusal.position, in: folder, from: table.table, through: replay.applied,
       options: options, to: .postgres)
@@ -288,7 +289,7 @@ extension PostgresApply {
     return nil
   }
 
-  /// Returns whether an error is about a row or a table: in a lane, the table continues to wait for that reason.
+  /// Returns whether an error is about a row or a table: in a catch-up, the table continues to wait for that reason.
   private static func isOfRow(_ error: CairnError) -> Bool {
     [
       .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .schemaStopped, .nameCollision,
@@ -305,11 +306,11 @@ extension PostgresApply {
   }
 
   /// Stores the reason why a table is suspended, if the reason has changed.
-  private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
-    guard let table = lane.tables.first(where: { $0.source.hasSameBytes(as: key) }),
+  private func tell(_ error: CairnError, _ key: String, _ catchUp: CatchUp) throws {
+    guard let table = catchUp.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       !table.table.isSuspended(by: error)
     else { return }
-    try lane.replay.state.tell(table, error)
+    try catchUp.replay.state.tell(table, error)
     try replay?.reload()
     tellWaiting()
   }

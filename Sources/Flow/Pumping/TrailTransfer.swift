@@ -5,8 +5,8 @@ import Trails
 
 /// A loop that transfers one trail to or from one peer until it is ordered to stop. It tries again after errors that
 /// may pass.
-protocol Lane: AnyObject {
-  var gauge: LaneGauge { get }
+protocol TrailTransfer: AnyObject {
+  var gauge: TransferGauge { get }
   var stop: StopSignal { get }
   /// Runs until an error occurs.
   ///
@@ -17,9 +17,9 @@ protocol Lane: AnyObject {
 /// The error for a trail that need not be transferred, because it began at the receiving node.
 struct LeftOut: Error {}
 
-extension Lane {
+extension TrailTransfer {
   func run() {
-    var patience = LanePatience()
+    var patience = TransferPatience()
     while !stop.isSet {
       let error: CairnError
       do {
