@@ -172,7 +172,7 @@ import Trails
     #expect(try window.needs() == [own: begins[30]])
     window.meet(
       TransactionHeader(
-        number: 2, commitTime: 0, dependencies: [.init(origin: "a.db", number: 41)]), of: peer)
+        number: 2, commitTime: 0, clock: 42, dependencies: [.init(origin: "a.db", number: 41)]), of: peer)
     try window.commit(peer)
     #expect(window.count == 0)
     #expect(try window.needs() == [own: ours.end.position])

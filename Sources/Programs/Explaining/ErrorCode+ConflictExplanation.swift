@@ -86,7 +86,7 @@ extension ErrorCode {
         what: [
           "Separate the keys of the nodes: `cairn identity separate DATABASE --nodes N --node K` at every node.",
           "If applications set the keys, such as UUIDs, write `keys = \"shared\"` in `[database.NAME]`.",
-          "If the other node does not apply the trail of this node (a chain A -> B -> C), write `applied = \"include\"` in `[capture.NAME]`: the apply is then one-way.",
+          "In a chain, where the other node does not apply the trail of this node, write `applied = \"include\"` in `[capture.NAME]`. The apply is then one-way.",
           "Run `cairn identity show DATABASE` to see the keys that each table generates.",
         ])
     }
