@@ -7,7 +7,7 @@ package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for another worker that wants the same task.
+  /// Returns the error for a worker that wants a task which `worker` already has.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

@@ -20,7 +20,7 @@ package struct PeerFolder: Sendable {
   /// Whether the files of a listener exist.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
-  /// The list of revoked certificates. Each listener makes its own, since the list has its own cache.
+  /// The list of revoked certificates. Each access returns a new list with its own cache.
   package var revoked: RevokedPeers {
     let folder = self
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
@@ -34,8 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate for a peer, and the authorities that prove the peer: the authorities from joining it, else
-  /// the authorities of the listener here.
+  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
+  /// the node has joined the peer, both come from joining. Otherwise they are the listener's.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(

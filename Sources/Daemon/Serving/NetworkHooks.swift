@@ -6,16 +6,16 @@ import Steering
 import SystemKit
 import Trails
 
-/// The functions with which pumps and the listener ask this node for its state, and report to it.
+/// The functions by which pumps and the listener read the state of this node, and report to it.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Returns the reader that a peer's reported place belongs to; nil if no reader keeps the trail for that peer.
+  /// Returns the reader whose position a peer has reported; nil if no segments of the trail are kept for that peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// The worker to which log entries are attributed.
+  /// The worker that log entries name.
   let worker: WorkerName
   /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan
-  /// The node from which trails are fetched; nil if there is none.
+  /// The node from which a pump fetches trails; nil if this is no pump that fetches.
   var dialled: String?
 
   var hooks: PumpHooks {
