@@ -32,7 +32,7 @@ package enum Detaching {
     }
   }
 
-  /// Drops a slot that a removed capture left, with its publication; everything else stays.
+  /// Drops the slot of a capture that was removed from the conf, and its publication. Everything else stays.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(
@@ -42,8 +42,8 @@ package enum Detaching {
     try PostgresSource.detach(slot: name, PostgresConnection(uri))
   }
 
-  /// Makes a target forget one trail: the checkpoint, the records about its tables, and the marks of its own rows. User
-  /// tables and rows stay, and so does everything about other trails. Returns false if there was nothing.
+  /// Removes one trail from a target: the checkpoint, and Cairn's records about its tables and rows. The tables and
+  /// rows stay, and so does everything about other trails. Returns false if there was nothing.
   /// - Throws: `database-busy` while a session applies the trail, if that can be detected.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {
