@@ -5,7 +5,7 @@ struct ConfSection {
   let section: OptionTable.Section
   /// The name of the section; for a list, the name of the section that it belongs to.
   let name: String
-  /// The place of its first header.
+  /// The place of the section's first header in the files.
   let place: ConfPlace
   var entries: [TomlEntry] = []
 

@@ -11,7 +11,7 @@ package struct LeftSlot: Equatable, Sendable {
   /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
     case gone
-    /// A capture reads from it at this moment.
+    /// A capture reads from the slot now.
     case inUse
     /// The slot exists; the server keeps this many bytes of log for it.
     case left(bytes: Int64)
@@ -19,7 +19,7 @@ package struct LeftSlot: Equatable, Sendable {
     case unknown(String)
   }
 
-  /// The trail that the capture wrote; its folder is still there.
+  /// The trail that the capture wrote. Its folder still exists.
   package let trail: TrailName
   @ByBytes package private(set) var name: String
   /// The source's URL as it was configured, without a password.

@@ -6,7 +6,7 @@ import Reshaping
 import SystemKit
 import Trails
 
-// Rules that changed after rows had come under earlier ones.
+// Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
   /// Returns the tables whose rules changed, after it has requested the copies that they need.
   ///
@@ -23,7 +23,7 @@ extension ApplyEntry {
       try note.note(.init(rules: rules))
       return []
     }
-    // If an older version left no note, the rows count as written under the present rules.
+    // If the file does not exist, an older version wrote the rows, as if under the present rules.
     let before = try note.read() ?? .init(rules: rules)
     let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
     if before == .init(rules: rules), held.isEmpty, entered.isEmpty {

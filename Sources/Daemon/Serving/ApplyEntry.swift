@@ -66,7 +66,7 @@ struct ApplyEntry {
       }
       return asked
     }
-    // A target that was ordered to begin again, and has not yet, may still hold its earlier rows.
+    // A target for which a copy of all tables was ordered may still hold its earlier rows, if the copy has not begun.
     let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
     // A trail without copies overwrites nothing.
     let isCopied = context.capture(of: trail)?.copiesRows ?? true
@@ -117,7 +117,7 @@ struct ApplyEntry {
     guard let before = try noted.read(), before != now else { return try noted.note(now) }
     let held = try end.heldTables(of: trail)
     if held.isEmpty { return try noted.note(now) }
-    // `adoptRules` replaces the tables, once the copies are noted.
+    // `adoptRules` replaces the tables, after the requests for their copies have been written.
     if try canBeReplaced(held, before, now) { return }
     throw CairnError(
       .ruleRefused,
@@ -192,7 +192,7 @@ struct ApplyEntry {
         hint: "add [capture.\(trail.name)] again, or remove [apply.\(name)]", context: ["trail": trail.description])
     }
     let requests = context.requests
-    // One request is enough: the later one counts.
+    // One request is enough: the later one is valid.
     requests.settle { $0.asker == .apply(name) && $0.tables.isEmpty && $0.behind != info.lastTransaction }
     try requests.ask(trail, [], for: name, behind: info.lastTransaction, now: Clock.system.microseconds())
   }

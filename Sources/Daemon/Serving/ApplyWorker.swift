@@ -58,7 +58,7 @@ final class ApplyWorker: Worker {
     var options = ApplyOptions()
     options.scope = entry.scope
     options.fireTriggers = apply.fireTriggers
-    // Rows of another node fit into a block. Values that expressions of its tables compute must not be much larger.
+    // Rows of another node fit into a block. Values that expressions compute from them must not be much larger.
     if trail.origin != context.node {
       options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
     }
@@ -208,7 +208,7 @@ final class ApplyWorker: Worker {
     status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)
     let toCopy = ruleUpkeep.awaited
-    // Records after the last transaction of a trail are read, but move no position.
+    // Records after the last transaction of a trail are read, but do not change the position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
     status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
@@ -217,7 +217,7 @@ final class ApplyWorker: Worker {
       if status.isCaughtUp { backlog.noteNone(now: moment) }
       return backlog.since(lastCommitTime: now.lastCommitTime)
     }
-    // Until its copy has come, a table is as old as the rows that it held before.
+    // Until the copy of a table has arrived, the lag is the age of the rows that the table held before.
     let lags = isBehind || now.awaitsCopies || !toCopy.isEmpty
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)

@@ -45,8 +45,7 @@ final class CaptureWorker: Worker {
     let applies = context.configuration.applies.filter { $0.database == capture.database }
     if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
-    // Without copies, apply creates the tables, and capture takes what programs write to them from their first moment
-    // on.
+    // Without copies, apply creates the tables, and capture reads what applications write to them from the start.
     run.needsTables = capture.copiesRows
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
       try SQLiteApply.makeFile(path)

@@ -178,7 +178,7 @@ package struct ControlDesk: Sendable {
   ) -> JSONObject {
     let name = WorkerName(.apply, apply.name)
     let workers = [name] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
-    // A table that waits is reported by its name at the target.
+    // A suspended table is reported by its name at the target.
     let names = tables + apply.rules.filter { tables.contains($0.from) }.compactMap(\.to)
     let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(names))
     return JSONObject([

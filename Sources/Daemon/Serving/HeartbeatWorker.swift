@@ -42,7 +42,7 @@ final class HeartbeatWorker: Worker {
   private var folder: String { "\(context.statePath)/\(context.node).\(capture.name)" }
 
   func run(stop: StopSignal) throws {
-    // There is nothing to look after before the capture has begun.
+    // Before capture has begun, there is no slot or journal to watch.
     while !Trail.exists(folder: folder) { if stop.rest(.milliseconds(500)) { return } }
     switch try database.location().canonical {
     case .sqlite(let path): try watchJournal(path, stop)
@@ -63,7 +63,8 @@ final class HeartbeatWorker: Worker {
     var alarm = JournalAlarm()
     defer { context.forget(capture: capture.name) }
     while !stop.isSet {
-      // Opened again for each look: the file may have been replaced, and no application's checkpoint must wait for us.
+      // The file is opened again for each check. It may have been replaced, and no application's checkpoint must wait
+      // for Cairn.
       guard Folder.exists(path) else {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture then continues by itself")
@@ -114,7 +115,7 @@ final class HeartbeatWorker: Worker {
       let now = Clock.monotonicMilliseconds
       if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
         lookedAt = now
-        // The trail, and with it the slot, may have been begun again.
+        // The trail, and with it the slot, may have been replaced by a new one.
         if Trail.exists(folder: folder) { try look(connection, &forecast, now) }
       }
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {

@@ -30,7 +30,7 @@ struct IntakeRoom: Equatable, Sendable {
     var live: UInt64 = 0
 
     func isFull(_ more: UInt64) -> Bool {
-      // Nothing can be deleted before more has come.
+      // Nothing can be deleted before more bytes have arrived.
       if held > allowed, held <= left { return held + more > allowed + live }
       return held + more > allowed
     }

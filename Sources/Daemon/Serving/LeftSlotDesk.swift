@@ -44,7 +44,7 @@ final class LeftSlotDesk: Sendable {
         _ = running.join()
       }
       (state.looked, state.lookAt) = (all, now + Self.lookMilliseconds)
-      // Without a thread, the next look tries it again.
+      // If no thread can be started, the next check tries it again.
       state.thread = try? WorkerThread { [self] in ask(all, configuration) }
     }
   }

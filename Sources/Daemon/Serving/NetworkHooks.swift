@@ -24,7 +24,7 @@ struct NetworkHooks {
     hooks.applied = { context.applied($0) }
     hooks.isOpen = { context.isOpen($0) }
     hooks.requests = { trail in
-      // A trail of this node is copied here.
+      // Requests for a trail of this node are not forwarded: this node makes the copies.
       guard trail.origin != context.node else { return [] }
       return context.requests.open(trail).map { Pumping.CopyRequest(id: $0.id, tables: $0.tables) }
     }

@@ -6,8 +6,8 @@ import Operating
 
 /// A check that keeps the two applies of a two-way pair from copying at the same time.
 ///
-/// A copy carries no deleted rows, and no rows that wait for a unique value. If both databases were copied at once,
-/// such a row might stay in one of them.
+/// A copy has no deleted rows, and no rows that cannot be written yet because another row holds one of their unique
+/// values. If both databases were copied at once, such a row might stay in one of them.
 struct OppositeCopy {
   /// The captures and applies that copy now, by their names in the conf.
   struct Copying: Equatable {

@@ -75,7 +75,7 @@ struct PathBoard {
     path.durable = "\(entry.segment.hex(8)):\(entry.offset)"
     path.applied = entry.applied?.description ?? ""
     path.seenAt = max(path.seenAt ?? 0, entry.seenAt)
-    // If the histories differ, what follows here is not what the peer lacks.
+    // If the two trails differ, the bytes after this position are not the bytes that the peer lacks.
     guard path.problem?.code != ErrorCode.trailForked.rawValue else { return }
     path.durableLagMilliseconds = clocks[path.trail]?.files.lagMilliseconds(
       at: FilePlace(segment: entry.segment, offset: entry.offset), now: now)

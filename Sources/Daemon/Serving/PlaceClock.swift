@@ -12,7 +12,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   /// - Parameter now: µs since 1970 UTC.
   mutating func note(_ place: Place, at now: Int64) {
     if let last = samples.last {
-      // The trail was begun again.
+      // The trail was replaced by a new one.
       if place < last.place { samples = [] }
       if place == last.place { return }
     }

@@ -157,7 +157,7 @@ final class PumpWorker: Worker {
     if let error = pump.error { problems[""] = error }
     return notes.withLock { $0.note(problems) }.map { note in
       LogEntry(
-        // A trail that is still to be made, here or there, is waited for.
+        // A trail that does not exist yet, at this node or the peer, is waited for.
         note.error == nil || note.error?.code == .trailMissing ? .notice : .warning, note.text,
         worker: name.description, code: note.error?.code,
         hint: note.error?.hint)

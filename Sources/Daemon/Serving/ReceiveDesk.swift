@@ -78,8 +78,8 @@ final class ReceiveDesk: HTTPHandler {
   }
 
   private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
-    // If no copy has begun, a problem with the bytes (4xx) is reported to their sender only. A lack of room is shown
-    // here.
+    // If this node has no copy of the trail yet, a problem with the bytes (4xx) is reported to their sender only. A
+    // lack of disk space is also shown in this node's status.
     let isNothing = (400..<500).contains(response.status) && isNothing(visit)
     visits.end(
       visit.peer, visit.trail, visit.way, bytes: bytes, problem: isNothing ? nil : response.problem,

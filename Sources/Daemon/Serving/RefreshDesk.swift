@@ -42,10 +42,10 @@ package final class RefreshDesk: Sendable {
         _ = running.join()
         thread = nil
       }
-      // Read only now that no other thread carries out requests, so that each is carried out once.
+      // Read the requests only after the earlier thread has ended, so that each request is carried out once.
       let due = due()
       guard !due.isEmpty else { return }
-      // Without a thread, the next look tries it again: the requests stay open.
+      // If no thread can be started, the next call tries it again: the requests stay open.
       thread = try? WorkerThread { [self] in carryOut(due) }
     }
   }

@@ -29,7 +29,7 @@ enum RuleChange: Equatable {
     } else if now.mode == .history {
       self = .noted
     } else {
-      // Present rows equal the source's; from here on, deleted rows stay.
+      // The present rows equal the rows of the source. From now on, rows that are deleted there stay.
       same.delete = was.delete
       self = same == was && was.delete == .apply && now.delete == .keep ? .noted : .copied
     }
@@ -81,7 +81,7 @@ enum RuleChange: Equatable {
     let sources = names.map(plain).flatMap { name -> [String] in
       let exact = named.filter { $0.to.map(plain).hasSameBytes(as: name) }.map { plain($0.from) }
       if !exact.isEmpty { return exact }
-      // A schema may have become part of the name, or the reverse.
+      // The policy for names may have made the schema a part of the table's name, or removed it.
       return [name] + named.filter { flat($0.to ?? $0.from).hasSameBytes(as: flat(name)) }.map { plain($0.from) }
     }
     return Set(sources.map(\.nameKey)).sorted().map(\.text)

@@ -16,7 +16,7 @@ package enum SlotVerdict {
   ) -> Bool {
     guard limits.givesUpSlot, isPaused, let kept = source.slotBytes else { return false }
     if let safe = source.slotSafeBytes { return safe < safeBytesMin }
-    // The server sets no limit of its own: it may keep as much for us as we may keep here.
+    // The server sets no limit of its own. Use the limit of the trails for the log of the slot.
     return limits.diskBytes.map { kept > $0 } ?? false
   }
 }

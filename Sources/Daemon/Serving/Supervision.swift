@@ -135,7 +135,7 @@ package struct Supervision: Equatable, Sendable {
       (state, wish) = (.ending(since: now), .resting(rest))
       return true
     case .ending: wish = .resting(rest)
-    // A disk with room again undoes neither an order of the operator nor a failure.
+    // When disk space is free again, a worker that the operator stopped or that failed does not start.
     case .resting(.ordered) where rest == .paused, .resting(.failed) where rest == .paused: break
     case .due, .resting: state = .resting(rest)
     }

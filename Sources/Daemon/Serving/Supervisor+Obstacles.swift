@@ -1,7 +1,7 @@
 import Changes
 import Steering
 
-// Workers that do not do what the operator, or another worker, waits for.
+// Workers and tables that cannot do what a command asks.
 extension Supervisor {
   /// Returns a sentence for each worker that cannot carry out a command now: the reason, and the operator's next step.
   /// Workers that the daemon starts again by itself are left out.

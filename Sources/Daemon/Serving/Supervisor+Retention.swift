@@ -5,7 +5,7 @@ import Steering
 import SystemKit
 import Trails
 
-// Deletion of segments, and the workers that rest while the trails have no room.
+// Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
   /// Returns the segments that may be deleted now, and the next steps. Marks the readers that expire by this plan as
   /// expired.

@@ -277,7 +277,7 @@ package final class Supervisor: Sendable {
           context: error.context)
       ]
     }
-    // The same error again: it is logged when it has come twice as often.
+    // A repeated error is logged only when its count has doubled.
     guard failure.times & (failure.times - 1) == 0 else { return [] }
     return [
       LogEntry(

@@ -44,7 +44,7 @@ final class VisitBook: Sendable {
       guard var visits = book[key] else { return }
       visits.underWay -= 1
       visits.bytes += bytes
-      // An answer is no sign of life of the peer that asked, but the bytes that it brought are.
+      // The end of a request proves that the peer is alive only if the peer pushed bytes.
       if way == .received { visits.seenAt = now }
       visits.problem = problem
       book[key] = visits

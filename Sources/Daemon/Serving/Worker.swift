@@ -57,7 +57,7 @@ struct Backlog: Equatable, Sendable {
   /// Creates an estimate for a worker that was created at `since`, which is the result until more is known.
   init(since: Int64) { startedAt = since }
 
-  /// Records that no change waits at `now`, so later changes can only wait from then on.
+  /// Remembers that no change waits at `now`, so later changes can only wait from then on.
   mutating func noteNone(now: Int64) { noneAt = now }
 
   /// Returns the earliest time since which the present changes can wait: the later of two times. These are the commit

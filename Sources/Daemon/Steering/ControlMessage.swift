@@ -59,7 +59,7 @@ package struct ControlRequest: Equatable, Sendable {
     guard let name = object.text("command"), let command = Command(rawValue: name) else {
       throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
     }
-    // Without tables all are meant, so an invalid list must not be read as an empty one.
+    // An empty list means all tables, so an invalid list must not be read as an empty one.
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     let isList = if case .list? = object["tables"] { true } else { object["tables"] == nil }
     guard isList, tables.count == object.list("tables").count else {

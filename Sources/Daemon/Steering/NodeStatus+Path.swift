@@ -60,7 +60,7 @@ extension NodeStatus {
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       switch state {
       case .connected: (durableLagMilliseconds ?? 0) <= lag && (appliedLagMilliseconds ?? 0) <= lag
-      // A peer that dials is looked after at its own node, as long as nothing waits for it here.
+      // If the peer dials, its own node reports its problems, unless this node has bytes for it.
       case .waiting: way == .received || (way == .served && (durableLagMilliseconds ?? .infinity) <= lag)
       case .failed, .givenUp: false
       }

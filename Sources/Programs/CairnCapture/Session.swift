@@ -71,7 +71,7 @@ final class Session {
   func execute(_ sql: String, _ values: [any SQLConvertible]) throws -> Int {
     let prepared = try cache.statement(sql, program)
     guard !isCaptured, prepared.isChange else { return try run(prepared, values, nil) }
-    // Without capture there is nothing to keep: take the fastest path.
+    // Without capture, nothing goes into the journal: use the fastest path.
     try bind(prepared, values)
     while try prepared.statement.step() {}
     return Int(database.changes)

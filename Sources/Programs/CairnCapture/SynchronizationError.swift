@@ -34,9 +34,9 @@ public struct SynchronizationError: Error, Sendable {
     case rowsInTheWay
     /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
-    /// A table waits for a change of its schema; the hint has the statement. All other tables are synchronised.
+    /// A table is suspended until its schema is changed; the hint has the statement. All other tables are synchronised.
     case schema
-    /// A table cannot be synchronised both ways, for example because it has no key.
+    /// A table cannot be synchronised in both directions, for example because it has no key.
     case table
     /// An end was restored from a backup, or the state folder belongs to another pair: a first copy is needed.
     case wentBack

@@ -20,7 +20,7 @@ extension SynchronizedEnds {
 
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
-  /// Writes the transactions that are in quarantine at the peer to the file `refused`.
+  /// Writes to the file `refused` which transactions are in quarantine at the peer.
   /// - Parameter count: the number of transactions in quarantine. A 0 empties the file only if `isWhole`.
   /// - Parameter isWhole: whether the run ended without an error; otherwise it may not have counted them.
   func noteRefused(_ count: Int, isWhole: Bool) throws {

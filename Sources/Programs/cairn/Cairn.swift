@@ -22,7 +22,8 @@ struct Cairn {
   }
 
   static func main() {
-    // A reader that went away (`cairn trail show | head`) ends us quietly, as it ends other filters.
+    // If the reader of the output ends (`cairn trail show | head`), this program ends without a message, like other
+    // filters.
     signal(SIGPIPE, SIG_DFL)
     Database.surviveCutIndexes()
     exit(run(Array(CommandLine.arguments.dropFirst())))

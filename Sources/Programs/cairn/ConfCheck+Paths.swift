@@ -41,7 +41,7 @@ extension ConfCheck {
         guard owner?.trail == info.id else {
           return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
         }
-        // A running capture changes the file between two looks.
+        // A running capture may change the file between two checks.
         guard running.isEmpty else { return nil }
         return try SQLiteCapture.fault(of: database, folder: folder).map { (.sourceWentBack, $0) }
       }

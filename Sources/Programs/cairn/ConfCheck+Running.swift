@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import Steering
 
-/// Facts that only the running daemon of this configuration knows.
+/// Checks that use the status of the running daemon of this configuration.
 extension ConfCheck {
   /// Returns the workers from the daemon's status; empty if no daemon answers.
   func askWorkers() -> [NodeStatus.Worker] {

@@ -15,8 +15,8 @@ enum DaemonPeer {
     return answer
   }
 
-  /// Prints the notes of an answer, about workers that cannot carry out the command, to standard error. Returns true if
-  /// there are any.
+  /// Prints sentences from an answer to standard error, about workers that cannot carry out the command. Returns true
+  /// if there are any.
   @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
     let notes = answer.texts("notes")
     for note in notes { Terminal.note("cairn: \(note)") }

@@ -106,7 +106,8 @@ package struct ContractProof {
     case .numeric, .float8, .float4, .json: return Double(text) == Double(printed)
     case .date, .time, .timestamp: return Self.plain(text) == Self.plain(printed)
     case .bytea: return false
-    // The server's own reading of padding, zones, units, and of what it spells in its own way.
+    // The server spells these types in its own way, for example paddings, zones and units, so the texts cannot be
+    // compared.
     case .bpchar, .timestamptz, .timetz, .interval, .money, .bit, .varbit, .jsonb, .inet, .array, .range, .record,
       .other:
       return true

@@ -2,7 +2,8 @@ import Changes
 import SystemKit
 import Trails
 
-/// The request that all tables of a trail are copied again to an apply's target, in a file that survives a crash.
+/// The request that all tables of a trail are copied again to an apply's target. It is kept in a file that survives a
+/// crash.
 package struct CopyRequest {
   /// A request that all tables of a trail are copied again.
   package struct Asked: Equatable, Sendable {

@@ -10,7 +10,7 @@ package enum DatabaseIdentity: Hashable, Sendable {
   /// same system identifier.
   case server(cluster: NameKey, database: NameKey)
 
-  /// Returns nil if the identity is unknown: the file does not exist, or no server answers.
+  /// Reads the identity of the database at a URL. Returns nil if the file does not exist, or if no server answers.
   package init?(_ url: DatabaseURL) {
     switch url {
     case .sqlite(let path):

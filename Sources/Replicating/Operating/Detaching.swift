@@ -6,9 +6,10 @@ import SQLiteKit
 
 /// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
-  /// Removes everything of Cairn from a database. Returns false if there was nothing.
+  /// Removes everything that Cairn added from a database. Returns false if there was nothing.
   ///
-  /// - Throws: `constraint-failed` while rows wait for a unique value, because they would be lost.
+  /// - Throws: `constraint-failed` if rows could not be written yet because other rows hold their unique values. They
+  ///   would be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
@@ -24,7 +25,7 @@ package enum Detaching {
     }
   }
 
-  /// Returns the rows that wait for a unique value which another row holds.
+  /// Returns the rows that apply could not write yet, because another row holds one of their unique values.
   package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
     switch url {
     case .sqlite(let path): try WaitingRows(Ends.open(path, mode: .readOnly))

@@ -22,8 +22,8 @@ package enum RelayedRows {
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
-  /// Records whether the trail includes rows that applies write to the source. If the record is lost, the tables are
-  /// only copied once more.
+  /// Writes or removes the file which shows that the trail includes rows that applies write to the source. If the file
+  /// is lost, the tables are only copied once more.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

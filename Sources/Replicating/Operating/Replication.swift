@@ -390,10 +390,10 @@ package final class Replication: Sendable {
 
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
-    // Wait for the capture of the target: it must see all changes by applications from a table's first moment on.
+    // Wait for the capture of the target: it must record all changes that applications make to a new table.
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
-    // Only now is it certain that the copies will come.
+    // Only now is it certain that the copies will be made.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefresh(of: trail) }
     var options = applyOptions()
     options.existing = existing.withLock { $0 }

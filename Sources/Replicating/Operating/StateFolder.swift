@@ -103,11 +103,11 @@ package final class StateFolder {
     try keep(names.rawValue, in: "names")
   }
 
-  /// Records that the replication is two-way.
+  /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// Throws an error if the replication is two-way. Continued as one-way, it would not send the changes of the target,
-  /// but would keep them.
+  /// Throws an error if the replication is two-way. Run as one-way, it would not apply the target's trail, whose
+  /// segments would be kept without end.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(

@@ -106,8 +106,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of tables. Each of them waits for its next copy instead, and takes no changes before that
-  /// begins.
+  /// Ends the suspension of tables. They take no changes until their next copies begin.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -129,7 +128,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Makes every table of a trail wait for its next copy, and take no changes until that begins.
+  /// Makes every table of a trail take no changes until its next copy begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }

@@ -35,7 +35,8 @@ package struct TrailSQL {
   /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one
   /// type.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The CREATE statements of PostgreSQL tables that have been renamed and not yet reshaped, by their current names.
+  /// The CREATE statements of PostgreSQL tables that have been renamed, and whose columns are still to be changed, by
+  /// their present names.
   private var scripts: [NameKey: String] = [:]
   /// The BEGIN statement of the transaction with its comment. It is not printed before the first statement that
   /// follows.

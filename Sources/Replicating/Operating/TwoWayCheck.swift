@@ -44,7 +44,7 @@ package struct TwoWayCheck {
     _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
     leaveOut: (String) -> String
   ) throws {
-    // Capture leaves out what differs from an older table only in the case of letters, and reports it.
+    // Capture skips a table whose name differs from an older table only in the case of letters, and reports it.
     let tables = try all.filter { try end.server?.olderLookAlike(of: $0.schema) == nil }
     if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
     let engine = end.url.engine
