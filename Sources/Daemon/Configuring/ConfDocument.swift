@@ -120,7 +120,7 @@ extension OptionTable.Section {
     return key
   }
 
-  /// The header of the section with a name for examples.
+  /// The header of the section as examples show it, such as `[capture.pos]`.
   fileprivate var header: String {
     switch form {
     case .single: "[\(key)]"

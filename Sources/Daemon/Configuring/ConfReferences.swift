@@ -23,7 +23,7 @@ struct ConfReferences {
   /// Settings that are valid, but rarely intended.
   var notices: [String] = []
 
-  /// Reads the sections.
+  /// Creates the checks for the sections of a configuration.
   /// - Parameter fileIdentity: returns the same text for all paths of one file.
   init(_ sections: [ReadSection], isWhole: Bool, awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String)
   {
@@ -55,7 +55,8 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns the identity of a database: its URL if known. A file is identified independently of the path.
+  /// Returns the identity of a section's database: its URL, or for a file a text that is equal for all its paths. Nil
+  /// if it is unknown.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -222,7 +223,7 @@ struct ConfReferences {
     return String(text.dropFirst(5))
   }
 
-  /// Returns the name in lower case and without `public.`, the default schema.
+  /// Returns the name of a table in lower case and without `public.`, the default schema.
   private static func folded(_ table: String) -> String {
     let name = table.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name

@@ -53,7 +53,7 @@ extension Configuration {
     /// The maximum number of trails on this node that the peer pushed or that were fetched from it.
     package var trails = Self.trailsUsual
     package static let trailsUsual = 1000
-    /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
+    /// The maximum disk space for this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
     /// The largest number of request bodies that the peer may send at the same time.
     package var requests = 64

@@ -58,9 +58,9 @@ package struct Configuration: Equatable, Sendable {
 
   /// The treatment of rows that applies write to a captured database.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// The trail of the database gets these rows too.
+    /// Rows that applies write go into the trail of the database too.
     case include
-    /// The trail gets only rows that applications write.
+    /// Only rows that applications write go into the trail of the database.
     case skip
   }
 

@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// A task on a database that only one worker may have, under any URL of that database.
+/// An exclusive task on a database. Only one worker may have it, even if the conf has several URLs of the database.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)

@@ -163,8 +163,8 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the error for an unreadable list. Until the operator restores the list, no peer can be revoked and none
-  /// can connect.
+  /// Returns the error for an unreadable list of revoked certificates. Until the operator restores the list, no peer
+  /// can be revoked and none can connect.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign,

@@ -25,7 +25,7 @@ package final class JoinDesk: Sendable {
     (self.peers, self.node, self.clock) = (peers, node, clock)
   }
 
-  /// Begins a request whose path ends in `/join`, `/renew` or `/authority`.
+  /// Starts to handle an HTTP request whose path ends in `/join`, `/renew` or `/authority`.
   package func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {

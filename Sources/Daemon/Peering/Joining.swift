@@ -20,11 +20,11 @@ package struct Joining {
     (self.peers, self.node, self.stop) = (peers, node, stop)
   }
 
-  /// Joins the node that printed a line: gets a certificate from it, and keeps its authority.
+  /// Joins the node that printed a line: gets a certificate from it, and stores the authority that signed it.
   ///
   /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
   ///   and has another authority now.
-  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the known
+  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the stored
   ///   one); `peer-unknown` (the token); `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(

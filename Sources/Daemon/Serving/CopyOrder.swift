@@ -11,7 +11,7 @@ struct CopyOrder {
   let supervisor: Supervisor
 
   enum Outcome {
-    /// The tables are copied while capture continues.
+    /// These tables are copied while capture continues.
     case tables([String])
     /// The capture is restarted and copies every table.
     case everything

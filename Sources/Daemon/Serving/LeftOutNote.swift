@@ -51,7 +51,7 @@ struct LeftOutNote: Sendable {
     return all
   }
 
-  /// Removes tables by their names at the source.
+  /// Removes tables from the file, by their names at the source.
   func remove(_ sources: Set<NameKey>) throws {
     let all = try read()
     let left = all.filter { !sources.contains($0.source) }

@@ -1,7 +1,7 @@
 import Changes
 import Steering
 
-/// A status in the text format of Prometheus, version 0.0.4.
+/// Formats a daemon's status in the text format of Prometheus, version 0.0.4.
 ///
 /// Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 package enum Metrics {

@@ -4,7 +4,7 @@ import Changes
 package enum RestartPolicy {
   package enum Judgement: Equatable, Sendable {
     case after(Pace)
-    /// The operator has to act first.
+    /// The worker is not started again before the operator has acted.
     case never
   }
 

@@ -44,7 +44,7 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The number of the first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire by this plan and not by an earlier one.
+  /// The readers that expire by this plan and not by an earlier one: segments are no longer kept for them.
   package private(set) var expired: [ReaderID] = []
   /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.
   package private(set) var expiredForRoom: Set<ReaderID> = []
@@ -59,7 +59,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
-  /// The part of each trail, by its name.
+  /// The bytes of each trail in the sums ``bytes`` and ``live``, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
   /// The maximum size at which an open segment counts as ``live``, in bytes.
   static let liveBytesMax: UInt64 = 32 << 20

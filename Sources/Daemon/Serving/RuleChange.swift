@@ -13,7 +13,7 @@ enum RuleChange: Equatable {
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)
-  /// The change is refused: one table of the target cannot be both a mirror and a history.
+  /// The change is refused: a table of the target cannot have rows that equal the source and also a history of changes.
   case refused
 
   /// Compares two rules of a table. Returns nil if both have the same effect.

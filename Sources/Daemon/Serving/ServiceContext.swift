@@ -21,14 +21,14 @@ package final class ServiceContext: Sendable {
   package let requests: RequestBook
   /// The questions about rows of sources at other nodes that are not answered yet.
   package let questions = QuestionBook()
-  /// The answers to questions about rows of this node's own sources.
+  /// The object that answers questions about rows of this node's own sources.
   let answers = SourceAnswers()
   /// The copies of other nodes' trails at this node, and the ``TrailBell``, which wakes readers when a trail grows.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// The information about each trail, by name, as its purge worker last read it.
+  /// The segments and the id of each trail, by name, as its purge worker last read them.
   private let trails = Mutex<[String: TrailInfo]>([:])
   /// The end of each trail, by name, as its capture last reported it. It is more recent than the end that the purge
   /// worker has read.

@@ -5,7 +5,7 @@ import Changes
 /// It takes events and returns decisions, without threads and clocks. Times are milliseconds of a monotonic clock.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// The worker waits to be started, until the time `at`.
+    /// The worker will be started at the time `at`.
     case due(at: Int64)
     case running(since: Int64)
     /// The worker was ordered to end, and has not ended yet.
@@ -15,13 +15,13 @@ package struct Supervision: Equatable, Sendable {
 
   /// The reason why a worker does not run.
   package enum Rest: Equatable, Sendable {
-    /// The operator stopped it with `cairn stop`.
+    /// The operator stopped the worker with `cairn stop`.
     case ordered
-    /// An error that a new attempt cannot solve.
+    /// The worker ended with an error that a new attempt cannot solve.
     case failed
     /// The disk budget is used up.
     case paused
-    /// The worker lagged too far, and waits for a copy of everything.
+    /// The worker lagged too far, and waits for a copy of all tables.
     case expired
   }
 

@@ -59,7 +59,8 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// Returns the number of rows that wait for a unique value in the database of an apply, by table.
+  /// Returns the number of rows, by table, that an apply's database could not take yet because another row holds one of
+  /// their unique values.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }

@@ -16,7 +16,7 @@ struct TwoWayGate {
 
   /// Checks the tables of two-way applies.
   ///
-  /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for such a table.
+  /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
   func check() throws {
     guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
     if let capture = context.capture(of: trail) {

@@ -58,7 +58,7 @@ package struct NodeStatus: Sendable {
     package var name: WorkerName
     package var state: WorkerState
     package var trail = ""
-    /// The database, without a password.
+    /// The database as messages name it, without a password.
     package var place = ""
     /// The present activity of the worker, or its reason to wait, in words.
     package var detail = ""
@@ -156,7 +156,7 @@ package struct NodeStatus: Sendable {
   /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the log that the slot holds back, how much more it may hold back, and `wal_status`.
+    /// PostgreSQL: the bytes of log that the slot holds back, how many more it may hold back, and `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?

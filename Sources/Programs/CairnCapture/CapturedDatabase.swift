@@ -160,7 +160,7 @@ public final class CapturedDatabase: Sendable {
     try open { try $0.rows(sql, parameters.orNull) }
   }
 
-  /// Returns all rows of a query, each decoded as a type of the program (``Row/decode(_:)``):
+  /// Returns all rows of a query, each decoded as a type of the program (``Row/decode(_:)``).
   public func query<T: Decodable>(
     as type: T.Type, _ sql: String, _ parameters: (any SQLConvertible)?...
   ) throws -> [T] { try query(sql, parameters: parameters).map { try $0.decode(T.self) } }

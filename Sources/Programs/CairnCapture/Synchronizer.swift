@@ -11,7 +11,7 @@ import Trails
 /// ```swift
 /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop")
 /// try sync.initialize()                  // once: schema and rows come down
-/// let outcome = try sync.synchronize()   // whenever there is a line: both ways, all that was committed up to now
+/// let outcome = try sync.synchronize()   // whenever it can connect: sends and fetches all commits so far
 /// print(outcome.sent, outcome.received, outcome.conflicts)
 /// ```
 ///

@@ -5,7 +5,7 @@ import SystemKit
 
 /// Opens databases, and reports any problem in one line before anything is written.
 package enum Ends {
-  /// Checks that the file exists, is a database, and can be written if `mode` requires that.
+  /// Opens an SQLite file. Throws unless the file exists, is a database, and can be written if `mode` requires that.
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(

@@ -10,7 +10,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Replication from one database to another: a capture and an apply, each on its own thread, which meet only in the
+/// Replication from one database to another: a capture and an apply, each on its own thread, which share only the
 /// trail. Two-way replication has a second pair for the opposite direction.
 package final class Replication: Sendable {
   package struct Options: Sendable {
@@ -287,7 +287,7 @@ package final class Replication: Sendable {
     return to
   }
 
-  /// Reports keys that applications at both ends would generate alike.
+  /// Reports keys that both databases would generate for different rows.
   /// - Throws: `table-refused` for a table without a key.
   private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
     let other = try to.isMissing ? nil : SourceEnd(target)

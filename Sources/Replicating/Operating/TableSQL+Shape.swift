@@ -66,7 +66,7 @@ extension TableSQL {
       && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
   }
 
-  /// Returns a statement without anything after its last word, such as a comment.
+  /// Returns a statement with a semicolon after its last word. Comments after that word are removed.
   private static func ended(_ statement: String) -> String {
     let bytes = Array(statement.utf8)
     guard let last = SQLText.tokens(bytes).last else { return statement + ";" }

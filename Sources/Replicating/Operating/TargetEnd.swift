@@ -81,7 +81,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether Cairn's records in the target name a table of a trail.
+  /// Returns whether Cairn's records in the target list any table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false

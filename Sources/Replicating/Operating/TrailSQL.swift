@@ -29,7 +29,7 @@ package struct TrailSQL {
   private var refreshing: Set<NameKey> = []
   /// Tables that were emptied at the start of their refresh, so that no rows have to be deleted for each chunk.
   private var emptied: Set<NameKey> = []
-  /// The tables by schema id, which is valid within a segment.
+  /// The table of each schema id. An id is valid only within its segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
   /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one

@@ -35,7 +35,7 @@ package struct CaptureRun: Sendable {
   package var goesBothWays = false
   /// The maximum time, in µs, by which the clock of a node may be ahead if its trail is applied to the source.
   package var skewMicrosecondsMax: Int64 = 60_000_000
-  /// SQLite: whether changes are reduced to their net effect.
+  /// SQLite: whether changes that are read at once are reduced to their net effect.
   package var folds = false
 
   /// A function that is called when no other process can write to the trail, before the source is opened. It returns
