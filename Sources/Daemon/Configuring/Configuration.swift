@@ -149,8 +149,8 @@ package struct Configuration: Equatable, Sendable {
   package struct Limits: Equatable, Sendable {
     /// The maximum disk space of all trails together, in bytes; nil: no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply for which segments are kept. An apply that lags more needs a refresh; nil: segments
-    /// are kept for it without a limit.
+    /// The longest lag of an apply for which segments are kept. An apply that lags more needs a refresh. Nil: segments
+    /// are kept for every apply without a limit.
     package var retain: Duration?
     /// Whether Cairn may drop replication slots as a last resort before the source's disk fills.
     package var givesUpSlot = false

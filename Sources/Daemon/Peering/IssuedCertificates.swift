@@ -96,7 +96,7 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Looking
 
-  /// Returns all certificates, in the order of their files' names.
+  /// Returns all certificates that this node has issued, in the order of their files' names.
   package func all() -> [Entry] {
     let revoked = peers.revoked
     return ((try? Folder.names(folder)) ?? []).compactMap { name in
@@ -105,7 +105,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the certificates that are valid now.
+  /// Returns the issued certificates that are valid now.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }

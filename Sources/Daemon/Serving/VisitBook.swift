@@ -18,7 +18,7 @@ final class VisitBook: Sendable {
   }
 
   /// The time in µs without a request after which a peer counts as not connected. Nodes send something every ten
-  /// seconds. The second value applies while a request is being answered, which may take a minute.
+  /// seconds. While a request is being answered, which may take a minute, `patientMicroseconds` applies.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
   /// The maximum number of entries. Only peers with a grant get one.

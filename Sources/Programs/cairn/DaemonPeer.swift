@@ -72,8 +72,8 @@ struct RestartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .restart) }
 }
 
-/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload'. If the daemon refuses it,
-/// prints the reason.
+/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload'. If the daemon refuses the
+/// new configuration, prints the reason.
 struct ReloadCommand: Command {
   static let name = "reload"
   static let summary = "make the daemon reload its conf"

@@ -79,7 +79,7 @@ struct ManualPage {
     if !line.isEmpty { text += Self.line(line) + "\n" }
   }
 
-  /// Returns a line of text in which roff finds no escape and no request.
+  /// Returns a line of text in which everything that roff would read as an escape or a request is escaped.
   private static func line(_ line: String) -> String {
     let safe = escaped(line)
     return safe.hasPrefix(".") || safe.hasPrefix("'") ? "\\&" + safe : safe

@@ -8,11 +8,11 @@ import SQLiteKit
 /// SQLite is represented by a database in memory. The PostgreSQL server of the replication evaluates casts only.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
-    /// The number of values that were equal after both conversions.
+    /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
     /// The number of values that were refused, as the contract of the column says.
     package var refused = 0
-    /// The values that were different after both conversions, each with its new form.
+    /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []
   }
 
@@ -95,8 +95,8 @@ package struct ContractProof {
     return outcome
   }
 
-  /// Returns whether a value is equal to the original after both conversions. Times may be spelled differently, and a
-  /// text column may return a number as text.
+  /// Returns whether a value is equal to the original after the conversion to the target's type and back. Times may be
+  /// spelled differently, and a text column may return a number as text.
   private func isEqual(_ value: Value, _ back: Value, _ text: String, _ printed: String, _ type: PostgresType) -> Bool {
     if value == back { return true }
     if case .integer(let number) = value, case .real(let real) = back { return Double(exactly: number) == real }
