@@ -2,7 +2,8 @@
 package struct ByteRate: Equatable, Sendable {
   package let bytesPerSecond: Int
 
-  /// Returns nil for any other text, and for less than one byte per second. `k`, `m` and `g` alone are powers of 1024.
+  /// Parses a rate. Returns nil for any other text, and for less than one byte per second. The units `k`, `m` and `g`
+  /// are powers of 1024.
   package init?(_ text: String) {
     let lower = text.lowercased().filter { $0 != " " }
     var plain = lower.hasSuffix("/s") ? String(lower.dropLast(2)) : lower

@@ -1,4 +1,5 @@
-/// The option table as documents: the page `docs/reference/configuration.md` and the reference `conf/cairn.toml`.
+/// Documents that are made from the option table: the page `docs/reference/configuration.md` and the reference
+/// `conf/cairn.toml`.
 package enum ConfDocument {
   // MARK: Markdown
 
@@ -55,8 +56,8 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// The reference configuration `conf/cairn.toml`: valid, with optional sections and options that have a default as
-  /// comments.
+  /// The reference configuration `conf/cairn.toml`. It is valid: optional sections, and options that have a default,
+  /// are comments.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.
@@ -119,7 +120,7 @@ extension OptionTable.Section {
     return key
   }
 
-  /// The header of the section with a name for examples.
+  /// The header of the section as examples show it, such as `[capture.pos]`.
   fileprivate var header: String {
     switch form {
     case .single: "[\(key)]"
@@ -130,9 +131,9 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Returns the words for the behaviour if the option is missing.
+  /// Returns the text about the behaviour if the option is missing.
   ///
-  /// - Parameter code: The quote character for code.
+  /// - Parameter code: The quote character around code.
   package func without(code: String) -> String {
     if isRequired { return "required" }
     if let defaultText { return "default: \(code)\(defaultText)\(code)" }

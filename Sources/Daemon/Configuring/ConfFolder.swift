@@ -102,10 +102,10 @@ package enum ConfFolder {
       isBarred: true)
   }
 
-  /// Returns a problem if every user may write the file, or may replace it because its folder is writable. Links are
-  /// followed: the permissions of the file count, not the permissions of the link.
+  /// Returns a problem if every user may write the file, or may replace it because its folder is writable. If the path
+  /// is a link, the permissions of the file to which it leads are checked.
   ///
-  /// - Parameter isAlone: Whether no other file of the folder belongs to the conf.
+  /// - Parameter isAlone: Whether the conf is this file only, so that a file added to the folder has no effect.
   private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
     if stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 {
@@ -122,7 +122,7 @@ package enum ConfFolder {
       hint: "look whether it was changed, then: chmod o-w \(folder)")
   }
 
-  /// Returns a notice about the owner of a file. Nil if the owner is root, this user, or the owner of the configuration
+  /// Returns a notice about the owner of a file; nil if the owner is root, this user, or the owner of the configuration
   /// folder.
   private static func strangersNotice(_ path: String, folderOwner: UInt32?) -> String? {
     guard let owner = Folder.owner(path)?.user, owner != 0, owner != Account.current, owner != folderOwner else {
@@ -133,7 +133,7 @@ package enum ConfFolder {
       "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
-  /// Returns whether the file is a regular one, or missing. Opening a pipe, for example, would block forever.
+  /// Returns whether the file is a regular file or missing. Opening a pipe, for example, would block forever.
   private static func isRegular(_ path: String) -> Bool {
     var info = stat()
     return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG
@@ -159,7 +159,7 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Returns the name of the database that a password file is for. A service gets the files as `database.NAME`, or as
+  /// Returns the name of the database whose password is in a file. A service gets the files as `database.NAME`, or as
   /// `database_NAME` from a folder that is passed as a whole. In the configuration folder they are named just `NAME`.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
@@ -170,7 +170,8 @@ package enum ConfFolder {
     return isService || file.hasPrefix(".") ? nil : file
   }
 
-  /// Returns the passwords by the name of the database. The final newline is not part of a password.
+  /// Returns the passwords of a folder by the names of their databases. The final newline of a file is not part of the
+  /// password.
   private static func credentials(
     in folder: String, isService: Bool, _ problems: inout [ConfProblem]
   ) -> [String: ConfCredential] {

@@ -8,7 +8,7 @@ package struct ConfProblem: Equatable, Sendable {
   package let message: String
   package let hint: String
 
-  /// Whether the current user lacks the right to read the file. The daemon's user may have it.
+  /// Whether the file could not be read because the current user lacks the permission. The daemon's user may have it.
   package let isBarred: Bool
 
   init(_ code: ErrorCode, at place: ConfPlace, _ message: String, hint: String, isBarred: Bool = false) {

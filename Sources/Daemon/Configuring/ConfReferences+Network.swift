@@ -27,8 +27,7 @@ extension ConfReferences {
       "\(mend) a section [capture.\(trail.name)]")
   }
 
-  /// Adds a problem unless a trail of another node can arrive here: by a pump that fetches it, or a peer that may push
-  /// it.
+  /// Adds a problem unless a trail of another node can arrive here: a pump fetches it, or a peer may push it.
   mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
     guard isWhole, !awaitsPeers else { return }
     let isFetched = pumps.contains { pump in

@@ -14,16 +14,16 @@ struct ConfReferences {
   let metrics: ReadSection?
   /// The names of all database sections, including invalid ones.
   private let databaseNames: [String]
-  /// Whether all files were read. If not, a missing section may be in an unread file.
+  /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
-  /// Whether peers that bring trails of other nodes may still be missing.
+  /// Whether sections of peers that push trails may be added later. A trail that nothing brings is then no problem.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
   /// Settings that are valid, but rarely intended.
   var notices: [String] = []
 
-  /// Reads the sections.
+  /// Creates the checks for the sections of a configuration.
   /// - Parameter fileIdentity: returns the same text for all paths of one file.
   init(_ sections: [ReadSection], isWhole: Bool, awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String)
   {
@@ -55,7 +55,8 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns the identity of a database: its URL if known. A file is identified independently of the path.
+  /// Returns the identity of a section's database: its URL, or for a file a text that is equal for all its paths. Nil
+  /// if it is unknown.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -121,7 +122,8 @@ struct ConfReferences {
     }
   }
 
-  /// Refuses `applied = "include"` if rows would return to their origin.
+  /// Adds a problem if a capture has `applied = "include"` and its rows would return to the database where they were
+  /// first written.
   private mutating func checkApplied(_ capture: ReadSection) {
     guard capture.text("applied") == "include", let database = identity(capture) else { return }
     for apply in applies where identity(apply) == database {
@@ -142,8 +144,8 @@ struct ConfReferences {
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// Returns the last apply on a way from one database to another, through any number of databases; nil if there is no
-  /// way.
+  /// Follows applies from one database to another, through any number of databases. Returns the last apply of the path;
+  /// nil if there is no path.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]
@@ -202,7 +204,8 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if a rule needs a deciding node and `decides` is missing.
+  /// Adds a problem if a conflict rule must be evaluated by one node only, and the option `decides` does not name that
+  /// node.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {
@@ -220,7 +223,7 @@ struct ConfReferences {
     return String(text.dropFirst(5))
   }
 
-  /// Returns the name in lower case and without `public.`, the default schema.
+  /// Returns the name of a table in lower case and without `public.`, the default schema.
   private static func folded(_ table: String) -> String {
     let name = table.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name

@@ -2,10 +2,10 @@ import Changes
 import Conflicts
 
 extension Configuration.Apply {
-  /// The rules that resolve conflicts; without effect in one-way replication.
+  /// The rules that resolve conflicts; they have no effect in one-way replication.
   package var conflictPlan: ConflictPlan { ConflictPlan(conflicts, tables: tableConflicts) }
 
-  /// The treatment of local writes at the target; without effect if both ends write.
+  /// The treatment of local writes at the target; it has no effect in two-way replication.
   package var localWritesPlan: LocalWritesPlan { LocalWritesPlan(localWrites, tables: tableLocalWrites) }
 }
 

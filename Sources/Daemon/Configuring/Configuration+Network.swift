@@ -1,7 +1,7 @@
 import Changes
 
 extension Configuration {
-  /// `[pump.NAME]`: trails to another node, or from there.
+  /// `[pump.NAME]`: the trails that are copied to another node, or fetched from it.
   package struct Pump: Equatable, Sendable {
     package enum Way: String, Sendable {
       /// The trail is sent to the node at the URL.
@@ -50,10 +50,10 @@ extension Configuration {
     @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
-    /// The largest number of trails on this node that the peer may push, or that are fetched from it.
+    /// The maximum number of trails on this node that the peer pushed or that were fetched from it.
     package var trails = Self.trailsUsual
     package static let trailsUsual = 1000
-    /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
+    /// The maximum disk space for this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
     /// The largest number of request bodies that the peer may send at the same time.
     package var requests = 64
@@ -90,7 +90,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
 
   package static let usualPort: UInt16 = 7420
 
-  /// Returns nil for a text with a path, a login or another scheme.
+  /// Parses a URL. Returns nil for a text with a path, a login or another scheme.
   package init?(_ text: String) {
     let lower = text.asciiLowercased
     guard let scheme = ["https://", "http://"].first(where: lower.hasPrefix) else { return nil }
@@ -123,7 +123,7 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
     host == "localhost" || host == "::1" || (host.hasPrefix("127.") && host.allSatisfy { $0.isNumber || $0 == "." })
   }
 
-  /// Returns whether a text has only letters, digits, dots and hyphens, as host names and addresses have.
+  /// Returns whether a text has only letters, digits, dots, hyphens and underscores, as host names and addresses have.
   static func isHost(_ text: String) -> Bool {
     guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
     return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }
@@ -136,27 +136,28 @@ extension Configuration.Pump {
 }
 
 extension Configuration {
-  /// The limit, in bytes of disk, for the trails of a node without its own limit; nil: no limit.
+  /// The limit, in bytes of disk, for the trails that one node sends, unless the conf sets it; nil: no limit.
   private var shareBytes: Int64? { limits.diskBytes.map { $0 / 2 } }
 
   /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The trails that another node may send here, by its pushes and by pumps that fetch from it, and their limits.
+  /// The limits for one node that sends trails: which trails it may push or this node fetches from it, how many, and
+  /// how many bytes.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []
-    /// The most trails of the other node that this node holds.
+    /// The maximum number of the other node's trails that this node holds.
     package let trails: Int
-    /// The most bytes of disk that the trails of the other node may occupy here; nil: no limit.
+    /// The maximum number of bytes that the other node's trails may occupy on this node's disk; nil: no limit.
     package let diskBytes: Int64?
-    /// Whether `[peer.NAME]` is in the conf.
+    /// Whether the conf has a section `[peer.NAME]` for the node. Otherwise only pumps fetch trails from it.
     package let isPeer: Bool
 
     package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }
   }
 
-  /// The shares of all nodes that may send trails here.
+  /// The limits for each node that may send trails to this node.
   package var shares: [Share] {
     var shares = peers.map { peer in
       Share(

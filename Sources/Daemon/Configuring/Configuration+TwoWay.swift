@@ -1,8 +1,9 @@
 import Changes
 
 extension Configuration {
-  /// Returns the capture of an apply's target database if its trail is applied to the origin of the apply's trail. Both
-  /// ends then write, and conflicts are resolved. Returns nil if the apply is one-way.
+  /// Returns the capture that makes an apply two-way; nil if the apply is one-way. It captures the apply's target, and
+  /// its trail is applied to the database where the apply's trail begins. Both ends then take writes, and conflicts are
+  /// resolved.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }
@@ -29,9 +30,11 @@ extension Configuration {
 
   /// The role of an apply in chains of databases.
   package struct RelayPlan: Equatable, Sendable {
-    /// Whether rows of the apply may go into the trail of its database, because no path leads back to their origin.
+    /// Whether the target's own capture includes the rows that this apply writes, because no path of applies leads back
+    /// to their origin.
     package var relays: Bool
-    /// The trail of its database, if the database is captured. The apply skips rows whose origin is that database.
+    /// The trail of the target's own capture; nil if the target is not captured. The apply skips rows whose origin is
+    /// the target.
     package var ownTrail: TrailName?
   }
 
@@ -62,8 +65,8 @@ extension Configuration {
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns one line about the rows that one-way applies write to the database of a capture: whether they go into its
-  /// trail. Returns nil if there is no such apply.
+  /// Returns a line that says whether rows that one-way applies write to a capture's database go into its trail.
+  /// Returns nil if there are no such applies.
   ///
   ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
@@ -76,8 +79,8 @@ extension Configuration {
     return "\(who) do not go into trail \(trail(of: capture)) (\(why))"
   }
 
-  /// Returns a line about rows that an apply lacks, because its trail's capture leaves out rows that other applies
-  /// write to the source. Nil if there are none.
+  /// Returns a line about rows that never reach an apply: other applies write them to its source, and the capture there
+  /// leaves them out. Nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

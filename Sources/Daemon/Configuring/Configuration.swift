@@ -2,10 +2,10 @@ import Changes
 import Conflicts
 import Mapping
 
-/// The task of a daemon: all configuration files of one node as one value, checked, with all defaults filled in.
+/// The configuration of one node: the content of all its files, checked, with all defaults filled in.
 package struct Configuration: Equatable, Sendable {
   package var node: Node
-  /// The databases, sorted by name, as are all named sections.
+  /// The databases. They and all other named sections are sorted by name.
   package var databases: [Database] = []
   package var captures: [Capture] = []
   package var applies: [Apply] = []
@@ -21,7 +21,7 @@ package struct Configuration: Equatable, Sendable {
 
   package init(node: Node) { self.node = node }
 
-  /// Returns the database that a capture or an apply names.
+  /// Returns the database with a name, to which captures and applies refer.
   package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
 
   /// Returns the trail that a capture writes: `NODE.NAME`.
@@ -29,7 +29,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[node]`: the name and the state folder of the node.
   package struct Node: Equatable, Sendable {
-    /// The name of the node: the origin of changes that start here.
+    /// The name of the node, which is the origin of changes that are first committed here.
     @ByBytes package var name: String
     /// The folder with the lock and the trails, as an absolute path.
     @ByBytes package var state: String
@@ -47,7 +47,8 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether tables may generate the same keys as tables of other nodes, because the applications avoid collisions.
+    /// Whether its tables may generate keys that tables of other nodes also generate: the operator confirms that
+    /// applications avoid collisions.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -57,13 +58,13 @@ package struct Configuration: Equatable, Sendable {
 
   /// The treatment of rows that applies write to a captured database.
   package enum AppliedRows: String, CaseIterable, Sendable {
-    /// The trail of the database gets these rows too.
+    /// Rows that applies write go into the trail of the database too.
     case include
-    /// The trail gets only rows that applications write.
+    /// Only rows that applications write go into the trail of the database.
     case skip
   }
 
-  /// `[capture.NAME]`: a database into the trail `NODE.NAME`.
+  /// `[capture.NAME]`: the capture of a database into the trail `NODE.NAME`.
   package struct Capture: Equatable, Sendable {
     @ByBytes package var name: String
     @ByBytes package var database: String
@@ -71,53 +72,56 @@ package struct Configuration: Equatable, Sendable {
     package var tables = ["*"]
     /// Whether executed statements go into the trail, if the application provides them.
     package var statements = true
-    /// SQLite: the cap of the journal.
+    /// SQLite: the maximum number of rows in the journal.
     package var journalRows = 5_000_000
     /// Whether the rows that exist when capture begins are sent.
     package var copiesRows = true
-    /// The treatment of rows that applies write to the database; nil: they go into the trail if no path leads back.
+    /// The treatment of rows that applies write to the database; nil: they go into the trail if no path of applies
+    /// returns them to their origin.
     package var applied: AppliedRows?
     /// The interval of heartbeats while there are no other changes; zero: no heartbeats.
     package var heartbeat = Duration.seconds(10)
-    /// The interval of checks for trail segments that no reader needs.
+    /// The interval at which trail segments that no reader needs are looked for and deleted.
     package var purge = Duration.seconds(10)
 
     package init(name: String, database: String) { (self.name, self.database) = (name, database) }
   }
 
-  /// `[apply.NAME]`: a trail into a database.
+  /// `[apply.NAME]`: the apply of a trail to a database.
   package struct Apply: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The trail, `NODE.NAME`; one of another node is received from there.
+    /// The trail, `NODE.NAME`. If NODE is another node, the trail is received from there.
     @ByBytes package var trail: String
     @ByBytes package var database: String
-    /// The tables of the target that the trail may write: patterns of ``Changes/TablePatterns``.
+    /// The tables of the target to which the apply may write: patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
     /// Patterns of triggers of a PostgreSQL target that may fire, whichever role owns their code.
     @ByBytes package var fireTriggers: [String] = []
-    /// The conflict rules of tables without rules of their own.
+    /// The conflict rules for tables that have no rules of their own.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
-    /// The treatment of local writes in tables that only this apply writes, unless their rules say otherwise.
+    /// The treatment of writes by applications to tables that only this apply should write, unless a table has its own
+    /// setting.
     package var localWrites = LocalWrites.stop
-    /// The largest lead of the clock of the trail's node over the local clock. Transactions with a greater lead are
-    /// held back.
+    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. Transactions from
+    /// further ahead are held back.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// The treatment of rows that the target holds before the first copy; nil: the apply stops before it writes.
+    /// The treatment of rows that are in the target's tables before the first copy; nil: the apply stops if there are
+    /// any.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
     /// The treatment of schema changes; nil: it depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
-    /// The bytes of rows per second that an audit may read at both ends together. 0: no audit; nil: it depends on
+    /// The maximum bytes of rows per second that an audit reads, at both ends together. 0: no audit; nil: it depends on
     /// ``mayDiffer``.
     package var auditBytesPerSecond: Int?
     /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
-    /// The conflict settings of tables with rules of their own.
+    /// The conflict settings of each table that has its own.
     package var tableConflicts: [ConflictPlan.Table] = []
-    /// The treatment of local writes in tables with a setting of their own.
+    /// The treatment of local writes, for each table that has its own setting.
     package var tableLocalWrites: [LocalWritesPlan.Table] = []
 
     package init(name: String, trail: String, database: String) {
@@ -125,14 +129,15 @@ package struct Configuration: Equatable, Sendable {
     }
 
     /// Whether the settings permit that rows of the target differ from the source although everything is applied. The
-    /// value has no meaning for databases that are written at both ends.
+    /// value has no meaning in two-way replication.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }
     }
   }
 
-  /// The default in bytes of rows per second: about 2,000 rows of 100 bytes, and less than a hundredth of a core.
+  /// The default rate of an audit in bytes per second: about 2,000 rows of 100 bytes, at less than a hundredth of a
+  /// core.
   package static let auditBytesUsual = 256 << 10
 
   package enum OnError: String, CaseIterable, Sendable {
@@ -142,21 +147,22 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[limits]`: the limits of disk, time and memory for all trails.
   package struct Limits: Equatable, Sendable {
-    /// The limit for all trails together, in bytes; nil: no limit.
+    /// The maximum disk space of all trails together, in bytes; nil: no limit.
     package var diskBytes: Int64?
-    /// The longest lag of an apply before the apply needs a refresh; nil: the trail is kept for it forever.
+    /// The longest lag of an apply for which segments are kept. An apply that lags more needs a refresh. Nil: segments
+    /// are kept for every apply without a limit.
     package var retain: Duration?
     /// Whether Cairn may drop replication slots as a last resort before the source's disk fills.
     package var givesUpSlot = false
     /// The largest block that is accepted from another node, in bytes.
     package var blockBytes: Int64 = 64 << 20
-    /// The memory for all blocks of unusual size together, in bytes.
+    /// The maximum memory for all unusually large blocks together, in bytes.
     package var memoryBytes: Int64 = 256 << 20
 
     package init() {}
   }
 
-  /// `[metrics]`: the address of the metrics.
+  /// `[metrics]`: the address at which metrics are served.
   package struct Metrics: Equatable, Sendable {
     /// An IP address without brackets, or `localhost`.
     @ByBytes package var host: String
@@ -165,7 +171,7 @@ package struct Configuration: Equatable, Sendable {
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
   }
 
-  /// `[control]`: the control socket and its group.
+  /// `[control]`: the control socket and the group that may use it.
   package struct Control: Equatable, Sendable {
     /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
     @ByBytes package var socket: String? = nil

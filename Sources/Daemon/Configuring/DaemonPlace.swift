@@ -1,4 +1,5 @@
-/// The place of the daemon of a configuration, as far as the files have it. A broken file is read line by line.
+/// The options of a conf by which a daemon is found: its node, state folder and socket. They are read even from files
+/// that are not valid TOML.
 package struct DaemonPlace: Equatable, Sendable {
   /// The option `name` of `[node]`; nil if it is not set.
   package var node: String?
@@ -21,7 +22,8 @@ package struct DaemonPlace: Equatable, Sendable {
     (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
-  /// Returns the text if it is TOML, else each of its lines, preceded by the header of its section.
+  /// Returns the text itself if it is valid TOML. Otherwise it returns each line as a text of its own, after the header
+  /// of its section.
   private static func readable(_ text: String) -> [String] {
     if (try? TomlDocument(text, file: "")) != nil { return [text] }
     var header = ""

@@ -18,16 +18,17 @@ package struct ConfCredential: Sendable {
 
 /// All configuration files, read and checked: the resulting configuration, or all problems.
 package struct LoadedConfiguration: Sendable {
-  /// The data over which an expression of a rule is evaluated.
+  /// The inputs of an expression in a rule.
   package enum ExpressionUse: Sendable {
     case ofRow
-    /// One row; the result of the expression becomes the value of a column.
+    /// The expression reads one row; its result becomes the value of a column.
     case ofColumn
-    /// Two versions of a row, for one of its columns or for the whole row.
+    /// The expression reads two versions of a row. Its result decides about one column, or about the whole row if
+    /// `isOfRows`.
     case ofConflict(isOfRows: Bool)
   }
 
-  /// Returns the error in an expression of a rule that does not depend on the table; nil if there is none.
+  /// Returns an error in an expression that is wrong for any table; nil if there is none.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// The configuration; nil if there are problems.
@@ -36,23 +37,23 @@ package struct LoadedConfiguration: Sendable {
   package let settings: [Setting]
   /// The problems, in the order of the files and of the places in them.
   package let problems: [ConfProblem]
-  /// The paths of the configuration files; `credentialFiles` are the paths of files with passwords.
+  /// The paths of the configuration files. `credentialFiles` has the paths of the files with passwords.
   package let files: [String]
   package let credentialFiles: [String]
   /// Settings that are valid, but probably not intended.
   package let notices: [String]
-  /// The place of the daemon, also if there are problems.
+  /// The options that say where the daemon is, even if the conf has problems.
   package let place: DaemonPlace
 
-  /// Reads and checks a configuration. All input is passed in; nothing is read from disk.
-  /// - Parameter files: the files, in the order in which they count.
+  /// Parses and checks a configuration. All input is passed in; nothing is read from disk.
+  /// - Parameter files: the files, in the order in which they are merged.
   /// - Parameter credentials: the passwords by the name of the database.
   /// - Parameter unreadable: problems that occurred while reading the files.
   /// - Parameter notices: notices from reading the files.
-  /// - Parameter awaitsPeers: whether peers that bring trails of other nodes may still be missing.
+  /// - Parameter awaitsPeers: whether sections of peers that push trails may be added later.
   /// - Parameter fileIdentity: returns the same text for all paths of one database file.
   /// - Parameter expressionFault: checks the expressions of rules.
-  /// - Parameter environment: returns the value of a variable.
+  /// - Parameter environment: returns the value of an environment variable.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
     notices: [String] = [], awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String = { $0 },
@@ -105,7 +106,8 @@ package struct LoadedConfiguration: Sendable {
       }
   }
 
-  /// Returns the configuration. Throws the first problem, whose message says how many more there are.
+  /// Returns the configuration. If there are problems, throws the first one, with the number of further ones in its
+  /// message.
   package func get() throws(CairnError) -> Configuration {
     if let configuration { return configuration }
     guard let first = problems.first?.error else {

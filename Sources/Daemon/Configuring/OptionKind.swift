@@ -19,12 +19,12 @@ package enum OptionKind: Equatable, Sendable {
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
-  /// A rate; with `mayBeOff`, "off" is valid too.
+  /// A rate. If `mayBeOff`, the word "off" is valid too.
   case rate(mayBeOff: Bool)
-  /// A word of the list. Words in `later` are reserved for later versions.
+  /// One of the listed words. Words in `later` are reserved for later versions.
   case choice([String], later: [String])
   case patterns
-  /// A name or pattern of trails, or a list of them.
+  /// A list of names or patterns of trails, or a single one.
   case trails
   /// The URL of a node, `https://HOST:PORT`.
   case peerURL
@@ -35,22 +35,22 @@ package enum OptionKind: Equatable, Sendable {
   /// The grants of a peer, `{ push, pull }`.
   case grants
   case misfits
-  /// The name of a table; `isPattern` says whether it may be a pattern.
+  /// The name of a table, or also a pattern of names if `isPattern`.
   case table(isPattern: Bool)
   case sql
   case columns
   /// The effect of a delete: `apply`, `keep` or `mark:COLUMN`.
   case delete
-  /// A node, or a trail.
+  /// The name of a node or of a trail.
   case origin
-  /// A rule that resolves conflicts of rows.
+  /// A rule that resolves conflicts between two versions of a row.
   case rule
-  /// Rules that resolve conflicts of columns: a table of columns and rules.
+  /// Rules that resolve conflicts column by column: a TOML table from column names to rules.
   case rules
-  /// Any value, for options that are always refused.
+  /// Any value. For options that are always refused.
   case anything
 
-  /// The description of valid values in messages.
+  /// The description of valid values, for messages.
   package var description: String {
     switch self {
     case .name: "a name: a-z, 0-9, _ and -"

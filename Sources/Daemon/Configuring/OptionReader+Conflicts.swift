@@ -3,7 +3,7 @@ import Conflicts
 
 // Rules for conflicts.
 extension OptionReader {
-  /// Reads a conflict rule for rows.
+  /// Parses the conflict rule of a table's rows.
   mutating func rule(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard let text = string(node, option), let rule = rule(text, node.place, option.key) else { return nil }
     guard rule.isForRows else {
@@ -20,7 +20,7 @@ extension OptionReader {
     return .text(rule.text)
   }
 
-  /// Reads rules of columns, such as `{ stock = "delta", note = "merge-text" }`.
+  /// Parses conflict rules of columns, such as `{ stock = "delta", note = "merge-text" }`.
   mutating func rules(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
     guard case .table(let entries) = node.value else {
       wrongType(node, option)

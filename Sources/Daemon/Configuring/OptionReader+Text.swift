@@ -2,7 +2,7 @@ import Changes
 import Glibc
 
 extension OptionReader {
-  /// Returns the text of a value with its variables replaced.
+  /// Returns the string in a value, with environment variables replaced.
   mutating func string(_ node: TomlNode, _ option: OptionTable.Option) -> String? {
     guard case .string(let raw) = node.value else {
       wrongType(node, option)
@@ -25,7 +25,8 @@ extension OptionReader {
     return nil
   }
 
-  /// Returns whether a text is an expression. The column `*` means columns that are copied unchanged.
+  /// Returns whether the text of a column rule is valid: an expression, or any text for the column `*`, which names
+  /// columns that are copied unchanged.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
     column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }
@@ -40,7 +41,8 @@ extension OptionReader {
     return false
   }
 
-  /// Replaces variables: `${NAME}` is the value of a variable, `$$` a dollar; any other dollar stays.
+  /// Replaces environment variables in a text: `${NAME}` becomes the value of NAME, and `$$` a dollar sign. Any other
+  /// dollar sign stays.
   private mutating func expand(_ raw: String, _ place: ConfPlace) -> String? {
     guard raw.contains("$") else { return raw }
     var out = ""
@@ -79,7 +81,7 @@ extension OptionReader {
       && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
   }
 
-  /// Returns the text if the option's kind allows it; else nil, with a problem.
+  /// Returns the text if it is valid for the option; otherwise adds a problem and returns nil.
   mutating func text(of text: String, _ place: ConfPlace, _ option: OptionTable.Option) -> String? {
     if let (message, hint) = Self.fault(text, option) {
       let code: ErrorCode =

@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// Reads values of options, and collects their problems.
+/// Converts TOML values to values of options, and collects problems of invalid ones.
 struct OptionReader {
   let environment: (String) -> String?
   let expressionFault: LoadedConfiguration.ExpressionFault
@@ -14,7 +14,7 @@ struct OptionReader {
     (self.environment, self.expressionFault) = (environment, expressionFault)
   }
 
-  /// Returns nil, and adds a problem, if the value is invalid.
+  /// Converts a TOML value to a value of the option. If it is invalid, adds a problem and returns nil.
   mutating func read(_ node: TomlNode, of option: OptionTable.Option) -> OptionValue? {
     switch option.kind {
     case .flag: flag(node, option)
@@ -111,7 +111,8 @@ struct OptionReader {
     return isWhole ? .columns(columns) : nil
   }
 
-  /// Reads a column: `amount = "round(total, 2)"`, or `amount = { expr = "round(total, 2)", type = "numeric(10,2)" }`.
+  /// Parses a column rule: `amount = "round(total, 2)"`, or `amount = { expr = "round(total, 2)", type =
+  /// "numeric(10,2)" }`.
   private mutating func column(_ entry: TomlEntry, _ option: OptionTable.Option) -> TableRule.Column? {
     guard !entry.key.isEmpty else {
       refuse(entry.keyPlace, "a column without a name", Self.write(option))
@@ -199,8 +200,8 @@ struct OptionReader {
 
   private static let leastBytes: Int64 = 64 << 20
 
-  /// Adds a problem for an amount that cannot be read.
-  /// - Parameter isAllowed: whether a corrected text is valid; only such a text is suggested.
+  /// Adds a problem for a number with a unit that cannot be parsed.
+  /// - Parameter isAllowed: returns whether a corrected text is valid; only a valid one is suggested.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,
     _ units: [String], usual: String, isAllowed: (String) -> Bool
@@ -258,7 +259,7 @@ extension OptionReader {
     "write \(option.key) = \(option.defaultText ?? option.example)"
   }
 
-  /// Returns the value that was probably intended, in the right type.
+  /// Returns the value, as TOML, that the author of the file probably meant, for a hint; nil if there is none.
   private static func suggestion(_ value: TomlValue, _ kind: OptionKind) -> String? {
     switch (kind, value) {
     case (.flag, .string(let text)):

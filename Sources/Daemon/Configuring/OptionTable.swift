@@ -2,13 +2,13 @@
 /// `cairn.toml(5)` and the reference `conf/cairn.toml` are all made from it.
 package enum OptionTable {
   package struct Section: Sendable {
-    /// The form of the section's header.
+    /// The form of a section's header in the file.
     package enum Form: Sendable {
       /// A section that appears once, such as `[limits]`.
       case single
       /// A section with a name, such as `[capture.NAME]`.
       case named
-      /// A list of sections, such as `[[apply.NAME.table]]`: any number of them, in the order of the conf.
+      /// A section that repeats, such as `[[apply.NAME.table]]`: any number of them, in the order of the conf.
       case list(of: String)
     }
 
@@ -22,7 +22,7 @@ package enum OptionTable {
     package var details = ""
     /// The name of the section in examples.
     package var example = ""
-    /// Lines that follow the section in the reference configuration, as a second example of such a section.
+    /// Lines that follow the section in the reference configuration: a second example section of the same kind.
     package var more: [String] = []
     package var options: [Option] = []
 
@@ -72,7 +72,7 @@ package enum OptionTable {
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
-  /// Returns a section that is not part of another one, by its key.
+  /// Returns the section with a key, unless it is part of another section.
   static func section(_ key: String) -> Section? {
     sections.first { section in
       if case .list = section.form { return false }

@@ -1,12 +1,12 @@
 import Changes
 import Mapping
 
-/// A section with its valid options.
+/// A section of the configuration with its valid options.
 struct ReadSection {
   struct Entry {
     var value: OptionValue
     var place: ConfPlace
-    /// The value as in the file, with its variables replaced.
+    /// The value as the file has it, with environment variables replaced.
     var shown: String
   }
 
@@ -15,7 +15,7 @@ struct ReadSection {
   /// The options that are present but invalid.
   private(set) var wrong: [String: ConfPlace] = [:]
 
-  /// Reads the options of a section. Unknown, invalid and missing options are added to the problems of the reader.
+  /// Reads the options of a section. Unknown, invalid and missing options become problems of the reader.
   init(_ source: ConfSection, _ reader: inout OptionReader) {
     self.source = source
     let section = source.section

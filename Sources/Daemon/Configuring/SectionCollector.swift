@@ -5,7 +5,7 @@ struct ConfSection {
   let section: OptionTable.Section
   /// The name of the section; for a list, the name of the section that it belongs to.
   let name: String
-  /// The place of its first header.
+  /// The place of the section's first header in the files.
   let place: ConfPlace
   var entries: [TomlEntry] = []
 
@@ -19,8 +19,8 @@ struct ConfSection {
   }
 }
 
-/// Sorts the content of the files by the sections of the option table. A section may be spread over files, an option
-/// may not.
+/// Merges sections of the same name from all files. A section may be spread over several files; an option may be given
+/// only once.
 struct SectionCollector {
   private(set) var sections: [ConfSection] = []
   private(set) var problems: [ConfProblem] = []
@@ -77,7 +77,8 @@ struct SectionCollector {
     return letters.isEmpty ? "name" : String(letters.prefix(63))
   }
 
-  /// Removes the list sections of rules from a section's entries, and collects them. Returns the remaining entries.
+  /// Removes rules, such as `[[apply.NAME.table]]`, from the entries of an apply's section, and collects them. Returns
+  /// the remaining entries.
   private mutating func rules(in entries: [TomlEntry], _ parent: OptionTable.Section, _ named: TomlEntry) -> [TomlEntry]
   {
     guard parent.key == OptionTable.apply.key else { return entries }

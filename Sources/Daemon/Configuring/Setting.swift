@@ -1,13 +1,13 @@
 import Changes
 
-/// An option in force, and the source of its value.
+/// An option with the value in force, and the place where that value was set.
 package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
     case file(ConfPlace)
     case byDefault
-    /// The option is in the conf at this place, but its value is invalid.
+    /// A place in the conf where the option has an invalid value.
     case wrong(ConfPlace)
-    /// The path of the file with the secret.
+    /// A file with a password. The text is its path.
     case credential(String)
   }
 
@@ -17,10 +17,11 @@ package struct Setting: Equatable, Sendable {
   /// The value as TOML; nil if it is not set and has no default.
   @ByBytes package var value: String? = nil
   package var origin: Origin
-  /// The behaviour if there is no value.
+  /// The behaviour of Cairn if there is no value.
   @ByBytes package var absence: String
 
-  /// Returns the settings of all sections in the files, and of the sections that are in force with defaults only.
+  /// Returns all settings: of the sections in the files, and of sections that apply with defaults although no file has
+  /// them.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Converts the parser's error for a text that is no TOML to a problem with a hint.
+/// Converts the parser's error about a text that is not TOML to a problem with a hint.
 enum SyntaxProblem {
   static func of(_ failure: TomlDocument.Failure, in text: String) -> ConfProblem {
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
@@ -11,7 +11,7 @@ enum SyntaxProblem {
     return ConfProblem(.confSyntax, at: failure.place, "this is not TOML: \(reason)", hint: hint(line, reason))
   }
 
-  /// Returns the reason without the place in the parser and without names of the library.
+  /// Returns the parser's reason without its place in the text and without names from the parser library.
   private static func plain(_ reason: String) -> String {
     var text = reason[...]
     if text.hasPrefix("Error while parsing"), let colon = text.firstIndex(of: ":") {
@@ -65,7 +65,7 @@ enum SyntaxProblem {
     return entries.first { $0.key == name }?.keyPlace
   }
 
-  /// Returns the table with the last header, to which the following lines belong.
+  /// Returns the TOML table whose header comes last in the file. Lines that follow in the file belong to it.
   private static func open(_ node: TomlNode) -> TomlNode? {
     switch node.value {
     case .table(let entries):

@@ -54,7 +54,8 @@ struct TomlDocument {
       reason: reason)
   }
 
-  /// Removes the first item, with everything below it, from the parser's list, and returns it as a node with its key.
+  /// Converts the first item of the parser's list to a node with its key. Removes the item and all items below it from
+  /// the list.
   private static func node(
     _ rest: inout Slice<UnsafeBufferPointer<cairn_toml_item>>, _ file: String
   ) -> (key: String, keyPlace: ConfPlace, node: TomlNode) {

@@ -19,10 +19,11 @@ package enum ConflictLogs {
     }
   }
 
-  /// Returns the tables that the applies of a trail may write in a database, by a conf.
+  /// Returns the tables of a database to which the applies of a trail may write, as the conf lists them.
   ///
-  /// A database to which no apply of the conf writes belongs to a replication without a daemon, which has no list.
-  /// - Throws: `table-forbidden` if the conf has applies into the database, and none of this trail.
+  /// If no apply of the conf writes to the database, it belongs to a replication without a daemon: all tables are
+  /// allowed.
+  /// - Throws: `table-forbidden` if applies of the conf write to the database, but none of them reads this trail.
   package static func scope(
     of trail: TrailName, into url: DatabaseURL, by configuration: Configuration
   ) throws -> TargetScope {
@@ -40,14 +41,14 @@ package enum ConflictLogs {
     return TargetScope(lists.flatMap(\.self))
   }
 
-  /// Returns the databases that the applies of a configuration write, by their names there.
+  /// Returns the databases to which the applies of a configuration write, sorted by their names in the configuration.
   package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
     let names = Set(configuration.applies.map(\.database))
     return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
   }
 
-  /// Returns both ends of the replications in a state folder, or in every one below the usual place. Files that no
-  /// longer exist are left out.
+  /// Returns the sources and targets of the replications in a state folder; nil: in all state folders at the usual
+  /// place. Files that no longer exist are left out.
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {
@@ -60,7 +61,7 @@ package enum ConflictLogs {
 }
 
 extension StateFolders {
-  /// Returns the databases of the replications in a state folder, as the state folders name them.
+  /// Returns the sources and targets of the replications in a state folder, as text from the folder's files.
   static func places(in state: String?) throws -> [String] {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }

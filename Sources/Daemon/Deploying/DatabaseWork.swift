@@ -2,12 +2,12 @@ import Changes
 import Operating
 import Steering
 
-/// A task on a database that only one worker may have, under any URL of that database.
+/// An exclusive task on a database. Only one worker may have it, even if the conf has several URLs of the database.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for another worker that wants the same task.
+  /// Returns the error for a worker that wants a task which `worker` already has.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

@@ -11,7 +11,7 @@ package struct LeftSlot: Equatable, Sendable {
   /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
     case gone
-    /// A capture reads from it at this moment.
+    /// A capture reads from the slot now.
     case inUse
     /// The slot exists; the server keeps this many bytes of log for it.
     case left(bytes: Int64)
@@ -19,15 +19,15 @@ package struct LeftSlot: Equatable, Sendable {
     case unknown(String)
   }
 
-  /// The trail that the capture wrote; its folder is still there.
+  /// The trail that the capture wrote. Its folder still exists.
   package let trail: TrailName
   @ByBytes package private(set) var name: String
   /// The source's URL as it was configured, without a password.
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Notes the URL of the source beside a trail, so that the slot can be found when the configuration no longer names
-  /// the source.
+  /// Writes the URL of the source to a file in the folder of the trail. The file locates the slot after the source has
+  /// left the configuration.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {
@@ -37,7 +37,9 @@ package struct LeftSlot: Equatable, Sendable {
     } catch { throw error.asCairnError(doing: "note the source of a trail") }
   }
 
-  /// Returns the trails from PostgreSQL that start at a node and that no capture writes.
+  /// Returns the slots of this node's trails from PostgreSQL that no configured capture writes.
+  ///
+  /// - Parameter captures: The names of the configured captures.
   package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {
     let trails = (try? Trail.names(state: state)) ?? []
     return trails.filter { $0.origin == node && !captures.contains($0.name) }.compactMap { trail in
@@ -51,7 +53,8 @@ package struct LeftSlot: Equatable, Sendable {
 
   private static func file(_ folder: String) -> String { folder + "/source" }
 
-  /// Queries the server, with the password of a configured database with the same URL, if there is one.
+  /// Queries the server for the state of the slot. The password is taken from a configured database with the same URL,
+  /// if there is one.
   package func standing(_ databases: [Configuration.Database]) -> Standing {
     do {
       let known = databases.first { $0.url == url }
@@ -83,6 +86,6 @@ package struct LeftSlot: Equatable, Sendable {
     return "cairn detach \(isPlain ? url : "'\(url)'") --slot \(slot)"
   }
 
-  /// The server and database for messages.
+  /// The server and database, as messages name them.
   package var place: String { (try? DatabaseURL(url).place) ?? url }
 }

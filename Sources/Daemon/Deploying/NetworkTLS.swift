@@ -7,8 +7,8 @@ import Peering
 package enum NetworkTLS {
   /// Returns the listener's certificate and its trusted authorities; nil: plain HTTP.
   ///
-  /// Only `insecure = true` allows plain HTTP, also on loopback: any user of the machine could be any peer there. What
-  /// `cairn peer revoke` has written counts with any certificates.
+  /// Only `insecure = true` allows plain HTTP, also on loopback: any user of the machine could be any peer there. The
+  /// list of certificates that `cairn peer revoke` revoked applies to every authority.
   ///
   /// - Throws: `conf-missing` if there are no certificates; `conf-value` if there are some and `insecure` would not use
   ///   them.
@@ -35,7 +35,7 @@ package enum NetworkTLS {
       remedy: .retry)
   }
 
-  /// Returns the joined node to which a pump leads; nil if it was not joined.
+  /// Returns the name of the node to which a pump connects; nil if this node has not joined it.
   package static func joined(_ pump: Configuration.Pump, state: String) -> String? {
     let names = PeerFolder(state: state).joinedNames
     // A pump without a peer's name leads to the only node that was joined.
@@ -43,8 +43,8 @@ package enum NetworkTLS {
     return names.contains(peer) ? peer : nil
   }
 
-  /// Returns the certificate for the listener of a pump, and the authorities or key that prove the listener; nil: plain
-  /// HTTP.
+  /// Returns the certificate that a pump presents, and the authorities or key by which it verifies the listener of its
+  /// peer; nil: plain HTTP.
   ///
   /// - Parameter own: The files of `[receive]`.
   /// - Throws: `conf-missing` if there are no certificates.

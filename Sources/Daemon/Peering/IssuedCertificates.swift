@@ -42,8 +42,9 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of the present one. It does so in the last third of the present certificate's
-  /// life, or if the authority that signed it is being replaced. A repeated request gets the same certificate.
+  /// Signs a new certificate for the key of the present certificate. It does so in the last third of the present
+  /// certificate's life, or if the authority that signed it is being replaced. A repeated request gets the same
+  /// certificate.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -89,13 +90,13 @@ package struct IssuedCertificates: Sendable {
     return issued
   }
 
-  /// Returns the start of validity of a certificate that is issued now, in seconds since 1970 UTC. It is a day in the
-  /// past, because clocks differ.
+  /// Returns the start of validity for a certificate that is issued now, in seconds since 1970 UTC. It is one day
+  /// before `now`, because the clocks of nodes differ.
   private static func first(_ now: Int64) -> Int64 { (now - PeerFolder.day) / 1_000_000 }
 
   // MARK: Looking
 
-  /// Returns all certificates, in the order of their files' names.
+  /// Returns all certificates that this node has issued, in the order of their files' names.
   package func all() -> [Entry] {
     let revoked = peers.revoked
     return ((try? Folder.names(folder)) ?? []).compactMap { name in
@@ -104,7 +105,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the certificates that are valid now.
+  /// Returns the issued certificates that are valid now.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }
@@ -148,7 +149,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Records that a peer has shown this certificate: its predecessors become invalid.
+  /// Makes the older certificates of a peer invalid, after the peer has presented a newer one.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {
@@ -162,8 +163,8 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Returns the error for an unreadable list. Until the operator restores the list, no peer can be revoked and none
-  /// can connect.
+  /// Returns the error for an unreadable list of revoked certificates. Until the operator restores the list, no peer
+  /// can be revoked and none can connect.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign,

@@ -3,16 +3,16 @@ import NetKit
 import Synchronization
 import SystemKit
 
-/// A desk that issues certificates to nodes.
+/// The request handler that issues certificates to nodes.
 ///
 /// `POST join` needs the token of an invitation, and `POST renew` a certificate that is still valid. A peer calls `GET
 /// authority` to find out whether there is a new authority.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
-  /// The most renewals for each name in a minute. One is enough.
+  /// The maximum number of renewals for each name in a minute. One is enough.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
-  /// The most shown certificates that are remembered, and the most names whose rate of renewals is counted.
+  /// The maximum number of presented certificates that are remembered, and of names whose renewals are counted.
   private static let knownMax = 10_000
 
   private let peers: PeerFolder
@@ -25,7 +25,7 @@ package final class JoinDesk: Sendable {
     (self.peers, self.node, self.clock) = (peers, node, clock)
   }
 
-  /// Begins a request whose path ends in `/join`, `/renew` or `/authority`.
+  /// Starts to handle an HTTP request whose path ends in `/join`, `/renew` or `/authority`.
   package func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {
@@ -35,7 +35,7 @@ package final class JoinDesk: Sendable {
     return .receive(Sink(self, request))
   }
 
-  /// Records that a peer has shown a certificate: its predecessors become invalid.
+  /// Handles the first use of a certificate by a peer: the peer's older certificates become invalid.
   package func noteUse(of peer: PeerCertificate) {
     let isNew = shown.withLock { shown in
       if shown.count >= Self.knownMax { shown = [] }

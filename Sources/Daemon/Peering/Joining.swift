@@ -20,11 +20,11 @@ package struct Joining {
     (self.peers, self.node, self.stop) = (peers, node, stop)
   }
 
-  /// Joins the node that printed a line: gets a certificate from it, and keeps its authority.
+  /// Joins the node that printed a line: gets a certificate from it, and stores the authority that signed it.
   ///
   /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
   ///   and has another authority now.
-  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the known
+  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key differs from the line, or the authority from the stored
   ///   one); `peer-unknown` (the token); `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
@@ -90,7 +90,8 @@ package struct Joining {
     return answer.certificate.facts
   }
 
-  /// Returns whether the other node signs with an authority that is unknown here or that did not sign our certificate.
+  /// Returns whether the other node signs with another authority now: one that is unknown to this node, or that did not
+  /// sign this node's certificate.
   private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
     let reply = try client.perform("GET", "/cairn/1/authority")
     // Earlier builds do not know the address.

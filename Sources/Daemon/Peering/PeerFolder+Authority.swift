@@ -9,11 +9,11 @@ extension PeerFolder {
   /// The lifetime of the listener's certificate. The daemon renews it in the last third.
   static let listenerLifetime = year
 
-  /// The changes that `cairn peer rotate` made.
+  /// The results of `cairn peer rotate`.
   package struct Rotation: Equatable, Sendable {
-    /// SHA-256 of the new authority; nil: it is the same as before.
+    /// The SHA-256 of the new authority; nil if the authority was not replaced.
     package var authority: String?
-    /// SHA-256 of the listener's new public key; nil: it is the same as before.
+    /// The SHA-256 of the listener's new public key; nil if the key was not replaced.
     package var listenerKey: String?
   }
 
@@ -29,10 +29,11 @@ extension PeerFolder {
 
   /// Replaces the authority, the listener's key, or both.
   ///
-  /// The new authority signs from now on. The old one counts beside it until every peer has a certificate of the new
-  /// one, which ``upkeep(node:now:)`` finds.
+  /// The new authority signs from now on. The old one remains trusted until every peer has a certificate of the new
+  /// one; then ``upkeep(node:now:)`` drops it.
   ///
-  /// - Parameter dropsOld: Ends the overlap at once: peers with a certificate of the old authority must join again.
+  /// - Parameter dropsOld: Whether the old authority is dropped at once: peers with a certificate of it must join
+  ///   again.
   package func rotate(
     node: String, authority: Bool, listener: Bool, dropsOld: Bool, now: Int64
   ) throws -> Rotation {
@@ -129,8 +130,8 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Completes a replacement that a crash interrupted. If the new key belongs to the present certificate, it is put in
-  /// place. Otherwise it is removed.
+  /// Completes or undoes the replacement of a key that a crash interrupted. If the new key belongs to the present
+  /// certificate, it becomes the present key. Otherwise it is removed.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")
@@ -157,18 +158,19 @@ extension PeerFolder {
 
   // MARK: The list of revoked certificates
 
-  /// The first line of the authority's file. It records that this node keeps a list of revoked certificates. A file
-  /// without the authority is of no use, so the record cannot be lost while the node still accepts peers.
+  /// The first line of the file `ca.crt`, which records that this node keeps a list of revoked certificates. Without
+  /// `ca.crt` no peer is accepted, so this record cannot be lost while peers connect.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The file that records the same for a node whose certificates come from the operator's own authority.
+  /// The file that records that a list of revoked certificates is kept, for a node without `ca.crt`: its certificates
+  /// come from the operator's own authority.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. If that cannot be
-  /// read, the answer is true.
+  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. True if the record of
+  /// this cannot be read.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }

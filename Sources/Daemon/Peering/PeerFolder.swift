@@ -3,13 +3,13 @@ import Glibc
 import NetKit
 import SystemKit
 
-/// The certificates of a node, in the folder `peers` of its state.
+/// The certificates of a node, in the folder `peers` of its state folder.
 ///
-/// A node that listens has a small authority of its own: `ca.crt` and `ca.key`. It shows `node.crt`, with the key
+/// A node that listens has a small authority of its own: `ca.crt` and `ca.key`. It presents `node.crt`, with the key
 /// `node.key`. While the authority is being replaced, `ca.crt` has the old one after the new one.
 ///
-/// The folder `joined/HUB` has what this node got from another node that it dials: `ca.crt`, `node.crt`, `node.key`.
-/// Keys have the mode 0600.
+/// The folder `joined/HUB` has the files that this node got from a node that it has joined: `ca.crt`, `node.crt`,
+/// `node.key`. Keys have the mode 0600.
 package struct PeerFolder: Sendable {
   package let path: String
 
@@ -20,7 +20,7 @@ package struct PeerFolder: Sendable {
   /// Whether the files of a listener exist.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
-  /// The list of revoked certificates. Each listener makes its own, since the list has its own cache.
+  /// The list of revoked certificates. Each access returns a new list with its own cache.
   package var revoked: RevokedPeers {
     let folder = self
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
@@ -34,8 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate for a peer, and the authorities that prove the peer: the authorities from joining it, else
-  /// the authorities of the listener here.
+  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
+  /// the node has joined the peer, both come from joining. Otherwise they are the listener's.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(
@@ -53,7 +53,7 @@ package struct PeerFolder: Sendable {
   /// Returns the certificate that this node presents to a node that it has joined.
   package func joinedCertificate(_ hub: String) -> PeerCertificate? { try? joined(hub).certificate("node.crt").facts }
 
-  /// SHA-256 of the listener's public key in lower-case hexadecimal.
+  /// Returns the SHA-256 of the listener's public key in lower-case hexadecimal.
   package func keyDigest() throws -> String { hexadecimal(try certificate("node.crt").keyDigest) }
 
   func joined(_ hub: String) -> PeerFolder { PeerFolder(path: file("joined/\(hub)")) }

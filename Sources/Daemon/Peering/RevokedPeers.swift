@@ -43,7 +43,7 @@ package final class RevokedPeers: Sendable {
     /// The identity of the file that was read last.
     var stamp: FileStamp?
     var known: Known?
-    /// Whether this process has seen the file.
+    /// Whether this process has seen the file exist.
     var wasThere = false
   }
 
@@ -114,16 +114,17 @@ package final class RevokedPeers: Sendable {
 
   // MARK: Changing it
 
-  /// Returns the second, since 1970 UTC, up to which certificates of a name are revoked; nil if no line names it.
+  /// Returns the second, since 1970 UTC, up to which all certificates of a name are revoked; nil if the file has no
+  /// line for the name.
   static func through(_ name: String, _ path: String) throws -> Int64? {
     guard try FileStamp.look(at: path) != nil else { return nil }
     return try list(try text(path), path).through[name]
   }
 
-  /// Revokes the certificates of a name whose validity starts at a second or before. Lines that this makes superfluous
-  /// are removed.
+  /// Revokes the certificates of a name whose validity starts at `second` or before, and removes lines that become
+  /// superfluous.
   ///
-  /// - Throws: If the present list cannot be read completely. It is not replaced by a new one then.
+  /// - Throws: If the present list cannot be read completely. The file is not changed then.
   static func add(_ name: String, through second: Int64, to path: String) throws {
     let before = try text(path)
     let known = try list(before, path)

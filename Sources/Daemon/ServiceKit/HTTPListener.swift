@@ -18,11 +18,11 @@ package final class HTTPListener {
 
   private struct Pages: HTTPHandler {
     let answer: Answer
-    /// Whether only programs of this machine can ask; their `Host` must then name this machine.
+    /// Whether only programs of this machine can connect. The `Host` of their requests must then name this machine.
     let isLoopback: Bool
 
-    /// Returns whether a request is meant for this server. A web page could have its own name lead to 127.0.0.1 (DNS
-    /// rebinding), and read the answers to the browser. The browser sends that name in `Host`.
+    /// Returns whether the `Host` of a request names this server. A web page could make its own name point to 127.0.0.1
+    /// (DNS rebinding) and read the answers, but the browser sends that name in `Host`.
     private func isMeant(_ request: HTTPRequest) -> Bool {
       guard isLoopback, let host = request.header("Host") else { return true }
       return HTTPBase("http://" + host)?.isLoopback ?? false

@@ -41,7 +41,8 @@ package struct LogEntry: Equatable, Sendable {
     self.init(level, error.message, worker: worker, code: error.code, hint: error.hint, context: error.context)
   }
 
-  /// The fields of the journal: `PRIORITY`, `MESSAGE`, `MESSAGE_ID`, and ours, which begin with `CAIRN_`.
+  /// The fields of the entry in systemd's journal: `PRIORITY`, `MESSAGE`, `MESSAGE_ID`, and fields of Cairn, which
+  /// begin with `CAIRN_`.
   package var fields: [(name: String, value: String)] {
     var fields = [("PRIORITY", String(level.rawValue)), ("MESSAGE", line), ("SYSLOG_IDENTIFIER", "cairnd")]
     if let worker { fields.append(("CAIRN_WORKER", worker)) }
@@ -56,7 +57,7 @@ package struct LogEntry: Equatable, Sendable {
     return fields.map { (name: $0.0, value: $0.1) }
   }
 
-  /// The entry in one line, for people.
+  /// The entry as one line of text.
   package var line: String {
     let who = worker.map { "\($0): " } ?? ""
     let what = code.map { "[\($0.rawValue)] " } ?? ""
@@ -71,8 +72,8 @@ package struct LogEntry: Equatable, Sendable {
 }
 
 extension ErrorCode {
-  /// The journal's `MESSAGE_ID` of messages with this code, stable across versions: the first half of the SHA-256 of
-  /// `cairn:CODE`.
+  /// The `MESSAGE_ID` in systemd's journal for messages with this code, stable across versions: the first half of the
+  /// SHA-256 of `cairn:CODE`.
   package var messageID: String {
     guard let hash = try? SHA256() else { return "" }
     hash.update(Array("cairn:\(rawValue)".utf8))
@@ -80,16 +81,17 @@ extension ErrorCode {
   }
 }
 
-/// The log of a service: the journal, with fields, if systemd reads standard error. Otherwise it is standard error,
-/// with priorities as in sd-daemon(3). Any thread may write.
+/// The log of a service. If systemd reads standard error, entries go to systemd's journal with their fields. Otherwise
+/// they go to standard error, with priorities as in sd-daemon(3). Any thread may write.
 package final class ServiceLog: Sendable {
   private let isJournal: Bool
   private let isTerminal: Bool
   private let limit: Mutex<LogEntry.Level>
 
-  /// Creates a log that writes to standard error, or to the journal if standard error leads there.
+  /// Creates a log that writes to standard error, or to systemd's journal if standard error leads there.
   ///
-  /// - Parameter journalStream: The variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
+  /// - Parameter journalStream: The variable `JOURNAL_STREAM`: device and inode of the stream that systemd's journal
+  ///   reads.
   package init(
     level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) }
   ) {

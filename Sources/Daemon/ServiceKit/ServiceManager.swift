@@ -9,12 +9,12 @@ package enum ServiceManager {
   /// Sends lines such as `READY=1` (`sd_notify`).
   package static func notify(_ lines: String...) { _ = sd_notify(0, lines.joined(separator: "\n")) }
 
-  /// Sets the status line of `systemctl status`. A line break would end it.
+  /// Sets the status line of `systemctl status`. Line breaks in `status` are replaced.
   package static func tell(_ status: String) {
     notify("STATUS=" + status.oneLine)
   }
 
-  /// Reports that the service loads its conf again. `READY=1` ends it.
+  /// Reports to systemd that the service is loading its conf again, until the message `READY=1` follows.
   package static func reloading() {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

@@ -1,6 +1,6 @@
 import Changes
 
-/// A rate limit: a number of events at once, then one after each pause.
+/// A rate limit: an event may happen a number of times at once, and then once after each pause.
 ///
 ///     var copies = Allowance(burst: 3, refill: 60_000_000)
 ///     copies.take(now: 0)  // true, three times in a row
@@ -8,16 +8,15 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// The time, in µs, up to which returned uses have been added to `left`.
+  /// The time, in µs, up to which the count `left` has been refilled.
   private var countedAt: Int64?
 
-  /// Creates an allowance with all its uses.
+  /// Creates a full allowance: `burst` events may happen at once.
   ///
-  /// - Parameter refill: The pause after which a use is returned, in µs.
+  /// - Parameter refill: The pause after which one more event may happen, in µs.
   init(burst: Int, refill: Int64) { (self.burst, self.refill, left) = (burst, refill, burst) }
 
-  /// Returns whether the event may happen now, and counts it if so. If the clock goes back, the allowance does not
-  /// grow.
+  /// Returns whether the event may happen now, and counts it if so. If the clock was set back, no event is added.
   ///
   /// - Parameter now: The time in µs.
   mutating func take(now: Int64) -> Bool {
@@ -31,16 +30,17 @@ struct Allowance: Equatable, Sendable {
     return true
   }
 
-  /// Returns whether no use is taken at this time. Such an allowance equals a new one, so it need not be stored.
+  /// Returns whether all events are allowed again at `now`. Such an allowance equals a new one, so it need not be
+  /// stored.
   func isFull(now: Int64) -> Bool {
     guard let countedAt else { return true }
     return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
   }
 }
 
-/// A rate limit for each asker, such as each peer, held in bounded memory.
+/// A rate limit for each of many askers, such as peers, in bounded memory.
 struct Allowances: Sendable {
-  /// The most askers at a time.
+  /// The maximum number of askers whose allowances are stored.
   static let most = 4096
 
   private let fresh: Allowance
@@ -50,8 +50,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Takes one use of the allowance of `asker`; returns false if none is left. If too many ask, the earliest askers
-  /// continue.
+  /// Takes one event from the allowance of `asker`; returns false if none is left. When too many allowances are in use,
+  /// an asker without one is refused.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

@@ -6,14 +6,14 @@ import Reshaping
 import SystemKit
 import Trails
 
-// Rules that changed after rows had come under earlier ones.
+// Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
   /// Returns the tables whose rules changed, after it has requested the copies that they need.
   ///
   /// The change is written to a ``RuleNote`` before the first step, and ``RuleUpkeep`` removes it after the last. If
   /// the daemon ends in between, the steps are repeated.
   ///
-  /// - Throws: `rule-refused` if a change cannot be carried out.
+  /// - Throws: `rule-refused` if the new rule cannot be applied to a table.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
     let note = RuleNote(state: context.statePath, apply: name)
     let names = TargetNames(state: context.statePath, apply: name)
@@ -23,7 +23,7 @@ extension ApplyEntry {
       try note.note(.init(rules: rules))
       return []
     }
-    // If an older version left no note, the rows count as written under the present rules.
+    // If the file does not exist, an older version wrote the rows, as if under the present rules.
     let before = try note.read() ?? .init(rules: rules)
     let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
     if before == .init(rules: rules), held.isEmpty, entered.isEmpty {
@@ -58,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that were left out and that the list of the apply includes now. A table that the target does
-  /// not know yet has no earlier rule.
+  /// Returns the tables that the option `tables` of the apply excluded before and includes now. A table that the target
+  /// does not know yet has no earlier rule.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -75,8 +75,8 @@ extension ApplyEntry {
     }
   }
 
-  /// Returns those suspended tables to which the rules now give another name. The other tables continue with a copy
-  /// from the position at which they were suspended.
+  /// Returns the suspended tables in `held` whose names at the target differ between the old and the present rules.
+  /// These are copied again. Other suspended tables continue from the position at which they were suspended.
   func renamed(_ held: [HeldTable], _ old: [TableRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)
@@ -96,7 +96,7 @@ extension ApplyEntry {
       context: ["table": first])
   }
 
-  /// Withdraws the request for a table that was made before its rule changed.
+  /// Removes the request for a copy of a table that was made before the table's rule changed.
   private func forgetRequest(for table: String) {
     context.requests.settle { $0.isOf(apply: name, trail, table) }
   }
@@ -116,14 +116,15 @@ extension RequestBook.Request {
 }
 
 extension [ChangedRule] {
-  /// Returns the changes with `entered` added. An entered table replaces an earlier change of the same table.
+  /// Returns the changed tables of this request with `entered` added. An entered table replaces an earlier change of
+  /// the same table.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
     let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }
   }
 }
 
-/// The name of a table as a rule writes it, in its parts.
+/// The name of a table, split into the parts that a rule writes.
 private struct NamePlace {
   let namespace: String
   let name: String

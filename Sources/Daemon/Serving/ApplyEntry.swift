@@ -8,8 +8,8 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The checks of an apply before it starts. Its target must continue at a position of the trail. The target must hold
-/// no rows that the apply would overwrite without permission.
+/// The checks of an apply before it starts: its target must continue at a position of the trail, and must hold no rows
+/// that the apply would overwrite without permission.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL
@@ -21,19 +21,19 @@ struct ApplyEntry {
   let scope: TargetScope
   let context: ServiceContext
 
-  /// Returns the copy of everything that was requested (nil: none), and the tables whose rules changed after their rows
-  /// were applied. Checks everything that can stop the apply before it starts.
+  /// Makes all checks that can stop an apply before it starts. Returns the requested copy of all tables (nil: none),
+  /// and the tables whose rules changed after their rows were applied.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
     return (asked, try adoptRules(end))
   }
 
-  /// Checks the target against the trail, and requests a copy of everything if it is needed. Returns the open request;
+  /// Checks the target against the trail, and requests a copy of all tables if one is needed. Returns the open request;
   /// nil if there is none.
   ///
-  /// It is needed if the target's checkpoint was purged because the target was away for too long. It is also needed if
-  /// the target is new and the trail's beginning was purged, or if the operator ordered it.
+  /// A copy is needed if the part of the trail after the target's checkpoint was purged. It is also needed if the
+  /// target is new and the trail's beginning was purged, or if the operator ordered it.
   ///
   /// - Throws: `same-database`, `checkpoint-foreign`, `target-differs`, `trail-elsewhere`, `rule-refused`.
   private func prove(_ end: TargetEnd) throws -> CopyRequest.Asked? {
@@ -66,7 +66,7 @@ struct ApplyEntry {
       }
       return asked
     }
-    // A target that was ordered to begin again, and has not yet, may still hold its earlier rows.
+    // A target for which a copy of all tables was ordered may still hold its earlier rows, if the copy has not begun.
     let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
     // A trail without copies overwrites nothing.
     let isCopied = context.capture(of: trail)?.copiesRows ?? true
@@ -82,8 +82,8 @@ struct ApplyEntry {
     return try copyAll(end, info, request, forgets: false)
   }
 
-  /// Throws `trail-elsewhere` while a received copy of the trail ends before the target's checkpoint. A copy that was
-  /// removed or restored is completed by the node that sends it.
+  /// Throws `trail-elsewhere` while this node's copy of another node's trail ends before the target's checkpoint. If
+  /// the copy was removed or restored, the sending node completes it.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
     guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
@@ -95,8 +95,8 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Throws `checkpoint-foreign` if the target has tables of the trail. A target that never had any is copied without
-  /// an order.
+  /// Throws `checkpoint-foreign` if the target already has tables of the trail. If it has none, no order of the
+  /// operator is needed to copy all tables.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
@@ -117,7 +117,7 @@ struct ApplyEntry {
     guard let before = try noted.read(), before != now else { return try noted.note(now) }
     let held = try end.heldTables(of: trail)
     if held.isEmpty { return try noted.note(now) }
-    // `adoptRules` replaces the tables, once the copies are noted.
+    // `adoptRules` replaces the tables, after the requests for their copies have been written.
     if try canBeReplaced(held, before, now) { return }
     throw CairnError(
       .ruleRefused,
@@ -137,10 +137,10 @@ struct ApplyEntry {
     }
   }
 
-  /// Throws `same-database` if the trail comes from the database that it would be applied to.
+  /// Throws `same-database` if the source of the trail is the target itself.
   ///
-  /// The check of the conf finds most of these. A link, a file created later, or a second address of a server shows
-  /// only here. A source that cannot be reached is another database, since the target was reached.
+  /// The check of the conf finds most of these cases, but not a link, a file created later, or a second address of a
+  /// server. A source that cannot be reached is another database, because the target was reached.
   private func checkNotItsSource(_ end: TargetEnd) throws {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
@@ -157,7 +157,7 @@ struct ApplyEntry {
     return known.position.segment < info.firstPosition.segment
   }
 
-  /// Requests a copy of everything, then removes the target's checkpoint if `forgets` is set.
+  /// Requests a copy of all tables, and then removes the target's checkpoint if `forgets` is set.
   ///
   /// The request is durable before the checkpoint is removed, so a crash in between only repeats the copy.
   private func copyAll(
@@ -183,7 +183,7 @@ struct ApplyEntry {
     return asked
   }
 
-  /// Requests a copy of everything from the origin of the trail: only that node has the rows.
+  /// Requests a copy of all tables from the node where the trail begins, since only that node has the rows.
   private func askFromAfar(_ info: TrailInfo) throws {
     guard trail.origin != context.node else {
       throw CairnError(
@@ -192,7 +192,7 @@ struct ApplyEntry {
         hint: "add [capture.\(trail.name)] again, or remove [apply.\(name)]", context: ["trail": trail.description])
     }
     let requests = context.requests
-    // One request is enough: the later one counts.
+    // One request is enough: the later one is valid.
     requests.settle { $0.asker == .apply(name) && $0.tables.isEmpty && $0.behind != info.lastTransaction }
     try requests.ask(trail, [], for: name, behind: info.lastTransaction, now: Clock.system.microseconds())
   }

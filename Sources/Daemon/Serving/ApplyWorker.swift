@@ -21,12 +21,12 @@ final class ApplyWorker: Worker {
   private let makesFirstCopies = Atomic<Bool>(false)
   private let waitsForTrail = Atomic<Bool>(false)
   private let noticesTold = Mutex(0)
-  /// The audit of the present run; nil if there is none.
+  /// The audit that is running; nil if there is none.
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
   private let auditProblemTold = Mutex<CairnError?>(nil)
-  /// The tables that `tables` of the apply leaves out, by their names at the target.
+  /// The tables that the apply skips because its option `tables` does not list them, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
 
@@ -58,7 +58,7 @@ final class ApplyWorker: Worker {
     var options = ApplyOptions()
     options.scope = entry.scope
     options.fireTriggers = apply.fireTriggers
-    // Rows of another node fit into a block. Values that expressions of its tables compute must not be much larger.
+    // Rows of another node fit into a block. Values that expressions compute from them must not be much larger.
     if trail.origin != context.node {
       options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
     }
@@ -109,8 +109,8 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Puts the tables that earlier runs left out into the status. Returns a function that records each further one and
-  /// logs it.
+  /// Shows in the status the tables that earlier runs skipped by the option `tables`. Returns a function that adds and
+  /// logs a further one.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
     let note = LeftOutNote(state: context.statePath, apply: apply.name)
     show(try note.read())
@@ -128,16 +128,16 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  /// Returns the rate of the audit in bytes per second; nil: no audit. The conf's setting comes first, then the default
-  /// if the target is to equal the source.
+  /// Returns the rate of the audit in bytes per second; nil: no audit. Without a setting in the conf, the default
+  /// applies if the target should equal the source.
   private func auditRate(goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Starts a comparison of both ends that runs while the apply works; the thread is nil if there is no audit. If the
-  /// source is at another node, that node is asked for digests of its rows.
+  /// Starts an audit, which compares source and target while the apply works; the thread is nil if there is none. If
+  /// the source is at another node, that node is asked for digests of its rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
@@ -162,8 +162,8 @@ final class ApplyWorker: Worker {
     return (try WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
-  /// Throws `database-missing` if an SQLite target was written to and its file is gone. The file is not created again,
-  /// as the operator who moved it will put it back.
+  /// Throws `database-missing` if the file of an SQLite target that had rows is gone. It is not created again, because
+  /// the operator may have moved it and may put it back.
   private func checkStillThere(_ location: DatabaseURL) throws {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }
@@ -172,7 +172,7 @@ final class ApplyWorker: Worker {
       hint: "put it back: apply continues where it stopped", remedy: .retry)
   }
 
-  /// Waits until the trail exists. Returns false if `stop` is set first.
+  /// Waits until the trail exists. Returns true when it does, and false if `stop` was set first.
   private func waitForTrail(_ folder: String, _ stop: StopSignal) -> Bool {
     defer { waitsForTrail.store(false, ordering: .relaxed) }
     while !Trail.exists(folder: folder) {
@@ -182,8 +182,8 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The oldest request for copies that this apply has sent to the trail's origin and that is not answered yet; nil if
-  /// there is none.
+  /// The oldest request for copies that this apply made and that the trail's node has not answered; nil if there is
+  /// none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
@@ -208,7 +208,7 @@ final class ApplyWorker: Worker {
     status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)
     let toCopy = ruleUpkeep.awaited
-    // Records after the last transaction of a trail are read, but move no position.
+    // Records after the last transaction of a trail are read, but do not change the position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
     status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
@@ -217,7 +217,7 @@ final class ApplyWorker: Worker {
       if status.isCaughtUp { backlog.noteNone(now: moment) }
       return backlog.since(lastCommitTime: now.lastCommitTime)
     }
-    // Until its copy has come, a table is as old as the rows that it held before.
+    // Until the copy of a table has arrived, the lag is the age of the rows that the table held before.
     let lags = isBehind || now.awaitsCopies || !toCopy.isEmpty
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
@@ -270,8 +270,8 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Returns a log entry if the audit cannot read the rows of another node, once for each problem. Problems with
-  /// databases of this node are reported by their own workers.
+  /// Returns a log entry if the audit cannot read the rows of a source at another node, once for each problem. Problems
+  /// with databases of this node are reported by the workers that use them.
   private func auditProblem() -> [LogEntry] {
     guard TrailName(apply.trail)?.origin != context.node else { return [] }
     let problem = audit.withLock { $0?.snapshot.problem }

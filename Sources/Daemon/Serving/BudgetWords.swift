@@ -1,8 +1,8 @@
 import Configuring
 import Steering
 
-/// The log messages for each step that the disk budget of the trails demands. They name the limit, the bytes used, the
-/// readers that need them, and what to do.
+/// The log messages for the steps taken when trails exceed their disk budget. They name the limit, the bytes used, the
+/// readers that hold them, and the operator's options.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits
@@ -40,7 +40,7 @@ struct BudgetWords {
     "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and no more can be deleted: captures pause\(held)"
   }
 
-  /// The trails that are kept, each with the readers that still need it.
+  /// The trails whose segments cannot be deleted, each with the readers that still need them.
   private var held: String {
     let parts = plan.holders.sorted { $0.key < $1.key }.map { trail, readers in
       readers.isEmpty

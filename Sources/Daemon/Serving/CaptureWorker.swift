@@ -45,8 +45,7 @@ final class CaptureWorker: Worker {
     let applies = context.configuration.applies.filter { $0.database == capture.database }
     if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
-    // Without copies, apply creates the tables, and capture takes what programs write to them from their first moment
-    // on.
+    // Without copies, apply creates the tables, and capture reads what applications write to them from the start.
     run.needsTables = capture.copiesRows
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
       try SQLiteApply.makeFile(path)
@@ -78,7 +77,8 @@ final class CaptureWorker: Worker {
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
-  /// Logs a warning if capture is off for tables: their targets stay out of date until `cairn rehook`.
+  /// Logs a warning if `cairn unhook` has switched off capture for tables: targets do not follow them until `cairn
+  /// rehook`.
   private func tellUnhooked(_ source: DatabaseURL) {
     guard case .sqlite(let path) = source,
       let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty
@@ -89,8 +89,8 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' after the schema change"))
   }
 
-  /// Throws if an excluded name in `tables`, such as `!secrt`, is nearly the name of a table: the first copy would send
-  /// that table.
+  /// Throws if an exclusion in the option `tables`, such as `!secrt`, matches no table but resembles the name of one.
+  /// The first copy would send that table.
   private func refuseSlips(at source: DatabaseURL) throws {
     let unmatched = try SourceEnd(source).unmatched(TablePatterns(capture.tables))
     guard let slip = unmatched.first(where: { $0.isExclusion && $0.isMistake }) else { return }
@@ -99,8 +99,8 @@ final class CaptureWorker: Worker {
 
   private var listName: String { "'tables' of [capture.\(capture.name)]" }
 
-  /// Logs a warning for each name in `tables` that matches no table. A table may be created later, but a misspelled
-  /// name never matches.
+  /// Logs a warning for each name in the option `tables` that matches no table. The table may be created later, but the
+  /// name may also be misspelled.
   private func tellUnmatched(_ source: DatabaseURL) {
     for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
       let error = name.error(listName, at: source.place)
@@ -137,8 +137,8 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// A timer for the period in which a capture cannot read its source. Changes that were committed in it may be missing
-/// from the trail, so the lag grows.
+/// The time since a capture last read its source. Changes committed since then may be missing from the trail, so the
+/// lag grows.
 struct Sight: Equatable, Sendable {
   /// Whether the capture is running and has opened its source.
   var isOpen = false
@@ -146,8 +146,10 @@ struct Sight: Equatable, Sendable {
 
   init(now: Int64) { seenAt = now }
 
-  /// Returns for how many µs the capture has not seen its source; nil while it sees it. It must be called regularly;
-  /// `now` is the time of day in µs.
+  /// Returns the time, in µs, for which the capture has not been able to read its source; nil if it can now. Call it
+  /// regularly.
+  ///
+  /// - Parameter now: The time of day in µs.
   mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {
     guard isOpen, isConnected else { return max(0, now - seenAt) }
     seenAt = now

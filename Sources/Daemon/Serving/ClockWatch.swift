@@ -1,19 +1,19 @@
-/// A detector for a machine clock that was set: the time of day then moves by another amount than the clock that only
-/// runs forward.
+/// Detects that the clock of the machine was set: the time of day then advances by another amount than a monotonic
+/// clock.
 struct ClockWatch: Equatable, Sendable {
-  /// A smaller drift means that the clock is being adjusted, not set.
+  /// The smallest jump that is reported. Smaller ones come from the gradual adjustment of the clock.
   private static let leastMicroseconds: Int64 = 1_000_000
 
   private var wall: Int64
   private var steady: Int64
 
-  /// Starts at these times.
+  /// Creates a detector with the present times of both clocks.
   ///
   /// - Parameter wall: The time of day in µs.
-  /// - Parameter steady: The time in µs of a clock that never jumps.
+  /// - Parameter steady: The time of a monotonic clock in µs.
   init(wall: Int64, steady: Int64) { (self.wall, self.steady) = (wall, steady) }
 
-  /// Returns by how many µs the time of day has jumped since the last call; nil if it has not.
+  /// Returns the µs by which the time of day has jumped since the last call; nil if it has not.
   mutating func jump(wall: Int64, steady: Int64) -> Int64? {
     let jump = (wall - self.wall) - (steady - self.steady)
     (self.wall, self.steady) = (wall, steady)

@@ -10,13 +10,13 @@ import Steering
 import SystemKit
 import Trails
 
-/// Carries out the requests that arrive over the control socket.
+/// Executes the requests that arrive over the control socket.
 package struct ControlDesk: Sendable {
   package let context: ServiceContext
   package let supervisor: Supervisor
   /// Returns the status that was published last.
   package let status: @Sendable () -> NodeStatus
-  /// Loads the conf again, and throws the reason if it is refused.
+  /// Loads the conf again. Throws an error if the new conf is invalid.
   package let reload: @Sendable () throws -> WorkerPlan.Change
 
   package init(
@@ -26,7 +26,7 @@ package struct ControlDesk: Sendable {
     (self.context, self.supervisor, self.status, self.reload) = (context, supervisor, status, reload)
   }
 
-  /// Carries out a request. An order is first logged with its sender; questions and status requests are not.
+  /// Executes a request and returns the answer. Commands that change something are logged first, with their sender.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {
@@ -89,8 +89,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Copies rows again. With `tables`, those tables are copied while replication continues; without, everything is,
-  /// even for an apply that has failed.
+  /// Copies tables again while replication continues. If `tables` is empty, all tables are copied, even for an apply
+  /// that has failed.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -136,19 +136,20 @@ package struct ControlDesk: Sendable {
     }
   }
 
-  /// Returns the names of tables at the source. A table that a rule renames may be given by its name at the target,
-  /// under which it waits.
+  /// Returns the names of tables at the source. Each given name may also be the name at the target, under which a
+  /// suspended table is reported.
   private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
     tables.map { name in apply.rules.first { $0.to?.asciiLowercased == name.asciiLowercased }?.from ?? name }
   }
 
-  /// Restarts the apply with a copy of everything.
+  /// Restarts the apply, which then requests a copy of all tables.
   private func beginAnew(_ apply: Configuration.Apply) throws {
     try CopyRequest(state: context.statePath, apply: apply.name).ask()
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Asks the origin of the trail, over the nodes that the trail passes: only the origin can read the rows.
+  /// Requests copies from the node where the trail begins, through the nodes between, because only that node can read
+  /// the rows.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {
@@ -177,7 +178,7 @@ package struct ControlDesk: Sendable {
   ) -> JSONObject {
     let name = WorkerName(.apply, apply.name)
     let workers = [name] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
-    // A table that waits is reported by its name at the target.
+    // A suspended table is reported by its name at the target.
     let names = tables + apply.rules.filter { tables.contains($0.from) }.compactMap(\.to)
     let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(names))
     return JSONObject([

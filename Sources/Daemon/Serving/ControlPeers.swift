@@ -9,7 +9,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 
   package init(user: UInt32?, process: Int32?) { (self.user, self.process) = (user, process) }
 
-  /// The peer in words, such as `uid 1000, process 4711`.
+  /// The client as text, such as `uid 1000, process 4711`.
   package var description: String {
     "uid \(user.map(String.init) ?? "unknown"), process \(process.map(String.init) ?? "unknown")"
   }
@@ -17,8 +17,8 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 
 /// The open connections of the control socket.
 ///
-/// A slow client cannot block the socket. Above a limit, the connection that has waited longest without a whole request
-/// is closed for a new one.
+/// A slow client cannot block the socket. When there are too many connections, the one that has waited longest without
+/// sending a whole request is closed.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {
     let socket: LocalSocket
@@ -31,7 +31,7 @@ final class ControlPeers: Sendable {
       self.peer = ControlPeer(user: peer?.user, process: peer?.process)
     }
 
-    /// Whether no whole request has arrived since the last answer.
+    /// Whether the connection is idle: no whole request has arrived since the last answer.
     var isWaiting: Bool {
       get { waiting.load(ordering: .relaxed) }
       set { waiting.store(newValue, ordering: .relaxed) }
@@ -44,7 +44,7 @@ final class ControlPeers: Sendable {
   /// The open connections, oldest first.
   private let connections = Mutex<[Connection]>([])
 
-  /// Adds a connection. Returns false if there are too many and each of them is being answered.
+  /// Adds a connection. Returns false if there are too many, and none can be closed because all are being answered.
   func open(_ connection: Connection) -> Bool {
     connections.withLock { all in
       let own = all.filter { $0.peer.user == connection.peer.user }
@@ -58,7 +58,7 @@ final class ControlPeers: Sendable {
     }
   }
 
-  /// Ends the oldest connection of `some` that waits for a request; returns false if none does.
+  /// Closes the oldest connection in `some` that is idle; returns false if none is.
   private static func end(_ some: [Connection], _ all: inout [Connection]) -> Bool {
     guard let oldest = some.first(where: \.isWaiting) else { return false }
     oldest.socket.cut()

@@ -11,7 +11,7 @@ import SystemKit
 package final class ControlServer: Sendable {
   package typealias Answer = @Sendable (ControlRequest, ControlPeer) throws -> JSONObject
 
-  /// The seconds for a whole request to arrive, and for its whole answer to be taken.
+  /// The maximum time, in seconds, to receive a whole request, and to send its whole answer.
   private static let secondsMax = 5
 
   package let path: String
@@ -57,7 +57,7 @@ package final class ControlServer: Sendable {
     }
   }
 
-  /// Ends the listener. Answers that are under way are still sent.
+  /// Stops accepting connections. Answers to requests that have arrived are still sent.
   package func close() {
     stop.set()
     let ended = thread.withLock { thread in

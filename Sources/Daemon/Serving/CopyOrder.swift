@@ -5,19 +5,19 @@ import Operating
 import Steering
 import Trails
 
-/// An order to a capture of this node to copy tables through its trail again, from an operator or another node.
+/// An order from an operator or another node that makes a capture of this node copy tables through its trail again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
 
   enum Outcome {
-    /// The tables are copied while capture continues.
+    /// These tables are copied while capture continues.
     case tables([String])
     /// The capture is restarted and copies every table.
     case everything
   }
 
-  /// Throws `source-went-back` if the source is not at the end of the trail, so that the trail cannot carry a copy.
+  /// Throws `source-went-back` if the source does not continue where the trail ends. The trail cannot take a copy then.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
@@ -26,14 +26,14 @@ struct CopyOrder {
       hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
-  /// Returns the problem of a capture that has failed for good; nil if it has not failed.
+  /// Returns the error of a capture that the daemon does not start again; nil if the capture has not failed so.
   private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {
     let name = WorkerName(.capture, capture.name)
     guard let worker = supervisor.workers().first(where: { $0.name == name && $0.state == .failed }) else { return nil }
     return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
   }
 
-  /// Orders the copies, and returns the names of the tables to copy.
+  /// Makes the capture copy tables, and returns which ones.
   ///
   /// - Parameter tables: Patterns; empty: all tables.
   /// - Parameter hint: The hint of the error if the capture has failed.

@@ -8,9 +8,9 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// A node: its workers, its control socket, its metrics, and its notifications to the service manager.
+/// A running node: its workers, control socket and metrics, and its notifications to the service manager.
 ///
-/// The thread that calls ``run(_:)`` waits for signals and for workers that end; all else has its own threads.
+/// The thread that calls ``run(_:)`` waits for signals and for workers that end. All other work has its own threads.
 ///
 /// ```swift
 /// let daemon = Daemon(configuration, version: Product.version, log: log, load: load)
@@ -20,14 +20,14 @@ package final class Daemon: Sendable {
   /// Loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
-  /// The pause between two rounds of the main loop without a signal, in milliseconds.
+  /// The interval, in milliseconds, at which the main loop runs if no signal arrives.
   private static let tickMilliseconds = 250
   private static let publishMilliseconds: Int64 = 1_000
   private static let budgetMilliseconds: Int64 = 5_000
-  /// The time for workers to reach a transaction border when the daemon ends. After it they are abandoned, which is as
-  /// safe as a crash.
+  /// The time for workers to reach a transaction boundary when the daemon ends. Workers that need longer are abandoned,
+  /// which is as safe as a crash.
   private static let endMillisecondsMax: Int64 = 20_000
-  /// The silence after which a worker is reported, if there is no watchdog.
+  /// The time without progress, in milliseconds, after which a worker is reported if there is no watchdog.
   private static let silentMilliseconds: Int64 = 300_000
 
   private let context: ServiceContext
@@ -69,8 +69,8 @@ package final class Daemon: Sendable {
     return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
-  /// Blocks the signals that ``run(_:)`` waits for, in the calling thread and in all threads that it starts. Returns
-  /// these signals.
+  /// Blocks the signals that ``run(_:)`` waits for, in the calling thread and in the threads that it starts later.
+  /// Returns these signals.
   package static func blockSignals() -> sigset_t {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()
@@ -203,7 +203,7 @@ package final class Daemon: Sendable {
     ServiceManager.notify("READY=1")
   }
 
-  /// Loads the conf again after a signal or an order, one at a time.
+  /// Loads the conf again after a signal or a command. If two threads call it, one waits for the other.
   private func reload() throws -> WorkerPlan.Change { try reloading.withLock { _ in try loadAnew() } }
 
   private func loadAnew() throws -> WorkerPlan.Change {

@@ -1,10 +1,10 @@
-/// A forecast of when a growing store will be full, from its growth in the last minutes.
+/// A forecast of when a disk, journal or log will be full, from its growth in the last minutes.
 package struct FillForecast: Equatable, Sendable {
   /// The age in milliseconds at which a measurement is forgotten.
   static let windowMilliseconds: Int64 = 300_000
-  /// The shortest period that allows a forecast.
+  /// The shortest time between measurements, in milliseconds, that allows a forecast.
   static let leastMilliseconds: Int64 = 20_000
-  /// The longest forecast, in seconds: growth over some minutes means nothing for a later time.
+  /// The longest forecast, in seconds. The growth over some minutes says nothing about a later time.
   static let secondsMax: Double = 30 * 86_400
 
   private struct Look: Equatable {
@@ -15,13 +15,16 @@ package struct FillForecast: Equatable, Sendable {
 
   package init() {}
 
-  /// Adds a measurement. `now` is in milliseconds of a clock that never jumps.
+  /// Adds a measurement.
+  ///
+  /// - Parameter now: Milliseconds of a monotonic clock.
   package mutating func note(used: Int64, now: Int64) {
     looks.append(Look(at: now, used: used))
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Returns the seconds until `capacity` is reached; nil if there is no or hardly any growth, or too few measurements.
+  /// Returns the seconds until `capacity` is reached; nil if there are too few measurements, or if there is little
+  /// growth or none.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used

@@ -1,10 +1,9 @@
 import Changes
 import SystemKit
 
-/// The note that an apply of a received trail has not had its first copies yet.
+/// A file that exists until an apply of a received trail has had the first copies of its tables.
 ///
-/// Until then, a table that holds rows stops the apply, because no check can see source and target together. It is a
-/// file, so that a restart keeps it.
+/// Until then, a table that already holds rows stops the apply: source and target cannot be compared from one node.
 struct FirstCopies {
   private let path: String
 

@@ -10,19 +10,21 @@ import Steering
 import SystemKit
 import Trails
 
-/// Looks after one source: moves the slot of an idle PostgreSQL database, and watches how full slot or journal are.
+/// Watches one source: how full its slot or journal is. It also writes to an idle PostgreSQL database, so that the slot
+/// advances.
 final class HeartbeatWorker: Worker {
   let name: WorkerName
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// Returns the progress of the capture, which shows whether the source is idle; nil while the capture does not run.
+  /// Returns the progress of the capture, by which the source is found to be idle; nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
   /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a capture in its run: transactions, and the last row taken from an SQLite journal (0: none yet).
+  /// The progress of a running capture: the number of transactions, and the last row taken from an SQLite journal (0:
+  /// none yet).
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64
@@ -40,7 +42,7 @@ final class HeartbeatWorker: Worker {
   private var folder: String { "\(context.statePath)/\(context.node).\(capture.name)" }
 
   func run(stop: StopSignal) throws {
-    // There is nothing to look after before the capture has begun.
+    // Before capture has begun, there is no slot or journal to watch.
     while !Trail.exists(folder: folder) { if stop.rest(.milliseconds(500)) { return } }
     switch try database.location().canonical {
     case .sqlite(let path): try watchJournal(path, stop)
@@ -61,7 +63,8 @@ final class HeartbeatWorker: Worker {
     var alarm = JournalAlarm()
     defer { context.forget(capture: capture.name) }
     while !stop.isSet {
-      // Opened again for each look: the file may have been replaced, and no application's checkpoint must wait for us.
+      // The file is opened again for each check. It may have been replaced, and no application's checkpoint must wait
+      // for Cairn.
       guard Folder.exists(path) else {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture then continues by itself")
@@ -112,7 +115,7 @@ final class HeartbeatWorker: Worker {
       let now = Clock.monotonicMilliseconds
       if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
         lookedAt = now
-        // The trail, and with it the slot, may have been begun again.
+        // The trail, and with it the slot, may have been replaced by a new one.
         if Trail.exists(folder: folder) { try look(connection, &forecast, now) }
       }
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
@@ -126,8 +129,8 @@ final class HeartbeatWorker: Worker {
     }
   }
 
-  /// Writes a heartbeat message to the source's log, so that the slot can advance. Returns false, and logs a line, if
-  /// the role may not sign messages.
+  /// Writes a heartbeat message to the source's log, so that the slot can advance. If the role lacks the permission to
+  /// sign messages, logs a line and returns false.
   private func beat(_ connection: PostgresConnection) throws -> Bool {
     do { try MessageKey.emit(PostgresCapture.progressPrefix, [], connection) } catch let error as CairnError
       where error.code == .privilegeMissing

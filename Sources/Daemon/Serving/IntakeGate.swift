@@ -4,23 +4,25 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Decides whether peers may send more bytes, by the size of the trails at the last check and the bytes received since.
+/// The disk space for bytes that peers send: the sizes of the trails at the last measurement, and their limits.
 struct IntakeRoom: Equatable, Sendable {
   /// The bytes that `[limits] disk` allows; nil: no limit.
   var allowed: UInt64?
   /// The bytes that the trails hold on the disk.
   var held: UInt64 = 0
-  /// The bytes that the trails will hold when all deletable segments have been deleted.
+  /// The bytes that the trails will hold after all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The part of ``held`` in segments that are fully applied: they can be deleted only when more bytes have arrived.
+  /// The part of ``held`` in the open segments of trails that are fully applied. These can be deleted only after more
+  /// bytes have arrived.
   var live: UInt64 = 0
   /// Whether the retention plan pauses captures, because the trails exceed their budget even after every possible
   /// deletion.
   var isPaused = false
-  /// The share of each node: the part of the trails that it sends.
+  /// The sizes and limits of the trails of each node, by the node's name.
   var peers: [String: Share] = [:]
 
-  /// A part of the trails with its own limit: the bytes that `[peer.NAME] disk` allows; other fields as for all trails.
+  /// The sizes of the trails that one node sends. `allowed` is the limit in `[peer.NAME] disk`; the other fields mean
+  /// the same as for all trails.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
@@ -28,19 +30,20 @@ struct IntakeRoom: Equatable, Sendable {
     var live: UInt64 = 0
 
     func isFull(_ more: UInt64) -> Bool {
-      // Nothing can be deleted before more has come.
+      // Nothing can be deleted before more bytes have arrived.
       if held > allowed, held <= left { return held + more > allowed + live }
       return held + more > allowed
     }
   }
 
-  /// Returns whether the trails are full, if `more` bytes have arrived since the measurement.
+  /// Returns whether the trails are full after `more` bytes have arrived since the measurement.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether a node's own limit is reached, if it has sent `more` bytes since the measurement.
+  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since the
+  /// measurement.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether the trails exceed their budget and some of their segments can be deleted.
@@ -51,7 +54,8 @@ struct IntakeRoom: Equatable, Sendable {
 }
 
 extension IntakeRoom {
-  /// Measures the trails of other nodes now, and takes the sizes of this node's trails from their last purge.
+  /// Measures the trails of other nodes now. The sizes of this node's trails are those that its purge workers last
+  /// read.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.shares.compactMap { share in share.diskBytes.map { (share, $0) } }
@@ -83,12 +87,12 @@ extension IntakeRoom {
 }
 
 extension ServiceContext {
-  /// Returns whether there is space for bytes of other nodes' trails now.
+  /// Returns whether other nodes may send bytes of their trails now.
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Returns the reason why a node may send nothing now; nil if it may.
+  /// Returns an error that says why a node may not send bytes now; nil if it may.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
@@ -99,7 +103,7 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Returns why a node may not begin another trail; nil: it may.
+  /// Returns an error that says why a node may not begin another trail; nil if it may.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let share = share(of: peer), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && share.includes($0) }
@@ -112,7 +116,7 @@ extension ServiceContext {
       context: ["peer": peer, "trail": trail.description])
   }
 
-  /// Returns the budget of a node in the conf; nil if the node may send nothing.
+  /// Returns the limits for the trails that a node sends; nil if it may send none.
   func share(of peer: String) -> Configuration.Share? { configuration.shares.first { $0.node == peer } }
 
   private func raising(_ option: String, of peer: String) -> String {
@@ -121,27 +125,27 @@ extension ServiceContext {
   }
 }
 
-/// A gate that checks for room before each body and with each piece of it. It measures the trails at most once a
-/// second.
+/// Decides whether a peer may send bytes: before each request body, and again for each piece of it. It measures the
+/// trails at most once a second.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
 
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// The number of bytes that had been received at the time of the measurement.
+    /// The number of bytes received in total until the measurement.
     var come: UInt64
   }
 
   private let looked = Mutex<Looked?>(nil)
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
-  /// The bytes received since the last check, by peer.
+  /// The bytes received since the last measurement, by peer.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
-  /// The number of bodies in progress, by peer.
+  /// The number of request bodies that are being received, by peer.
   private let bodies = Mutex<[String: Int]>([:])
 
-  /// Counts bytes that have arrived.
+  /// Adds bytes that have arrived to the total.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
 
   func note(_ bytes: Int, of peer: String) {
@@ -149,8 +153,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether there is no space. It calls `look` if the last measurement is a second old; other callers wait
-  /// meanwhile.
+  /// Returns whether the trails are full. Calls `look` to measure them if the last measurement is a second old; other
+  /// callers wait meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -167,13 +171,14 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the peer's own limit is reached, by the last measurement.
+  /// Returns whether the peer's own limit is reached, by the last measurement and the bytes received since.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
   }
 
-  /// Counts a body that a peer begins. Returns false, and counts nothing, if the peer has `most` under way.
+  /// Adds one to the request bodies of a peer that are being received. Returns false, and adds nothing, if there are
+  /// already `most`.
   func begin(_ peer: String, most: Int) -> Bool {
     bodies.withLock { bodies in
       guard bodies[peer] ?? 0 < most else { return false }
@@ -195,6 +200,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether bytes wait for segments to be deleted; true once for each measurement.
+  /// Returns whether segments should be deleted now because the trails are over their limit. True only once for each
+  /// measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

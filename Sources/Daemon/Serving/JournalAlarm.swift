@@ -1,4 +1,4 @@
-/// The fill level of an SQLite source's journal, reported once each time it gets worse.
+/// Decides when to report that the journal of an SQLite source is filling up: once each time the level gets worse.
 struct JournalAlarm: Equatable, Sendable {
   enum Level: Int, Comparable, Sendable {
     case fine
@@ -8,13 +8,13 @@ struct JournalAlarm: Equatable, Sendable {
     static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
   }
 
-  /// The level at which the alarm starts, and the level below which it ends, in percent of the cap.
+  /// The percentage of the journal's maximum size at which the alarm starts. It ends when the level falls below `over`.
   private static let filling = 80.0
   private static let over = 60.0
 
   private var told = Level.fine
 
-  /// Returns the level to report now; nil if there is nothing new.
+  /// Returns the level to report now; nil if it has not become worse.
   mutating func note(rows: Int64, cap: Int64, isFull: Bool) -> Level? {
     // An application can write any numbers to the journal: their product with 100 must not overflow.
     let percent = Double(rows) * 100 / Double(max(cap, 1))

@@ -2,27 +2,27 @@ import Applying
 import Changes
 import SystemKit
 
-/// The tables of a trail that the list of an apply has left out so far. It is a file, so that a restart keeps it: a
-/// table that is added to the list later needs a copy.
+/// The file with the tables that an apply has skipped so far because its option `tables` does not list them. A table
+/// that is added to the option later needs a copy.
 ///
 /// ```
 /// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")
 /// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
 /// ```
 struct LeftOutNote: Sendable {
-  /// The most names of tables that are stored. A trail may have any number of tables; further names are dropped.
+  /// The maximum number of tables in the file. A trail may have any number of tables; further names are dropped.
   static let tablesMax = 10_000
 
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).left-out" }
 
-  /// Returns the name of a table for people.
+  /// Returns the name of a table for messages.
   static func title(_ table: LeftOutTable) -> String {
     table.namespace.isEmpty || table.namespace == "public" ? table.name : "\(table.namespace).\(table.name)"
   }
 
-  /// Returns the noted tables.
+  /// Returns the tables in the file.
   ///
   /// - Throws: `state-foreign` if Cairn did not write the file.
   func read() throws -> [LeftOutTable] {
@@ -42,7 +42,7 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table durably. Returns all tables; nil if this one was noted already or the limit is reached.
+  /// Adds a table durably. Returns all tables in the file; nil if the table is already there or the limit is reached.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
     var all = try read()
     guard !all.contains(table), all.count < Self.tablesMax else { return nil }
@@ -51,7 +51,7 @@ struct LeftOutNote: Sendable {
     return all
   }
 
-  /// Removes tables by their names at the source.
+  /// Removes tables from the file, by their names at the source.
   func remove(_ sources: Set<NameKey>) throws {
     let all = try read()
     let left = all.filter { !sources.contains($0.source) }

@@ -7,10 +7,11 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// A desk that reports the slots of captures that were taken out of the conf, until these slots are dropped.
+/// Reports the slots of captures that were removed from the conf, until these slots are dropped.
 final class LeftSlotDesk: Sendable {
   private static let lookMilliseconds: Int64 = 60_000
-  /// The pause before the next check while such a capture still reads its slot, in milliseconds.
+  /// The pause before the next check, in milliseconds, while a capture that was removed from the conf still reads its
+  /// slot.
   private static let soonMilliseconds: Int64 = 5_000
 
   private struct State {
@@ -28,7 +29,8 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a check and returns at once. Another thread asks the servers, every minute and after a change of the conf.
+  /// Starts a check on another thread and returns at once. The servers are queried every minute, and after a change of
+  /// the conf.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(
@@ -42,7 +44,7 @@ final class LeftSlotDesk: Sendable {
         _ = running.join()
       }
       (state.looked, state.lookAt) = (all, now + Self.lookMilliseconds)
-      // Without a thread, the next look tries it again.
+      // If no thread can be started, the next check tries it again.
       state.thread = try? WorkerThread { [self] in ask(all, configuration) }
     }
   }

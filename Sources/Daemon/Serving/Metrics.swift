@@ -1,7 +1,7 @@
 import Changes
 import Steering
 
-/// A status in the text format of Prometheus, version 0.0.4.
+/// Formats a daemon's status in the text format of Prometheus, version 0.0.4.
 ///
 /// Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 package enum Metrics {
@@ -13,7 +13,7 @@ package enum Metrics {
     case histogram
   }
 
-  /// A metric, for the page of metrics and for docs/reference/metrics.md.
+  /// A metric as the metrics page and docs/reference/metrics.md show it.
   package struct Metric: Sendable {
     package let name: String
     package let kind: Kind
@@ -155,7 +155,7 @@ package enum Metrics {
     }
   }
 
-  /// Returns a metric of captures and applies.
+  /// Returns a metric that captures and applies have.
   private static func ofData(
     _ name: String, _ kind: Kind, _ help: String, _ value: @escaping @Sendable (NodeStatus.Worker) -> Double
   ) -> Metric {
@@ -216,9 +216,9 @@ package enum Metrics {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
   }
 
-  /// Returns the value of a label with a backslash, a quote and a line feed escaped as the format says. It works byte
-  /// by byte: Swift takes CR LF, or a quote with a combining mark, for one character. Other control characters become
-  /// their code.
+  /// Returns the value of a label with a backslash, a quote and a line feed escaped as the format requires. Other
+  /// control characters become their code. It works byte by byte, because Swift takes CR LF, or a quote with a
+  /// combining mark, for one character.
   private static func escaped(_ text: String) -> String {
     var scalars = String.UnicodeScalarView()
     for scalar in text.unicodeScalars {

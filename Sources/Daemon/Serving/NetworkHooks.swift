@@ -6,16 +6,16 @@ import Steering
 import SystemKit
 import Trails
 
-/// The functions with which pumps and the listener ask this node for its state, and report to it.
+/// The functions by which pumps and the listener read the state of this node, and report to it.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Returns the reader that a peer's reported place belongs to; nil if no reader keeps the trail for that peer.
+  /// Returns the reader whose position a peer has reported; nil if no segments of the trail are kept for that peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// The worker to which log entries are attributed.
+  /// The worker that log entries name.
   let worker: WorkerName
   /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan
-  /// The node from which trails are fetched; nil if there is none.
+  /// The node from which a pump fetches trails; nil if this is no pump that fetches.
   var dialled: String?
 
   var hooks: PumpHooks {
@@ -24,7 +24,7 @@ struct NetworkHooks {
     hooks.applied = { context.applied($0) }
     hooks.isOpen = { context.isOpen($0) }
     hooks.requests = { trail in
-      // A trail of this node is copied here.
+      // Requests for a trail of this node are not forwarded: this node makes the copies.
       guard trail.origin != context.node else { return [] }
       return context.requests.open(trail).map { Pumping.CopyRequest(id: $0.id, tables: $0.tables) }
     }

@@ -6,8 +6,8 @@ import Operating
 
 /// A check that keeps the two applies of a two-way pair from copying at the same time.
 ///
-/// A copy carries no deleted rows, and no rows that wait for a unique value. If both ends are copied at once, such a
-/// row may stay at one of them.
+/// A copy has no deleted rows, and no rows that cannot be written yet because another row holds one of their unique
+/// values. If both databases were copied at once, such a row might stay in one of them.
 struct OppositeCopy {
   /// The captures and applies that copy now, by their names in the conf.
   struct Copying: Equatable {
@@ -18,7 +18,7 @@ struct OppositeCopy {
   private let apply: String
   /// The capture of the database that the apply writes.
   private let capture: String
-  /// The apply of that capture's trail to the database that is to be copied; nil if it runs at another node.
+  /// The apply in the opposite direction, to the database that is to be copied; nil if it runs at another node.
   private let back: String?
 
   /// Creates the check for a two-way apply; nil for a one-way one.
@@ -30,7 +30,7 @@ struct OppositeCopy {
     back = conf.applies.first { $0.trail == conf.trail(of: behind) && $0.database == source && source != nil }?.name
   }
 
-  /// Returns the error `busy` if rows of the other end are being copied; nil if a copy may begin.
+  /// Returns the error `busy` if the other database of the pair is being copied; nil if a copy may begin.
   func refusal(_ now: Copying) -> CairnError? {
     let worker: String
     if let back, now.applies.contains(back) {

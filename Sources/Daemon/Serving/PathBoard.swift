@@ -2,8 +2,8 @@ import Changes
 import Steering
 import Trails
 
-/// A board with the state of each trail on its way to and from other nodes. It combines what the workers see and what
-/// the peers report with the lag in time.
+/// The state of each transfer of a trail to or from another node, for the status. It combines facts of the workers with
+/// reports of the peers, and computes the lag.
 struct PathBoard {
   private struct FilePlace: Comparable, Sendable {
     var segment: UInt64
@@ -27,14 +27,14 @@ struct PathBoard {
   private var clocks: [String: Clocks] = [:]
   private var rates: [String: Rate] = [:]
 
-  /// Returns the state of all paths.
+  /// Returns the state of all transfers.
   ///
-  /// - Parameter transfers: The paths that workers see, by the names of the peers.
+  /// - Parameter transfers: The transfers as the workers see them, with the names of the peers.
   /// - Parameter keys: All readers of trails at other nodes.
   /// - Parameter standings: The ends of the trails.
   /// - Parameter infos: The segments of the trails.
   /// - Parameter now: µs since 1970 UTC.
-  /// - Parameter monotonic: Milliseconds of a clock that never jumps.
+  /// - Parameter monotonic: Milliseconds of a monotonic clock.
   mutating func paths(
     transfers: [NodeStatus.Path], keys: [PeerBook.Key], book: (PeerBook.Key) -> PeerBook.Entry?,
     givenUp: Set<RetentionPlan.ReaderID>, pumpPeers: [String: String], standings: [String: TrailStanding],
@@ -75,7 +75,7 @@ struct PathBoard {
     path.durable = "\(entry.segment.hex(8)):\(entry.offset)"
     path.applied = entry.applied?.description ?? ""
     path.seenAt = max(path.seenAt ?? 0, entry.seenAt)
-    // If the histories differ, what follows here is not what the peer lacks.
+    // If the two trails differ, the bytes after this position are not the bytes that the peer lacks.
     guard path.problem?.code != ErrorCode.trailForked.rawValue else { return }
     path.durableLagMilliseconds = clocks[path.trail]?.files.lagMilliseconds(
       at: FilePlace(segment: entry.segment, offset: entry.offset), now: now)
@@ -85,7 +85,8 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Returns the bytes of the files from the peer's place to the end; nil if the place is past the end or was deleted.
+  /// Returns the number of bytes between the peer's position and the end of the trail; nil if the position is past the
+  /// end or was deleted.
   static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
     let end = standing.end
     guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }

@@ -4,12 +4,13 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// The places up to which other nodes have the trails of this one durably, as they reported.
+/// The positions up to which other nodes have this node's trails durably, as they reported.
 ///
-/// They are kept in the state folder, so that after a restart nothing is purged that a peer still needs. A file may be
-/// older than the peer's place; then more is kept than is needed.
+/// They are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If a stored
+/// position is older than the peer's, more is kept than necessary.
 package final class PeerBook: Sendable {
-  /// A reader and its trail: the node that pulls the trail, or the pump that pushes it.
+  /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes it
+  /// there.
   package struct Key: Hashable, Sendable {
     package var reader: WorkerName
     package var trail: TrailName
@@ -19,19 +20,21 @@ package final class PeerBook: Sendable {
   package struct Entry: Equatable, Sendable {
     /// The id of the trail, in hexadecimal.
     package var id: String
-    /// The place before which the peer has everything durably: the segment, and the offset in its file.
+    /// The position up to which the peer has the trail durably: the segment, and the offset in its file.
     package var segment: UInt64
     package var offset: UInt64
-    /// The position that every apply of that node has finished with; nil if the node has none or did not report it.
+    /// The position up to which every apply of the peer has applied the trail; nil if the peer has no apply or did not
+    /// report it.
     package var applied: Position?
-    /// The time when the peer was heard of last, µs since 1970 UTC.
+    /// The time of the last contact with the peer, in µs since 1970 UTC.
     package var seenAt: Int64
     package init(id: String, segment: UInt64, offset: UInt64, applied: Position? = nil, seenAt: Int64) {
       (self.id, self.segment, self.offset, self.applied, self.seenAt) = (id, segment, offset, applied, seenAt)
     }
   }
 
-  /// The pause between two writes of a place in the same segment. A contact without a new place is not written.
+  /// The pause between two writes to the file while the position stays in one segment. A contact without a new position
+  /// is not written.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
@@ -44,8 +47,8 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads the files of the state folder. If a file cannot be read, the place of its peer is unknown, so nothing of the
-  /// trail is purged for it.
+  /// Reads the positions from the state folder. If a file cannot be read, the peer's position is unknown, so the whole
+  /// trail is kept for the peer.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }
@@ -65,7 +68,8 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// Notes the place that a peer reported. Never fails: the next write makes up for a failed one.
+  /// Stores the position that a peer reported. An error while writing is ignored, because the next write makes up for
+  /// it.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -89,7 +93,8 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Notes what a peer has applied. The peer reported no place, so only the time of contact changes besides.
+  /// Stores the position up to which a peer has applied a trail, and the time of contact. The position up to which the
+  /// peer has the trail stays.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }
@@ -98,7 +103,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// Removes readers that are no longer wanted, with their files, so that they hold no segments.
+  /// Removes readers that are no longer wanted, and their files, so that no segments are kept for them.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }

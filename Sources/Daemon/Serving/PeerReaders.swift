@@ -3,11 +3,11 @@ import Configuring
 import Steering
 import Trails
 
-/// The other nodes that read trails of this one: what they do not have yet is not deleted.
+/// The other nodes that read trails of this node. Segments that one of them still needs are not deleted.
 package enum PeerReaders {
-  /// Returns the peers that may pull, and the pumps that push.
+  /// Returns a reader for each peer that may pull a trail, and for each pump that pushes one.
   ///
-  /// - Parameter besides: Pumps that leave a trail out because it comes from the node to which they lead.
+  /// - Parameter besides: Pumps that skip a trail because it comes from the node to which they push.
   package static func keys(
     _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerBook.Key>
   ) -> [PeerBook.Key] {
@@ -25,7 +25,7 @@ package enum PeerReaders {
     return keys.filter { !besides.contains($0) }
   }
 
-  /// Returns whether the conf still has this reader.
+  /// Returns whether the conf still lets this reader read its trail.
   static func mayRead(_ key: PeerBook.Key, _ configuration: Configuration) -> Bool {
     key.reader.kind == .pump
       ? configuration.pumps.contains {
@@ -35,8 +35,10 @@ package enum PeerReaders {
 
   /// Returns a reader for the retention plan.
   ///
-  /// An unknown reader needs the whole trail. A reader whose position was deleted is expired. So is a reader that
-  /// expired in a segment (0: it had none) and has not left that segment since.
+  /// A reader whose position is unknown needs the whole trail. A reader whose position was deleted is expired. So is a
+  /// reader that expired earlier and is still in the same segment.
+  ///
+  /// - Parameter givenUpIn: The segment in which the reader expired (0: it had none); nil if it has not expired.
   package static func reader(
     _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
   ) -> RetentionPlan.Reader {

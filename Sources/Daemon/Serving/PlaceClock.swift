@@ -1,16 +1,18 @@
 /// A record of when a trail reached each of its positions, over the last hours. It gives the lag of a reader in time.
 ///
-/// Positions only grow. The older samples are, the further apart they are, so a lag is right to about a hundredth.
+/// The distance between samples grows with their age, so a lag is right to about a hundredth.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }
 
   private var samples: [(place: Place, at: Int64)] = []
 
-  /// Notes that the trail ends at `place` at this moment (µs since 1970 UTC).
+  /// Adds a sample: the trail ends at `place` at this moment.
+  ///
+  /// - Parameter now: µs since 1970 UTC.
   mutating func note(_ place: Place, at now: Int64) {
     if let last = samples.last {
-      // The trail was begun again.
+      // The trail was replaced by a new one.
       if place < last.place { samples = [] }
       if place == last.place { return }
     }
@@ -30,7 +32,7 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns the milliseconds since the trail first ended after `place`: 0 at the end, nil if the place is older than
+  /// Returns the milliseconds since the trail first grew beyond `place`: 0 if it has not; nil if `place` is older than
   /// all samples.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }

@@ -9,7 +9,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Brings trails to another node, or fetches them from there, with one transfer for each trail.
+/// Copies trails to another node, or fetches them from there, with one transfer for each trail.
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
@@ -53,7 +53,7 @@ final class PumpWorker: Worker {
     try made.run(stop: stop)
   }
 
-  /// Renews a certificate that this node got by joining, before it expires.
+  /// Renews the certificate that this node got by joining the peer, before it expires.
   private func renew(until ended: StopSignal) {
     let peers = PeerFolder(state: context.statePath)
     guard pump.url.isTLS, pump.tls == nil, own == nil, let hub = NetworkTLS.joined(pump, state: context.statePath)
@@ -80,7 +80,7 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Whether a transfer has stopped after an error. Only a restart of the worker starts the transfer again.
+  /// Whether a transfer of the pump has stopped after an error. It starts again only when the worker is restarted.
   var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
 
   private var progress: [TransferProgress] { running.withLock { $0 }?.progress ?? [] }
@@ -138,8 +138,8 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Returns the state of a pump whose transfers all fail, or that cannot list the trails; otherwise nil. A trail that does
-  /// not exist yet, at this node or at the peer, is not a failure.
+  /// Returns the worker's state if all transfers fail, or if the list of trails cannot be read; otherwise nil. A trail
+  /// that does not exist yet, at this node or at the peer, is not a failure.
   private static func state(_ transfers: [TransferProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
     let failing = transfers.filter { $0.error.map { $0.code != .trailMissing } ?? false }
     if transfers.isEmpty { return error == nil ? nil : .retrying }
@@ -157,7 +157,7 @@ final class PumpWorker: Worker {
     if let error = pump.error { problems[""] = error }
     return notes.withLock { $0.note(problems) }.map { note in
       LogEntry(
-        // A trail that is still to be made, here or there, is waited for.
+        // A trail that does not exist yet, at this node or the peer, is waited for.
         note.error == nil || note.error?.code == .trailMissing ? .notice : .warning, note.text,
         worker: name.description, code: note.error?.code,
         hint: note.error?.hint)
@@ -165,11 +165,11 @@ final class PumpWorker: Worker {
   }
 }
 
-/// The log messages about the transfers of a pump: each problem once, and its end.
+/// The log messages about the transfers of a pump: one when a problem begins, and one when it ends.
 struct TransferNotes {
   struct Note {
     var text: String
-    /// The new problem; nil if the earlier problem has ended.
+    /// The problem that began; nil if a problem ended.
     var error: CairnError?
   }
 

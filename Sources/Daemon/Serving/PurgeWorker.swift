@@ -15,7 +15,7 @@ final class PurgeWorker: Worker {
   private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
-  /// The age in µs at which an empty copy is deleted: one hour.
+  /// The age in µs at which a received trail without any whole transaction is deleted: one hour.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
   /// Creates the worker.
@@ -50,7 +50,8 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Waits for `pause`, or for less if a peer's bytes wait for room. Returns true if `stop` is set.
+  /// Waits for `pause`. Returns early if segments must be deleted because the trails are over their limit. Returns true
+  /// if `stop` is set.
   private func rest(_ pause: Duration, _ stop: StopSignal) -> Bool {
     let limit = Clock.monotonicMilliseconds + pause.milliseconds
     while true {
@@ -60,8 +61,8 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the capture: a capture that has
-  /// nothing to write would notice it late.
+  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the trail's capture, which would
+  /// notice it late while it has nothing to write.
   ///
   /// - Throws: `trail-missing` if the folder is gone.
   private func checkStillThere(_ trail: TrailName) throws {
@@ -79,8 +80,8 @@ final class PurgeWorker: Worker {
     "capture.\(capture) begins a new trail by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old trail if 'cairn check' reports one"
   }
 
-  /// Deletes the copy of another node's trail if it has no whole transaction, no apply reads it, and nothing arrived
-  /// for an hour. Returns whether it did. A sender that still exists starts the copy again.
+  /// Deletes this node's copy of another node's trail if it has no whole transaction, no apply reads it, and nothing
+  /// arrived for an hour. Returns whether it did. A sender that still exists starts the copy again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds

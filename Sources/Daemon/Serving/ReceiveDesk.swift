@@ -43,7 +43,8 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns the reason to refuse a push; nil if it may begin. A push that may begin counts as in progress from now on.
+  /// Returns an error that says why a peer may not push now; nil if it may. A push that may begin counts as in progress
+  /// from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -63,7 +64,8 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Returns the visit of a peer that pulls or pushes bytes of a trail and has the grant; nil for all other requests.
+  /// Returns the entry for the ``VisitBook`` if a peer with the grant pulls or pushes bytes of a trail; nil for all
+  /// other requests.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
@@ -76,8 +78,8 @@ final class ReceiveDesk: HTTPHandler {
   }
 
   private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
-    // If no copy has begun, a problem with the bytes (4xx) is reported to their sender only. A lack of room is shown
-    // here.
+    // If this node has no copy of the trail yet, a problem with the bytes (4xx) is reported to their sender only. A
+    // lack of disk space is also shown in this node's status.
     let isNothing = (400..<500).contains(response.status) && isNothing(visit)
     visits.end(
       visit.peer, visit.trail, visit.way, bytes: bytes, problem: isNothing ? nil : response.problem,
@@ -93,7 +95,7 @@ final class ReceiveDesk: HTTPHandler {
   /// Returns whether this node has no copy of the trail yet.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
-  /// A sink that counts the bytes that a peer pushes.
+  /// A receiver of a request body that counts its bytes.
   private final class CountingSink: HTTPBodySink {
     private let sink: any HTTPBodySink
     private let desk: ReceiveDesk
@@ -141,7 +143,7 @@ extension HTTPResponse {
     }
   }
 
-  /// The error in the response, if only an operator can solve it; nil if the peer solves it by itself.
+  /// The problem in the response, if only an operator can solve it; nil for any other response.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

@@ -46,7 +46,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Listens until `stop` is set or the certificates have changed.
+  /// Serves peers until `stop` is set or the certificates have changed.
   private func listen(_ tls: ServerTLS?, _ stop: StopSignal) throws {
     let peers = PeerFolder(state: context.statePath)
     let context = context
@@ -101,7 +101,8 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Returns whether the node can listen with the present certificates. If not, the old ones stay in force.
+  /// Returns whether the present certificate files are usable. If not, the listener continues with the certificates
+  /// that it has loaded.
   private func isFit() -> Bool {
     do {
       let tls = try NetworkTLS.server(receive, state: context.statePath)
@@ -121,7 +122,7 @@ final class ReceiveWorker: Worker {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
   }
 
-  /// The identities of the certificate files, which show a change.
+  /// The identities of the certificate files. They differ after a file has changed.
   private var stamp: [FileStamp?] {
     guard !receive.isInsecure else { return [] }
     let own = PeerFolder(state: context.statePath).serverTLS

@@ -6,19 +6,19 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Makes captures of this node carry out the copies that other nodes request. It also ends this node's own requests
-/// when their rows have arrived.
+/// Makes captures of this node execute the copies that other nodes request. It also ends requests of this node's
+/// applies when their rows have arrived.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// The error that was logged last, by trail.
   private let told = Mutex<[String: CairnError]>([:])
-  /// The time until which no copy is started after an error, in milliseconds of a clock that never jumps. It spares the
-  /// databases.
+  /// The time, in milliseconds of a monotonic clock, before which no copy is started. It is set after an error, to
+  /// spare the databases.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// The copies that may still be carried out, by peer and trail.
+  /// The number of copies that may still be started, by peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
   /// The number of copies of one trail that a peer may start at once; then one more each minute. Requests that arrive
   /// meanwhile are carried out as one copy.
@@ -29,7 +29,7 @@ package final class RefreshDesk: Sendable {
     (self.context, self.supervisor) = (context, supervisor)
   }
 
-  /// Starts the copies that are due, and returns at once: another thread asks the databases, one at a time.
+  /// Starts the requested copies on another thread, one at a time, and returns at once.
   package func look() {
     let now = Clock.system.microseconds()
     context.requests.forgetOld(now: now)
@@ -42,10 +42,10 @@ package final class RefreshDesk: Sendable {
         _ = running.join()
         thread = nil
       }
-      // Read only now that no other thread carries out requests, so that each is carried out once.
+      // Read the requests only after the earlier thread has ended, so that each request is carried out once.
       let due = due()
       guard !due.isEmpty else { return }
-      // Without a thread, the next look tries it again: the requests stay open.
+      // If no thread can be started, the next call tries it again: the requests stay open.
       thread = try? WorkerThread { [self] in carryOut(due) }
     }
   }
@@ -62,7 +62,7 @@ package final class RefreshDesk: Sendable {
     return due.compactMapValues { within(rate: $0) }
   }
 
-  /// Leaves out requests that a peer makes too often; they stay open. Returns nil if none is left.
+  /// Returns the requests without those of peers that make too many; these stay open. Returns nil if none is left.
   private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
     let now = Clock.monotonicMilliseconds * 1000
     var verdicts: [String: Bool] = [:]
@@ -77,7 +77,9 @@ package final class RefreshDesk: Sendable {
     return left.isEmpty ? nil : left
   }
 
-  /// Carries out all requests for a trail as one copy.
+  /// Executes all requests for each trail as one copy.
+  ///
+  /// - Parameter due: The requests, by trail.
   private func carryOut(_ due: [TrailName: [RequestBook.Request]]) {
     for (trail, requests) in due {
       if let capture = context.capture(of: trail) { carryOut(requests, of: trail, capture) }
@@ -115,8 +117,8 @@ package final class RefreshDesk: Sendable {
     }
   }
 
-  /// Returns the applies and nodes that made requests. A dialled node is known by its address; its own name is put
-  /// before it, if it has given one.
+  /// Returns the names of the applies and nodes that made requests. A node that this node dials is named by its
+  /// address, after its own name if it has reported one.
   ///
   ///     "apply.pos, store-042, hq (https://hq.example:7420)"
   private func askers(_ requests: [RequestBook.Request]) -> String {
@@ -131,7 +133,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Ends requests of applies of this node whose rows have arrived.
+  /// Ends the requests for copies whose rows have arrived at the applies of this node.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -149,11 +151,11 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. If everything was requested, no further copy may
-  /// be awaited.
+  /// Returns whether the requested copies have started at the target. After a request for all tables, no table may
+  /// still wait for a copy.
   ///
-  /// - Parameter begun: The tables whose copies have started: name in lower case, and the transaction in which the copy
-  ///   started.
+  /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.
+  /// - Parameter awaitsMore: Whether the apply still waits for copies of tables.
   func isAnswered(begun: [NameKey: UInt64], awaitsMore: Bool) -> Bool {
     let fresh = begun.filter { $0.value > behind }.keys
     guard !fresh.isEmpty else { return false }

@@ -4,16 +4,17 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// Copies of tables that applies request from the origin of a trail. The apply is at this node, or at a node that
-/// receives the trail through it.
+/// Requests for copies of tables that applies send to the node where the trail begins. The apply is at this node, or at
+/// a node that receives the trail through it.
 ///
-/// Requests are kept in the state folder until they end. A node requests an id once, even if the message arrives again.
+/// Requests are kept in the state folder until they end. Each has an id, so that a repeated message has no second
+/// effect.
 package final class RequestBook: Sendable {
   package struct Request: Equatable, Sendable {
     package enum Asker: Equatable, Sendable {
       /// An apply of this node.
       case apply(String)
-      /// Another node, which asks for itself or forwards a request.
+      /// Another node, which made the request or forwarded it.
       case peer(String)
     }
 
@@ -22,14 +23,14 @@ package final class RequestBook: Sendable {
     /// The patterns of the requested tables; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// The last transaction of the trail when the copy was requested. A copy that began before or with it does not
-    /// answer the request.
+    /// The last transaction in the trail when the copy was requested. Only copies that begin after it answer the
+    /// request.
     package var behind: UInt64 = 0
-    /// The time of the last request, µs since 1970 UTC.
+    /// The time when the request was last received or repeated, in µs since 1970 UTC.
     package var askedAt: Int64
-    /// Whether the capture of this node has taken the request on.
+    /// Whether the capture of this node has started the requested copies, or found no table for them.
     package var isDone = false
-    /// Whether no table matched the request.
+    /// Whether no captured table matched the request.
     package var isMissing = false
 
     package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
@@ -37,12 +38,11 @@ package final class RequestBook: Sendable {
     }
   }
 
-  /// The time in µs after which a request is forgotten if no node repeats it; it also holds for requests that were
-  /// carried out.
+  /// The time in µs after which a request is removed, finished or not, if no node repeats it.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
-  /// The most open requests of a peer.
+  /// The maximum number of open requests of a peer.
   static let ofPeerMax = 64
-  /// The most carried-out requests of a peer that are remembered; the oldest are dropped first.
+  /// The maximum number of finished requests of a peer that are kept; the oldest are dropped first.
   static let doneOfPeerMax = 256
   /// The number of new requests that a peer may make at once; then one more every five seconds.
   private static let burst = 128
@@ -50,9 +50,9 @@ package final class RequestBook: Sendable {
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The latest ids of requests that this node made. In a ring of nodes such a request returns, and is ignored.
+  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back, and is ignored.
   private let own = Mutex<[String]>([])
-  /// The requests that a peer may still make, by peer.
+  /// The number of requests that may still be made, by peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 
@@ -81,7 +81,10 @@ package final class RequestBook: Sendable {
 
   // MARK: Asking
 
-  /// Requests a copy for an apply of this node, unless the same one is requested already. Durable when it returns.
+  /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
+  /// function returns.
+  ///
+  /// - Parameter behind: The last transaction in the trail; only a later copy answers the request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in
@@ -96,8 +99,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.append(request) }
   }
 
-  /// Notes a request of another node. Returns false if the node asks for too much, or if the request is invalid or
-  /// cannot be written.
+  /// Stores a request of another node. Returns false if the request is invalid, if it cannot be written, or if the node
+  /// makes too many.
   @discardableResult package func note(
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
   ) -> Bool {
@@ -122,12 +125,14 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// Returns the requests to forward towards the origin of a trail.
+  /// Returns the open requests for copies of a trail, which are forwarded towards the node where it begins.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Notes that the capture has taken a request on: the same id has no further effect.
+  /// Marks a request as finished, because the capture has started its copies. The same id then has no further effect.
+  ///
+  /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
     defer { forgetSurplus(of: request.asker) }
     var done = request
@@ -143,7 +148,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Settling
 
-  /// Removes requests whose rows have arrived or are no longer wanted.
+  /// Removes the requests for which `isSettled` returns true, and their files.
   package func settle(_ isSettled: (Request) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.filter(isSettled)
@@ -153,7 +158,7 @@ package final class RequestBook: Sendable {
     for request in gone { try? Folder.remove("\(folder)/\(request.trail)/\(request.id)") }
   }
 
-  /// Ends the open requests of a peer that are not in its present list `ids`.
+  /// Removes the open requests of a peer for a trail, except those in `ids`, which the peer has repeated.
   package func settle(of peer: String, _ trail: TrailName, besides ids: [String]) {
     settle {
       $0.asker == .peer(peer) && $0.trail == trail.description && !ids.contains($0.id) && !$0.isDone

@@ -1,14 +1,14 @@
 import Changes
 
-/// The policy by which a worker that ended with an error is started again, and after which pause.
+/// Decides whether a worker that ended with an error is started again, and after which pause.
 package enum RestartPolicy {
   package enum Judgement: Equatable, Sendable {
     case after(Pace)
-    /// The operator has to act first.
+    /// The worker is not started again before the operator has acted.
     case never
   }
 
-  /// The pace of new attempts: the first pause and the longest one.
+  /// The first and the longest pause between attempts to start a worker again.
   package enum Pace: Equatable, Sendable {
     /// The pace for causes that usually pass by themselves: a lock, a connection.
     case brief
@@ -22,7 +22,7 @@ package enum RestartPolicy {
 
   /// The length of a run, in milliseconds, after which the next error counts as the first one.
   package static let steadyMilliseconds: Int64 = 60_000
-  /// The number of new attempts after a fault of Cairn itself.
+  /// The maximum number of new attempts after a fault of Cairn itself.
   private static let bugTries = 3
 
   package static func judge(_ error: CairnError, failures: Int) -> Judgement {
@@ -39,11 +39,11 @@ package enum RestartPolicy {
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))
   }
 
-  /// Returns whether the error is expected from a worker that was told to end, so that it need not be reported.
+  /// Returns whether the error is the expected result of an order to end, so that it is not reported.
   static func isOfEnding(_ error: CairnError) -> Bool { error.code == .schemaStopped }
 
-  /// Returns whether the cause is neither in the contents of the databases nor in Cairn's own state. A new attempt then
-  /// does no harm, and succeeds as soon as the cause is gone.
+  /// Returns whether the cause of the error is outside of the databases' contents and of Cairn's own state. A new
+  /// attempt then does no harm, and succeeds as soon as the cause is gone.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {
     case .databaseMissing, .databaseReadOnly, .databaseUnsafe, .databaseBusy, .databaseFull, .databaseFailed,

@@ -3,10 +3,10 @@ import Configuring
 import Steering
 import Trails
 
-/// The segments of trails that may be deleted, and the next steps if that is not enough.
+/// The segments of trails that may be deleted, and the next steps if that does not free enough disk space.
 ///
-/// First the reader that lags most expires: its tables are copied again. Then captures pause. The plan is a pure
-/// decision, without I/O.
+/// First the reader that lags most expires: its tables will be copied again. Then captures pause. The plan is computed
+/// without I/O.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
@@ -26,11 +26,12 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment with the oldest bytes that the reader still needs; nil: not known, so it may need all.
+    /// The segment with the oldest bytes that the reader still needs; nil if it is not known, so that all segments are
+    /// kept.
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader has expired before, and has not returned.
+    /// Whether the reader expired by an earlier plan, and still waits for its copy.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -38,33 +39,33 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// The largest used share of the budget at which paused captures continue.
+  /// The part of the disk budget below which paused captures continue.
   static let resumeShare = 0.9
 
-  /// The number below which segments may be deleted, by trail.
+  /// The number of the first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire by this plan and not by an earlier one.
+  /// The readers that expire by this plan and not by an earlier one: segments are no longer kept for them.
   package private(set) var expired: [ReaderID] = []
-  /// The part of ``expired`` that expired for lack of room; the rest lags longer than allowed.
+  /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
-  /// The bytes that the trails hold once the plan is carried out.
+  /// The bytes that the trails will hold after the plan's segments have been deleted.
   package private(set) var bytes: UInt64 = 0
   /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only when more bytes have
   /// arrived.
   package private(set) var live: UInt64 = 0
-  /// The bytes of one trail in the sums ``bytes`` and ``live``.
+  /// The part of ``bytes`` and of ``live`` that belongs to one trail.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
-  /// The part of each trail, by its name.
+  /// The bytes of each trail in the sums ``bytes`` and ``live``, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
-  /// The most bytes with which an open segment counts as ``live``.
+  /// The maximum size at which an open segment counts as ``live``, in bytes.
   static let liveBytesMax: UInt64 = 32 << 20
-  /// The bytes that would be kept if no reader expired for lack of room.
+  /// The bytes that the trails would hold if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
-  /// The readers that still need the remaining segments, by trail; empty for a trail without readers.
+  /// The readers for which segments are still kept, by trail; empty for a trail without readers.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// Computes the plan.
@@ -111,7 +112,7 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// Computes the segments that may be deleted if the readers in `given` no longer count.
+  /// Computes the segments that may be deleted when nothing is kept for the readers in `given`.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
@@ -135,13 +136,14 @@ package struct RetentionPlan: Equatable, Sendable {
     return trail.segments.last { $0.created <= oldest }?.number ?? 0
   }
 
-  /// Returns whether a segment has only bytes from before a moment: the next segment was begun before that moment.
+  /// Returns whether all bytes of a segment were written before a moment: the next segment was begun before that
+  /// moment.
   private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
     trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
       ?? false
   }
 
-  /// Returns the reader that keeps the oldest segment from being deleted; nil if none does.
+  /// Returns the reader for which the oldest segment is kept, except the readers in `given`; nil if there is none.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

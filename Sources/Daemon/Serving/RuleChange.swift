@@ -3,16 +3,17 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The effect of a changed rule on a table whose rows were written under the earlier rule.
+/// The effect of a changed rule on the rows that a table got under the earlier rule.
 enum RuleChange: Equatable {
   /// All rows are copied again.
   case copied
   /// Present rows stay as they are; new changes follow the new rule.
   case noted
-  /// All rows move to another table of the target. `from` is the target table that the earlier rule named; nil if the
-  /// earlier rule did not rename the table.
+  /// All rows move to another table of the target.
+  ///
+  /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)
-  /// The change is refused: one table of the target cannot be both a mirror and a history.
+  /// The change is refused: a table of the target cannot have rows that equal the source and also a history of changes.
   case refused
 
   /// Compares two rules of a table. Returns nil if both have the same effect.
@@ -28,7 +29,7 @@ enum RuleChange: Equatable {
     } else if now.mode == .history {
       self = .noted
     } else {
-      // Present rows equal the source's; from here on, deleted rows stay.
+      // The present rows equal the rows of the source. From now on, rows that are deleted there stay.
       same.delete = was.delete
       self = same == was && was.delete == .apply && now.delete == .keep ? .noted : .copied
     }
@@ -74,13 +75,13 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the source names of tables that a target knows, by the rules under which their rows were written.
+  /// Returns the names at the source of tables in a target, as the rules named them when their rows were written.
   static func sources(of names: [String], _ rules: [TableRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
       let exact = named.filter { $0.to.map(plain).hasSameBytes(as: name) }.map { plain($0.from) }
       if !exact.isEmpty { return exact }
-      // A schema may have become part of the name, or the reverse.
+      // The policy for names may have made the schema a part of the table's name, or removed it.
       return [name] + named.filter { flat($0.to ?? $0.from).hasSameBytes(as: flat(name)) }.map { plain($0.from) }
     }
     return Set(sources.map(\.nameKey)).sorted().map(\.text)
@@ -102,7 +103,7 @@ enum RuleChange: Equatable {
     String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 
-  /// Returns the pending changes with `changes` added.
+  /// Returns the tables in `pending`, whose rows do not follow their rule yet, with the tables in `changes` added.
   static func merged(
     _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [TableRule]
   ) -> [ChangedRule] {
@@ -121,7 +122,7 @@ enum RuleChange: Equatable {
 }
 
 extension TableSchema {
-  /// Creates a schema whose name alone is known.
+  /// Creates a schema of which only the table's name is known.
   init(named name: String) {
     let (namespace, own) = name.cut(at: ".") ?? ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])

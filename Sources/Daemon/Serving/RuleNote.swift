@@ -4,8 +4,8 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The rules under which apply wrote the rows of its tables, and the tables whose rows do not follow the present rule
-/// yet. It is a file, so that no change is lost in a crash.
+/// The file with the rules under which apply wrote the rows of its tables. It also lists the tables whose rows do not
+/// follow the present rule yet, so that a crash loses no change.
 struct RuleNote {
   struct Content: Equatable {
     var rules: [TableRule]
@@ -18,7 +18,7 @@ struct RuleNote {
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).rules" }
 
-  /// Returns the noted content; nil: there is none.
+  /// Returns the content of the file; nil if the file does not exist.
   ///
   /// - Throws: `state-foreign` if the file was not written by this version of Cairn.
   func read() throws -> Content? {

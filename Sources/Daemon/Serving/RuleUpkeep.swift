@@ -13,12 +13,12 @@ final class RuleUpkeep: Sendable {
     var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// The time at which a copy was requested, for tables whose rules fit again and that need only a copy to continue.
+    /// The time of the last request for a copy, by table, for suspended tables that need only a copy to continue.
     var wanted: [NameKey: Int64] = [:]
   }
 
-  /// The pause before a copy is requested again. A capture that already copies the table takes that copy for the
-  /// requested one, but it may have begun before the rule changed.
+  /// The pause before a copy is requested again. A capture that is already copying the table takes that copy as the
+  /// answer, although it may have begun before the rule changed.
   private let askAgainMilliseconds: Int64
 
   private let apply: String
@@ -32,15 +32,15 @@ final class RuleUpkeep: Sendable {
   /// The tables with changed rules that still wait for the start of their copies.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
-  /// Forgets the tables when a run begins.
+  /// Removes all tables, when a run of the apply begins.
   func rest() { state.withLock { $0 = State() } }
 
   func begin(_ rules: [TableRule], _ changed: [ChangedRule]) {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes the tables whose rows follow their rules from the ``RuleNote``, and requests the other copies again.
-  /// Returns log entries.
+  /// Removes tables whose rows now follow their rules, also from the ``RuleNote``, and requests the missing copies
+  /// again. Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)
@@ -68,8 +68,8 @@ final class RuleUpkeep: Sendable {
     }
   }
 
-  /// Requests copies of suspended tables whose rules fit again. Such a table needs a copy to continue, and nothing else
-  /// requests one.
+  /// Requests copies of suspended tables whose rules are valid again. Such a table needs only a copy to continue, and
+  /// no other code requests it.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))

@@ -9,36 +9,35 @@ import Steering
 import Synchronization
 import Trails
 
-/// The state that all workers of a daemon share: the conf in force, the state folder, the log, and their messages to
-/// each other.
+/// The state that all workers of a daemon share: the conf in force, the state folder, the log, and facts that one
+/// worker reports to others.
 package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
   /// The positions up to which other nodes have this node's trails durably.
   package let peers: PeerBook
-  /// The requests for copies that applies and peers have made to the origins of trails.
+  /// The requests for copies of tables by applies of this node and by peers.
   package let requests: RequestBook
-  /// The open questions about rows of sources at other nodes.
+  /// The questions about rows of sources at other nodes that are not answered yet.
   package let questions = QuestionBook()
-  /// The answers to questions about rows of this node's own sources.
+  /// The object that answers questions about rows of this node's own sources.
   let answers = SourceAnswers()
-  /// The copies of other nodes' trails, shared by all workers that write them. Also has the ``TrailBell`` of all
-  /// trails.
+  /// The copies of other nodes' trails at this node, and the ``TrailBell``, which wakes readers when a trail grows.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// The information about each trail, by name, as its purge worker last read it.
+  /// The segments and the id of each trail, by name, as its purge worker last read them.
   private let trails = Mutex<[String: TrailInfo]>([:])
-  /// The end of each trail, by name, as its capture last reported it. It is more recent than the information from the
-  /// purge.
+  /// The end of each trail, by name, as its capture last reported it. It is more recent than the end that the purge
+  /// worker has read.
   private let ends = Mutex<[String: Position]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
   /// The state of each capture's source, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// The pumps that leave a trail out because its origin is the node to which they lead.
+  /// The pumps that skip a trail because it begins at the node to which they push.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
   /// The position up to which all applies of this node have applied a trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
@@ -49,7 +48,7 @@ package final class ServiceContext: Sendable {
   /// Whether the trails have used up their disk budget.
   private let full = Atomic<Bool>(false)
 
-  /// The worker that has each exclusive task on a database at present.
+  /// The worker that has each exclusive task on a database now.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
   /// The function that restarts a worker; set by the supervisor.
@@ -90,7 +89,7 @@ package final class ServiceContext: Sendable {
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
 
-  /// Returns the bell of all trails; the first call makes it.
+  /// Returns the bell that wakes readers when a trail grows; the first call creates it.
   ///
   /// - Throws: `io-failed` if the system has no room for it.
   func trailBell() throws -> TrailBell {
@@ -130,7 +129,7 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
-  /// Records unhooked tables before the heartbeat checks the source again.
+  /// Updates the list of a source's unhooked tables at once, without waiting for the heartbeat worker to read it.
   func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 
@@ -140,9 +139,9 @@ package final class ServiceContext: Sendable {
     return configuration.captures.first { $0.name == trail.name }
   }
 
-  /// Runs `body` while no other worker does the same work.
+  /// Runs `body` while no other worker has the same task.
   ///
-  /// - Throws: `conf-reference` if another worker does it.
+  /// - Throws: `conf-reference` if another worker has it.
   func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {
     guard let work else { return try body() }
     let other = works.withLock { works in
@@ -160,8 +159,8 @@ package final class ServiceContext: Sendable {
     set { full.store(newValue, ordering: .relaxed) }
   }
 
-  /// Returns the position that every apply of this node has finished with; nil if there is no apply, or one has not
-  /// begun.
+  /// Returns the position up to which every apply of this node has applied a trail; nil if there is no apply, or one
+  /// has not begun.
   func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
   func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
 
@@ -174,9 +173,9 @@ package final class ServiceContext: Sendable {
     log.write(LogEntry(.notice, text, worker: worker.description))
   }
 
-  /// Returns the trail name in a text.
+  /// Parses the name of a trail.
   ///
-  /// - Throws: `usage` if the text is no name of a trail.
+  /// - Throws: `usage` if the text is no such name.
   package func trailName(_ text: String) throws -> TrailName {
     guard let name = TrailName(text) else {
       throw CairnError(

@@ -10,13 +10,13 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers questions about the rows of this node's sources, one ``OriginAnswers`` for each capture.
+/// Answers questions about the rows of this node's sources. Each capture has its own ``OriginAnswers``.
 final class SourceAnswers: Sendable {
-  /// The number of repair questions that a peer may ask at once, each for up to 1,000 rows; then one more each second.
-  /// The answer sends those rows through the trail again.
+  /// The number of requests at once by which a peer may have up to 1,000 rows each sent through the trail again; then
+  /// one more each second.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// The number of questions at once by which a peer may have a whole table copied; then one more each minute.
+  /// The number of requests at once by which a peer may have a whole table copied; then one more each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 
@@ -28,7 +28,7 @@ final class SourceAnswers: Sendable {
 
   /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
-  /// The repairs that an asker may still request, by asker and trail.
+  /// The requests to send rows again that are still allowed, by asker and trail.
   private let repairs = Mutex(Allowances(burst: SourceAnswers.repairBurst, refill: SourceAnswers.repairMicroseconds))
   private let copies = Mutex(Allowances(burst: SourceAnswers.copyBurst, refill: SourceAnswers.copyMicroseconds))
 
@@ -63,11 +63,11 @@ final class SourceAnswers: Sendable {
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source. If a capture of this node writes the trail, its source is
-  /// read. Otherwise the question is passed on towards the trail's origin.
+  /// Answers a question about the rows of a trail's source. If a capture of this node writes the trail, it reads the
+  /// source. Otherwise it forwards the question towards the trail's node.
   ///
-  /// - Parameter asker: The apply of this node or the peer that waits.
-  /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error that the origin answers.
+  /// - Parameter asker: The apply of this node, or the peer, that asks.
+  /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; the error in the answer of the trail's node.
   package func answer(
     _ question: [UInt8], about trail: TrailName, of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {

@@ -2,14 +2,14 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The lock on a state folder, held while this object lives: one daemon for each folder. The lock file names the
-/// process, and the socket on which it listens.
+/// The lock on a state folder, which only one daemon may hold. It is held while this object exists. The lock file names
+/// the process and its control socket.
 package final class StateLock {
   private let file: File
 
-  /// Locks the folder, and creates it if there is none.
+  /// Locks the folder, and creates it if it does not exist.
   ///
-  /// - Throws: `state-locked` with the process that holds it, `state-unwritable`, `disk-full`.
+  /// - Throws: `state-locked` with the process that holds the lock, `state-unwritable`, `disk-full`.
   package init(_ folder: String, socket: String) throws {
     do {
       try Folder.create(folder)

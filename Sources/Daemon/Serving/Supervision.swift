@@ -1,28 +1,27 @@
 import Changes
 
-/// The decisions about one worker: when it is started, stopped, and started again after an error.
+/// Decides when one worker is started, stopped, and started again after an error.
 ///
-/// It takes events and returns decisions, without threads and clocks. Times are milliseconds on a clock that never
-/// jumps.
+/// It takes events and returns decisions, without threads and clocks. Times are milliseconds of a monotonic clock.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// The worker waits to be started, until the time `at`.
+    /// The worker will be started at the time `at`.
     case due(at: Int64)
     case running(since: Int64)
-    /// The worker was told to end, and has not ended yet.
+    /// The worker was ordered to end, and has not ended yet.
     case ending(since: Int64)
     case resting(Rest)
   }
 
-  /// The reason why a worker does not run until someone starts it.
+  /// The reason why a worker does not run.
   package enum Rest: Equatable, Sendable {
-    /// The operator stopped it with `cairn stop`.
+    /// The operator stopped the worker with `cairn stop`.
     case ordered
-    /// An error that a new attempt cannot solve.
+    /// The worker ended with an error that a new attempt cannot solve.
     case failed
     /// The disk budget is used up.
     case paused
-    /// The worker lagged too far, and waits for a copy of everything.
+    /// The worker lagged too far, and waits for a copy of all tables.
     case expired
   }
 
@@ -33,16 +32,16 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the worker has run without an error for long enough since this failure.
+    /// Whether the failure is over, because the worker has run without an error for long enough since.
     package var isPassed = false
   }
 
   package private(set) var state: State
-  /// The state to which the worker changes when it has ended.
+  /// The state that the worker takes after its thread has ended; nil if it was not ordered to end.
   private var wish: State?
   /// The last failure.
   package private(set) var failure: Failure?
-  /// The age at which a passed failure is forgotten: one day.
+  /// The age, in milliseconds, at which a failure that is over is forgotten: one day.
   static let pastMilliseconds: Int64 = 86_400_000
   /// The number of failures in a row.
   package private(set) var failures = 0
@@ -70,7 +69,9 @@ package struct Supervision: Equatable, Sendable {
     wish = nil
   }
 
-  /// Notes that the worker has ended, with or without an error. `jitter` is drawn evenly from 0 to 1.
+  /// Handles the end of the worker's thread, with or without an error.
+  ///
+  /// - Parameter jitter: A random number from 0 to 1, evenly distributed.
   package mutating func ended(_ error: CairnError?, now: Int64, jitter: Double) {
     if case .running(let since) = state, now - since >= RestartPolicy.steadyMilliseconds { failures = 0 }
     let wasTold = if case .ending = state { true } else { false }
@@ -94,8 +95,8 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// Notes that the worker runs well, so its last failure is in the past. The count of failures stays. A worker that
-  /// fails again within ``RestartPolicy/steadyMilliseconds`` waits longer before its next start, or is not started
+  /// Marks the worker's last failure as over, because the worker runs well. The count of failures stays. If the worker
+  /// fails again within ``RestartPolicy/steadyMilliseconds``, it waits longer before its next start, or is not started
   /// again.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
@@ -115,7 +116,7 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// Makes the worker run from now on. Returns false: the caller need not end a thread.
+  /// Lets the worker run from now on. Always returns false, because no thread has to be ended.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false
@@ -127,26 +128,28 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// Makes the worker rest from now on. Returns whether the caller has to end the worker's thread.
+  /// Stops the worker, for the reason `rest`. Returns whether the caller has to end the worker's thread.
   package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
     switch state {
     case .running:
       (state, wish) = (.ending(since: now), .resting(rest))
       return true
     case .ending: wish = .resting(rest)
-    // A disk with room again undoes neither an order of the operator nor a failure.
+    // When disk space is free again, a worker that the operator stopped or that failed does not start.
     case .resting(.ordered) where rest == .paused, .resting(.failed) where rest == .paused: break
     case .due, .resting: state = .resting(rest)
     }
     return false
   }
 
-  /// Schedules a new start of a resting worker for that moment.
+  /// Schedules the next start of a worker that does not run.
+  ///
+  /// - Parameter moment: Milliseconds of a monotonic clock.
   package mutating func tryAgain(at moment: Int64) {
     if case .resting = state { state = .due(at: moment) }
   }
 
-  /// Makes the worker end and start again. Returns whether the caller has to end the worker's thread.
+  /// Ends the worker and starts it again. Returns whether the caller has to end the worker's thread.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0
     switch state {

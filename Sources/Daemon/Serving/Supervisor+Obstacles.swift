@@ -1,7 +1,7 @@
 import Changes
 import Steering
 
-// Workers that do not do what the operator, or another worker, waits for.
+// Workers and tables that cannot do what a command asks.
 extension Supervisor {
   /// Returns a sentence for each worker that cannot carry out a command now: the reason, and the operator's next step.
   /// Workers that the daemon starts again by itself are left out.
@@ -17,8 +17,8 @@ extension Supervisor {
     }
   }
 
-  /// Returns a sentence for each suspended table whose requested copy must wait. Such a table waits for something else
-  /// first, such as a schema change.
+  /// Returns a sentence for each suspended table whose requested copy cannot start yet, because an operator must act
+  /// first.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
@@ -26,7 +26,8 @@ extension Supervisor {
     }
   }
 
-  /// Starts workers that were refused because of another worker, if that one has left the conf or has changed.
+  /// Schedules the start of workers that were refused because of a conflict with another worker, after the conf has
+  /// changed.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

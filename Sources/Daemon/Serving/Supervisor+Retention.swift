@@ -5,10 +5,10 @@ import Steering
 import SystemKit
 import Trails
 
-// Deletion of segments, and the workers that rest while the trails have no room.
+// Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns the segments that may be deleted now, and the next steps. Readers that the plan expires count as expired
-  /// from now on.
+  /// Returns the segments that may be deleted now, and the next steps. Marks the readers that expire by this plan as
+  /// expired.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -65,7 +65,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Returns whether the trail still has all segments that an expired apply needs.
+  /// Returns whether the trail has all segments that an expired apply needs, so that the apply can continue.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -78,10 +78,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The expired readers other than applies.
+  /// The expired readers at other nodes.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Pauses captures and pulling pumps, or makes them continue, as the disk budget demands.
+  /// Pauses captures and pulling pumps, or lets them continue, as the disk budget requires.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration

@@ -9,13 +9,14 @@ import Trails
 
 /// Runs the workers of a daemon, each on its own thread, and starts them again as ``Supervision`` decides.
 ///
-/// One thread calls ``tick()`` again and again; orders may come from any thread.
+/// One thread calls ``tick()`` again and again; any thread may give orders.
 package final class Supervisor: Sendable {
-  /// The end of a worker's run: its error, or nil if it ended without one.
+  /// The result of a worker's run: its error, or nil if it ended without one.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// The conf of the worker that is in force, and the conf for which the worker was created.
+    /// The settings that the worker should have, by the conf in force. `made` are the settings with which it was
+    /// created.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -34,20 +35,20 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// The segment in which a reader at another node expired, by reader; a reader that returned is not in it.
+    /// The segment in which each expired reader at another node expired. A reader is removed when it reads again.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
-    /// The reason for the pause, in words.
+    /// The reason why captures are paused, for messages.
     var pauseReason = ""
   }
 
   let state = Mutex(State())
   let context: ServiceContext
   let wake: @Sendable () -> Void
-  /// The name of a worker that hangs from its start; only tests of the watchdog set it.
+  /// The name of a worker that must hang when it starts; set only by tests of the watchdog.
   private let hanging: String?
-  /// The length of a run, in milliseconds, after which the last error of the worker counts as past.
+  /// The length of a run, in milliseconds, after which the worker's last error counts as over.
   private static let wellMilliseconds: Int64 = 15_000
   private static let expiredMilliseconds: Int64 = 5_000
 
@@ -65,7 +66,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Adds, removes and changes workers for a new conf. Workers that the change does not affect continue.
+  /// Adds, removes and restarts workers as a new conf requires. Workers that the conf does not change continue.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -131,7 +132,7 @@ package final class Supervisor: Sendable {
     case restart
   }
 
-  /// Carries out a command of the operator. Returns the worker that it names.
+  /// Executes a command of the operator. Returns the worker that `text` names.
   ///
   /// - Throws: `usage` if there is no such worker.
   @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
@@ -181,7 +182,7 @@ package final class Supervisor: Sendable {
 
   // MARK: Looking after them
 
-  /// Records workers that ended, and starts workers that are due.
+  /// Handles workers that have ended, and starts workers that are due.
   package func tick() {
     let now = Clock.monotonicMilliseconds
     var entries: [LogEntry] = []
@@ -237,7 +238,7 @@ package final class Supervisor: Sendable {
     return ends.filter { $0.value > .start }
   }
 
-  /// Starts a worker on its own thread. Returns log entries if no thread can be started; then it is tried again.
+  /// Starts a worker on its own thread. If no thread can be created, returns log entries, and a later call tries again.
   private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
     let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
@@ -276,7 +277,7 @@ package final class Supervisor: Sendable {
           context: error.context)
       ]
     }
-    // The same error again: it is logged when it has come twice as often.
+    // A repeated error is logged only when its count has doubled.
     guard failure.times & (failure.times - 1) == 0 else { return [] }
     return [
       LogEntry(
@@ -315,9 +316,9 @@ package final class Supervisor: Sendable {
   /// A worker whose thread has reported no progress for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether the worker is inside one instruction of an SQLite statement. Then its file holds it up, or an expression
-    /// that a program put into the file. A new start of the daemon would meet the file again, and end the workers of
-    /// all other databases.
+    /// Whether the worker is inside one instruction of an SQLite statement. The cause is then in its file, such as an
+    /// expensive expression in it. A restart of the daemon would not help, and would end the workers of all other
+    /// databases.
     package let isInStatement: Bool
   }
 
@@ -358,7 +359,7 @@ package final class Supervisor: Sendable {
     }
   }
 
-  /// Returns the trails that workers exchange with other nodes, as the workers see them.
+  /// Returns the transfers of trails between this node and others, as the workers see them.
   package func transfers() -> [NodeStatus.Path] {
     let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
     return workers.flatMap { $0.paths() }

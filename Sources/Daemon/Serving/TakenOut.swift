@@ -3,12 +3,12 @@ import Configuring
 import Deploying
 import Operating
 
-/// Tables that a new conf removes from a running capture: targets no longer follow them. A capture from PostgreSQL
-/// writes to its trail that they were dropped.
+/// Finds tables that a new conf removes from a running capture, so that targets no longer follow them. If the source is
+/// PostgreSQL, capture writes to the trail that they were dropped.
 enum TakenOut {
   private static let namesMax = 10
 
-  /// Returns a sentence for each capture from which tables are taken out.
+  /// Returns a sentence for each capture that loses tables by the new conf.
   static func notices(from old: Configuration, to new: Configuration) -> [String] {
     new.captures.compactMap { capture in
       guard let before = old.captures.first(where: { $0.name == capture.name }), before.tables != capture.tables,

@@ -3,20 +3,20 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The names that the tables of a trail had at the target in the apply's last run.
+/// The file with the names that the tables of a trail had at the target in the apply's last run.
 ///
-/// They are kept in a file, because the changes that a suspended table missed are found in the trail under these names.
+/// The changes that a suspended table missed are found in the trail by these names.
 struct TargetNames {
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
-  /// Returns the names as text; equal texts give equal names.
+  /// Returns a text that is equal for rules and policies that give all tables the same names.
   static func text(_ rules: [TableRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }
 
-  /// Returns the noted text; nil: there is none.
+  /// Returns the text in the file; nil if the file does not exist.
   func read() throws -> String? {
     guard Folder.exists(path) else { return nil }
     do throws(FileError) { return try File.text(path) } catch {

@@ -9,12 +9,12 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that the applies to a two-way database share, for all databases of the daemon.
+/// The state shared by all applies that write to the same two-way database, for each such database.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let links = Mutex<[String: CaptureLink]>([:])
 
-  /// Returns the link to a capture.
+  /// Returns the object by which applies cooperate with the capture of their target; the first call creates it.
   func link(to capture: Configuration.Capture, at location: DatabaseURL) -> CaptureLink {
     links.withLock { links in
       let key = "\(capture.name) \(location.place)"
@@ -25,7 +25,7 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// Returns the state that an apply shares; nil if the apply is one-way.
+  /// Returns the state that an apply shares with other applies to its database; nil if the apply is one-way.
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
     guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
@@ -45,11 +45,11 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// The number of kept versions of rows above which the peer is late with its confirmations.
+  /// The number of stored row versions above which the peer counts as late with its confirmations.
   private static let manyVersions = 100_000
 
-  /// Returns how many versions of rows are kept, if there are many because the peer of the apply has not confirmed
-  /// them; otherwise nil.
+  /// Returns the number of stored row versions that the peer of an apply has not confirmed, if there are many;
+  /// otherwise nil.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -59,12 +59,14 @@ final class TwoWayBook: Sendable {
     return count
   }
 
-  /// Returns the number of rows that wait for a unique value in the database of an apply, by table.
+  /// Returns the number of rows, by table, that an apply's database could not take yet because another row holds one of
+  /// their unique values.
   func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict.
+  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Segments before it
+  /// may be purged.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

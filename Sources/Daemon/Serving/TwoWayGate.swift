@@ -16,7 +16,7 @@ struct TwoWayGate {
 
   /// Checks the tables of two-way applies.
   ///
-  /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for such a table.
+  /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for a two-way table.
   func check() throws {
     guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
     if let capture = context.capture(of: trail) {
@@ -26,8 +26,10 @@ struct TwoWayGate {
     }
   }
 
-  /// Starts a thread that repeats the checks once the first copies have created the tables. If a check fails, it calls
-  /// `restart`: the apply then starts again and reports the error. Returns nil if the apply is one-way.
+  /// Starts a thread that repeats the checks after the first copies have created the tables. Returns nil if the apply
+  /// is one-way.
+  ///
+  /// - Parameter restart: Restarts the apply, which then reports the error; called if a check fails.
   func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void) throws
     -> WorkerThread<Void>?
   {
@@ -47,7 +49,8 @@ struct TwoWayGate {
     [.tableRefused, .keysAlike, .confValue].contains(error.code)
   }
 
-  /// Checks the tables of both databases. If one of these does not answer now, it is checked at the next start.
+  /// Checks the tables of both databases of a two-way pair. If one of the databases cannot be reached, it is checked at
+  /// the next start.
   private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
     guard
       let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
@@ -72,8 +75,8 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks the tables that a trail brings, if the other end is at another node: only the tables of this node's
-  /// database can be read.
+  /// Checks the tables that the trail of another node brings, in this node's database only: the other database cannot
+  /// be reached.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical

@@ -2,7 +2,7 @@ import Changes
 import Steering
 import Synchronization
 
-/// The visits of peers that dial this node, by peer, trail and direction, for the status.
+/// The requests by which peers push or pull trails, counted by peer, trail and direction, for the status.
 final class VisitBook: Sendable {
   private struct Key: Hashable {
     var peer: String
@@ -17,11 +17,11 @@ final class VisitBook: Sendable {
     var problem: NodeStatus.Problem?
   }
 
-  /// A peer that was silent for this long is not connected. Nodes send something every ten seconds; a peer with a
-  /// request under way may wait up to a minute for its answer.
+  /// The time in µs without a request after which a peer counts as not connected. Nodes send something every ten
+  /// seconds. While a request is being answered, which may take a minute, `patientMicroseconds` applies.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
-  /// The most visits that are remembered. Strangers are not, since a grant is needed.
+  /// The maximum number of entries. Only peers with a grant get one.
   private static let entriesMax = 20_000
 
   private let book = Mutex<[Key: Visits]>([:])
@@ -44,14 +44,15 @@ final class VisitBook: Sendable {
       guard var visits = book[key] else { return }
       visits.underWay -= 1
       visits.bytes += bytes
-      // An answer is no sign of life of the peer that asked, but the bytes that it brought are.
+      // The end of a request proves that the peer is alive only if the peer pushed bytes.
       if way == .received { visits.seenAt = now }
       visits.problem = problem
       book[key] = visits
     }
   }
 
-  /// Notes that the connection broke before the answer. An earlier problem may persist, so it stays.
+  /// Ends a request whose connection broke before the answer. An earlier problem may persist, so it stays in the
+  /// status.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -60,7 +61,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Forgets a visit that had no effect. An earlier problem is still reported.
+  /// Ends a request that had no effect. An earlier problem stays in the status.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -69,7 +70,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// The problems that need an operator, by trail and peer, as errors for the log.
+  /// The problems with peers that need an operator, by trail and peer, as errors for the log.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

@@ -3,12 +3,13 @@ import ServiceKit
 import Steering
 import SystemKit
 
-/// A blocking loop of a daemon. The supervisor runs it again and again, each time on its own thread.
+/// A part of a daemon with its own thread. The supervisor runs it again after it has ended.
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
-  /// Works until `stop` is set. It notices that within seconds, and ends at a transaction boundary. Throws errors that
-  /// it cannot handle.
+  /// Works until `stop` is set. It notices that within seconds, and ends at a transaction boundary.
+  ///
+  /// - Throws: Errors that the worker cannot handle.
   func run(stop: StopSignal) throws
 
   /// Adds the worker's own facts to its status; called on other threads at any time.
@@ -20,7 +21,7 @@ protocol Worker: Sendable {
   /// Returns the log entries since the last call.
   func news() -> [LogEntry]
 
-  /// Whether a part of the running worker has stopped until the worker is restarted.
+  /// Whether a part of the worker, such as one transfer, has stopped and waits for a restart of the worker.
   var isPartlyAtRest: Bool { get }
 }
 
@@ -30,7 +31,7 @@ extension Worker {
   var isPartlyAtRest: Bool { false }
 }
 
-/// The lag of a worker, by its last report.
+/// Computes the lag of a worker from the last transaction that it reported.
 enum CurrentLag {
   /// The time without a new transaction, in µs, after which a worker that has caught up has no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
@@ -48,19 +49,19 @@ enum CurrentLag {
   }
 }
 
-/// An estimate of the time since which changes wait to be applied. Times are µs since 1970 UTC.
+/// Estimates since when changes wait to be applied. Times are µs since 1970 UTC.
 struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for a worker that was created at `since`. That time counts until more is known.
+  /// Creates an estimate for a worker that was created at `since`, which is the result until more is known.
   init(since: Int64) { startedAt = since }
 
-  /// Notes that nothing waits at this moment, so that later changes count from here.
+  /// Remembers that no change waits at `now`, so later changes can only wait from then on.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the time since which the present changes may wait. They were committed after the last applied transaction
-  /// (0: there was none), and after the moment at which nothing waited.
+  /// Returns the earliest time since which the present changes can wait: the later of two times. These are the commit
+  /// of the last applied transaction (0: none) and the last moment at which no change waited.
   func since(lastCommitTime: Int64) -> Int64 {
     if let noneAt { return max(noneAt, lastCommitTime) }
     return lastCommitTime > 0 ? lastCommitTime : startedAt
@@ -68,7 +69,7 @@ struct Backlog: Equatable, Sendable {
 }
 
 extension StopSignal {
-  /// Sleeps in slices, so that the waiting worker shows signs of life. Returns true if the signal was set meanwhile.
+  /// Sleeps in short intervals and reports progress after each. Returns true if the signal was set meanwhile.
   func rest(_ duration: Duration) -> Bool {
     let limit = Clock.monotonicMilliseconds + duration.milliseconds
     while true {

@@ -2,7 +2,7 @@ import Changes
 import Configuring
 import Steering
 
-/// Everything that one worker needs from the conf. Two equal specs are one and the same worker.
+/// The settings of one worker, taken from the conf. A worker whose settings change is created again.
 package enum WorkerSpec: Equatable, Sendable {
   /// A capture of a database.
   ///
@@ -15,13 +15,13 @@ package enum WorkerSpec: Equatable, Sendable {
   case heartbeat(Configuration.Capture, Configuration.Database)
   /// The purge of a trail.
   case purge(String, every: Duration)
-  /// The purge of all received trails except these.
+  /// The purge of all received trails except those in `besides`.
   case purgeOfCopies(besides: [String])
   /// A pump, with the certificates that it uses if its section names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 
-  /// Whether the worker makes trails grow. Such a worker is paused while the disk budget is used up.
+  /// Whether the worker makes trails grow. Such a worker pauses while the disk budget is used up.
   var bringsIn: Bool {
     switch self {
     case .capture: true
@@ -31,7 +31,7 @@ package enum WorkerSpec: Equatable, Sendable {
   }
 }
 
-/// The workers of a conf, and what another conf changes of them.
+/// The workers that a conf requires, with their settings.
 package struct WorkerPlan: Equatable, Sendable {
   package var specs: [WorkerName: WorkerSpec] = [:]
 
@@ -65,12 +65,12 @@ package struct WorkerPlan: Equatable, Sendable {
 
   package var names: [WorkerName] { specs.keys.sorted() }
 
-  /// The changes from one conf to another.
+  /// The workers that differ between one conf and another.
   package struct Change: Equatable, Sendable {
     package var removed: [WorkerName] = []
     package var added: [WorkerName] = []
     package var altered: [WorkerName] = []
-    /// The effects that the operator may not have intended, a sentence for each.
+    /// Sentences about effects of the new conf that the operator may not have intended.
     package var notices: [String] = []
     package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
   }

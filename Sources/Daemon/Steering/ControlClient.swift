@@ -9,8 +9,8 @@ package struct ControlClient: Sendable {
 
   package init(_ path: String) { self.path = path }
 
-  /// Returns the socket on which a daemon listens: `given` by the conf, else `control` in a folder. The folder is the
-  /// runtime directory of the service, or the state folder if there is none.
+  /// Returns the socket on which a daemon listens: `given` by the conf, or else `control` in the runtime directory of
+  /// the service. Without such a directory it is in the state folder.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {
@@ -28,8 +28,8 @@ package struct ControlClient: Sendable {
     return (noted(in: state).map { [$0] } ?? []) + usual
   }
 
-  /// Returns the socket that the lock of a state folder names. The first line of the lock is the daemon's process, the
-  /// second its socket.
+  /// Returns the socket that the lock file of a state folder names in its second line. The first line is the daemon's
+  /// process.
   private static func noted(in state: String) -> String? {
     guard let file = try? File(state + "/lock", .read) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 4096)

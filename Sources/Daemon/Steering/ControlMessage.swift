@@ -8,7 +8,7 @@ import Changes
 package struct ControlRequest: Equatable, Sendable {
   /// The version of the protocol. A daemon answers requests of its own version and refuses others.
   package static let version: Int64 = 1
-  /// The most bytes of a request. A question about rows has up to 1 MiB, in hexadecimal digits.
+  /// The maximum size of a request in bytes. A question about rows has up to 1 MiB, and is sent in hexadecimal digits.
   package static let bytesMax = (2 << 20) + 65_536
 
   package enum Command: String, CaseIterable, Sendable {
@@ -20,16 +20,16 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
-    /// A question about the rows of a trail's source at another node; only root and the daemon's own user may ask it.
+    /// Requests rows or digests from the source of another node's trail; only root and the daemon's own user may do so.
     case question
   }
 
   package var command: Command
   /// The worker, apply or database of the request; empty if there is none.
   package var subject: String
-  /// Tables, or patterns of them.
+  /// The tables that the command is about: names or patterns.
   package var tables: [String]
-  /// A question, in hexadecimal digits.
+  /// The question of the command `question`, in hexadecimal digits; empty for other commands.
   package var data: String
 
   package init(_ command: Command, _ subject: String = "", tables: [String] = [], data: String = "") {
@@ -44,9 +44,9 @@ package struct ControlRequest: Equatable, Sendable {
     return object.line
   }
 
-  /// Reads a request.
+  /// Parses the line of a request.
   ///
-  /// - Throws: `usage`; the message names the fault.
+  /// - Throws: `usage` if the line is invalid; the message says why.
   package init(parsing line: [UInt8]) throws {
     let value: JSONObject.Value
     do throws(JSONReader.Fault) { value = try JSONReader.read(line) } catch {
@@ -59,7 +59,7 @@ package struct ControlRequest: Equatable, Sendable {
     guard let name = object.text("command"), let command = Command(rawValue: name) else {
       throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
     }
-    // Without tables all are meant, so an invalid list must not be read as an empty one.
+    // An empty list means all tables, so an invalid list must not be read as an empty one.
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     let isList = if case .list? = object["tables"] { true } else { object["tables"] == nil }
     guard isList, tables.count == object.list("tables").count else {
@@ -98,7 +98,7 @@ package enum ControlReply: Sendable {
     }
   }
 
-  /// Parses the line. Returns nil if it is not an answer of a daemon.
+  /// Parses a line. Returns nil if it is not the answer of a daemon.
   package init?(parsing line: [UInt8]) {
     guard case .object(let object)? = try? JSONReader.read(line), let isDone = object.bool("ok") else { return nil }
     if isDone {

@@ -5,9 +5,9 @@ extension NodeStatus {
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String
-    /// The database, without a password.
+    /// The database as messages name it, without a password.
     package var place: String
-    /// The log that the server keeps for the slot; nil: the server did not say.
+    /// The bytes of log that the server keeps for the slot; nil: the server did not say.
     package var bytes: Int64?
     /// The reason why the server could not be asked; nil if it answered.
     package var problem: String?

@@ -1,7 +1,7 @@
 import Changes
 
 extension NodeStatus {
-  /// A trail on its way between this node and another one.
+  /// The transfer of a trail between this node and another one, in one direction.
   package struct Path: Sendable {
     package enum Way: String, CaseIterable, Sendable {
       /// This node dials, and sends the trail.
@@ -24,7 +24,7 @@ extension NodeStatus {
       case waiting
       /// The other side refuses, or the two trails do not agree.
       case failed
-      /// The other side lagged too far, and starts again with a copy.
+      /// The other side lagged too far, so its tables are copied again.
       case givenUp = "given_up"
     }
 
@@ -33,7 +33,7 @@ extension NodeStatus {
     package var peer: String
     package var way: Way
     package var state: State
-    /// The pump; empty if the peer dials.
+    /// The name of the pump; empty if the peer dials.
     package var worker = ""
     /// The position up to which the other side has the trail durably, as `SEGMENT:OFFSET` of the file. For a received
     /// trail, the position up to which this node has it.
@@ -43,11 +43,10 @@ extension NodeStatus {
     package var applied = ""
     /// Bytes of the trail that the other side does not have yet; nil: not known.
     package var behindBytes: UInt64?
-    /// The time since the other side last had everything durably, and since it last had applied everything, in
-    /// milliseconds.
+    /// The milliseconds since the other side last had the whole trail durably, and since it last had applied all of it.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
-    /// The bytes transferred this way since the daemon was started.
+    /// The bytes of the trail that were transferred since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
     /// The time of the last contact with the other side, in µs since 1970 UTC; nil: never.
@@ -61,7 +60,7 @@ extension NodeStatus {
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       switch state {
       case .connected: (durableLagMilliseconds ?? 0) <= lag && (appliedLagMilliseconds ?? 0) <= lag
-      // A peer that dials is looked after at its own node, as long as nothing waits for it here.
+      // If the peer dials, its own node reports its problems, unless this node has bytes for it.
       case .waiting: way == .received || (way == .served && (durableLagMilliseconds ?? .infinity) <= lag)
       case .failed, .givenUp: false
       }

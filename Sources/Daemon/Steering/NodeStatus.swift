@@ -4,17 +4,17 @@ import Changes
 package struct NodeStatus: Sendable {
   package enum WorkerState: String, CaseIterable, Sendable {
     case running
-    /// Runs, and waits for something: a server, a trail, a lock.
+    /// The worker runs, and waits for something: a server, a trail, a lock.
     case waiting
     /// The worker was ordered to end, and has not ended yet.
     case ending
-    /// Failed, and is tried again.
+    /// The worker failed, and will be started again.
     case retrying
-    /// Failed, and needs an operator.
+    /// The worker failed, and needs an operator.
     case failed
     /// An operator stopped the worker.
     case stopped
-    /// Rests because the disk budget is used up.
+    /// The worker rests because the disk budget is used up.
     case paused
   }
 
@@ -35,7 +35,7 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// A table that an apply has suspended, in most cases until an operator acts.
+  /// A suspended table of an apply. In most cases it waits for an operator.
   package struct Wait: Equatable, Sendable {
     package var table: String
     package var code: String
@@ -45,12 +45,12 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether the table waits for a copy; otherwise a copy arrives only when the table continues.
+    /// Whether a copy is all that the table needs to continue. Otherwise the operator must remove the cause first.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
-    /// The first line of the message, with its code.
+    /// The code and the first line of the message.
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
@@ -58,7 +58,7 @@ package struct NodeStatus: Sendable {
     package var name: WorkerName
     package var state: WorkerState
     package var trail = ""
-    /// The database, without a password.
+    /// The database as messages name it, without a password.
     package var place = ""
     /// The present activity of the worker, or its reason to wait, in words.
     package var detail = ""
@@ -75,13 +75,17 @@ package struct NodeStatus: Sendable {
     package var quarantined = 0
     /// Tables in which the audit of an apply found rows that differ from the source.
     package var driftedTables = 0
-    /// The number of rows in an apply's database that wait for a unique value which another row has, by table.
+    /// The number of rows, by table, that an apply could not write yet because another row holds one of their unique
+    /// values.
     package var rowsWaiting: [String: Int] = [:]
-    /// Tables of the trail that the list of an apply leaves out, by their names at the target.
+    /// The tables of the trail that an apply skips because its option `tables` does not list them, by their names at
+    /// the target.
     package var leftOut: [String] = []
-    /// The number of kept versions of rows, if they are many and the node of the trail has not confirmed them; else 0.
+    /// The number of row versions that a two-way apply stores until the trail's node confirms them; 0 if there are few
+    /// or they are confirmed.
     package var versionsKept = 0
-    /// The statements of the trail that the apply executed again, and those that it applied as rows.
+    /// The number of statements of the trail that the apply executed at the target, and of those whose rows it wrote
+    /// instead.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of copies of tables that have ended since the daemon was started.
@@ -92,25 +96,28 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence about the node that has not confirmed for long what it has, so that many versions of rows are kept.
-    /// Nil if there is none.
+    /// A sentence about the trail's node if it has long not confirmed row versions, so that many are stored; otherwise
+    /// nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
         "keeps \(versionsKept.counted("version")) of rows, as node \(node) has not confirmed them: check that its capture and its applies run"
     }
 
-    /// Returns whether the worker does its work. `lag` is the greatest delay that is allowed.
+    /// Returns whether the worker runs without problems.
+    ///
+    /// - Parameter lag: The largest acceptable lag.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       state == .running && waits.isEmpty && quarantined == 0 && driftedTables == 0 && (lagMilliseconds ?? 0) <= lag
     }
   }
 
-  /// The statements of a trail since the worker began, executed again or applied as rows.
+  /// The number of statements since the worker began that were executed at the target, and of those whose rows were
+  /// written instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
-    /// The reasons for rows instead of statements, the most frequent first.
+    /// The reasons why statements were not executed and their rows were written instead, the most frequent first.
     package var reasons: [Reason] = []
     package struct Reason: Equatable, Sendable {
       package var text: String
@@ -149,11 +156,11 @@ package struct NodeStatus: Sendable {
   /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the log that the slot holds back, how much more it may hold back, and `wal_status`.
+    /// PostgreSQL: the bytes of log that the slot holds back, how many more it may hold back, and `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
-    /// SQLite: rows in the journal that have not been taken, and its cap.
+    /// SQLite: the number of rows in the journal that capture has not taken yet, and the maximum number of its rows.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
     /// Whether the journal dropped rows before the capture took them, because it was full.
@@ -186,7 +193,7 @@ package struct NodeStatus: Sendable {
   package var workers: [Worker] = []
   package var trails: [Trail] = []
   package var sources: [Source] = []
-  /// Trails on their way to other nodes and from them.
+  /// The transfers of trails to other nodes and from them.
   package var paths: [Path] = []
   package var disk: Disk?
   package var leftSlots: [LeftSlot] = []
@@ -216,7 +223,7 @@ package struct NodeStatus: Sendable {
   }
 }
 
-/// A number of bytes as people read it.
+/// Formats a number of bytes for people, such as `1.5 MiB`.
 package enum Size {
   package static func text(bytes: Int64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -226,7 +233,7 @@ package enum Size {
   }
 }
 
-/// A delay as people read it.
+/// Formats a delay for people, such as `1.5 s`.
 package enum Lag {
   package static func text(milliseconds: Double) -> String {
     switch milliseconds {

@@ -2,7 +2,7 @@
 package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertible {
   package enum Kind: String, CaseIterable, Sendable {
     case capture
-    /// Brings trails to another node, or fetches them from there.
+    /// Copies trails to another node, or fetches them from there.
     case pump
     /// Listens for other nodes; there is one.
     case receive
@@ -40,12 +40,12 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// Orders workers by their place between source and target: captures come before pumps, and pumps before applies.
+  /// Orders workers by the flow of the data: captures come before pumps, and pumps before applies.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker that `text` names in `all`: by its whole name, or by its section's name. The latter must belong
-  /// to one capture, pump or apply only.
+  /// Returns the worker of `all` that `text` names, by its whole name or by its section's name. A section's name must
+  /// belong to one capture, pump or apply only.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

@@ -3,15 +3,15 @@ import CairnCapture
 import Glibc
 import Synchronization
 
-/// The object of a `cairn_database *`.
+/// The object for which a C program holds a `cairn_database *`.
 final class DatabaseHandle: @unchecked Sendable {
   let database: CapturedDatabase
-  /// The open transaction. Only the thread that runs the transaction gets here.
+  /// The open transaction. Access it only on the thread that runs the transaction.
   var transaction: CapturedTransaction?
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// The object of a `cairn_rows *`. One thread at a time uses it, as the header demands.
+/// The object for which a C program holds a `cairn_rows *`. Only one thread at a time may use it, as the C header says.
 final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]
@@ -85,7 +85,8 @@ extension SQLValue {
     }
   }
 
-  /// Returns nil if the value has an unknown type, an invalid size, or a text that is not UTF-8.
+  /// Creates a value from a value of the C program; nil if its type is unknown, its size invalid, or its text not
+  /// UTF-8.
   init?(_ value: cairn_value) {
     switch value.type {
     case CAIRN_NULL: self = .null
@@ -101,19 +102,19 @@ extension SQLValue {
     }
   }
 
-  /// The sizes of a text or blob that SQLite accepts, in bytes.
+  /// The sizes that SQLite accepts for a text or blob, in bytes.
   private static let sizes = 0...Int(Int32.max)
 
-  /// Returns the bytes of a text or blob. A size above half of the range of size_t arrives as a negative number and is
-  /// refused.
+  /// Returns the bytes of a text or blob; nil if the size is invalid. A size above half of the range of size_t arrives
+  /// as a negative number, which is invalid too.
   private static func content(_ value: cairn_value) -> UnsafeRawBufferPointer? {
     guard sizes.contains(value.size), value.bytes != nil || value.size == 0 else { return nil }
     return UnsafeRawBufferPointer(start: value.bytes, count: value.size)
   }
 }
 
-/// Handles as C code sees them: numbers in place of addresses, each given out once. So a handle that is closed or was
-/// never open is detected, and no dangling pointer is followed.
+/// The handles that C code gets instead of addresses: numbers, each used once. A closed or invented handle is therefore
+/// detected, and never followed as a pointer.
 enum Handle {
   private struct Open {
     /// The distance between two handles, so that they look like aligned addresses.
@@ -132,7 +133,7 @@ enum Handle {
     return OpaquePointer(bitPattern: number)
   }
 
-  /// Returns the object of an open handle; nil if there is none of this type.
+  /// Returns the object that an open handle stands for; nil if there is none, or if it has another type.
   static func object<T: AnyObject & Sendable>(_ handle: OpaquePointer?, as type: T.Type = T.self) -> T? {
     open.withLock { $0.objects[UInt(bitPattern: handle)] } as? T
   }

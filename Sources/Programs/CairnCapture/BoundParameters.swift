@@ -1,18 +1,18 @@
 import Changes
 import SQLiteKit
 
-/// Bytes of the values that are bound to a statement. SQLite reads them in place, without a copy, until the next values
-/// are bound.
+/// The bytes of the values that are bound to a statement. SQLite reads them in place, without a copy, until other
+/// values are bound.
 struct BoundParameters: ~Copyable {
-  /// The capacity, in bytes, that is kept for the next values.
+  /// The capacity, in bytes, up to which the buffer is kept and reused.
   private static let keptBytes = 1 << 20
   private var writer = ByteWriter(capacity: 1024)
 
-  /// The bound values in the encoding of row images; valid only after a `bind` with `asImage: true`.
+  /// The bound values, encoded as in the journal's row images; valid only after a `bind` with `asImage: true`.
   var image: UnsafeRawBufferPointer { writer.bytes }
 
   /// Binds values to the parameters of a statement.
-  /// - Parameter asImage: whether the values are encoded as an image too, to be kept with the statement in the journal.
+  /// - Parameter asImage: whether the values are also encoded for the journal, which keeps them with the statement.
   mutating func bind(_ values: [any SQLConvertible], to statement: Statement, asImage: Bool) throws {
     writer.removeAll()
     writer.shrink(above: Self.keptBytes)
@@ -71,7 +71,7 @@ extension Statement {
 }
 
 extension String {
-  /// Calls `body` with the UTF-8 bytes: in place for native Swift strings, as a copy for bridged ones.
+  /// Calls `body` with the UTF-8 bytes of the text. The bytes of a native Swift string are passed without a copy.
   @inline(__always)
   fileprivate func withBytes(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
     if try utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) }) != nil { return }

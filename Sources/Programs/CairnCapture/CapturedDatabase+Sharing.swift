@@ -27,11 +27,11 @@ extension CapturedDatabase {
     }
   }
 
-  /// Notes that a synchronisation has begun: from now on, the thread pauses for 1 ms after each commit, so that the
-  /// workers get the lock.
+  /// Makes the program's threads pause for 1 ms after each commit, so that a synchronisation that begins now gets the
+  /// lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
-  /// Notes that a synchronisation has ended. Ignores a closed database, which commits nothing.
+  /// Ends the pause after each commit that ``beginSynchronization()`` began. Does nothing if the database is closed.
   func endSynchronization() { try? connection.alone { $0.synchronizations -= 1 } }
 
   /// Runs `body` while no other thread uses the database.

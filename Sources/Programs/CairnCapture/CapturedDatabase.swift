@@ -27,8 +27,9 @@ import SQLiteKit
 public final class CapturedDatabase: Sendable {
   /// Options for opening a database.
   public struct Options: Sendable {
-    /// Whether opening installs triggers and the journal, and whether executed statements are kept. If false and the
-    /// file is captured already, its triggers stay: capture sees rows, but no statements and no transaction ends.
+    /// Whether opening the database installs triggers and the journal, and executed statements can be kept. If false
+    /// and the file is captured already, its triggers stay: capture sees rows, but no statements and no transaction
+    /// ends.
     public var capture = true
     /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true
@@ -45,7 +46,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// The name of this installation: the origin of everything that is committed here.
+  /// The name of this installation, which is the origin of everything that is committed here.
   public let node: String
   let connection: Connection
 
@@ -75,8 +76,8 @@ public final class CapturedDatabase: Sendable {
     self.init(node: node, session)
   }
 
-  /// Takes over an existing connection (`sqlite3 *`). The program may continue to use it, and closes it itself; close
-  /// this object first.
+  /// Uses an existing connection (`sqlite3 *`), which the program may continue to use. Close this object before the
+  /// program closes the connection.
   ///
   /// Capture sees all rows, however they are written. It keeps only the statements that are executed through this
   /// object. Apply does not repeat statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP): only a
@@ -133,7 +134,7 @@ public final class CapturedDatabase: Sendable {
   @discardableResult
   public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
 
-  /// Executes one statement with parameters that cannot be nil, the fastest variant.
+  /// Executes one statement with parameters that are not optional. This is the fastest variant.
   @discardableResult
   public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
     try execute(sql, values: parameters)
@@ -159,7 +160,7 @@ public final class CapturedDatabase: Sendable {
     try open { try $0.rows(sql, parameters.orNull) }
   }
 
-  /// Returns all rows of a query, each decoded as a type of the program (``Row/decode(_:)``):
+  /// Returns all rows of a query, each decoded as a type of the program (``Row/decode(_:)``).
   public func query<T: Decodable>(
     as type: T.Type, _ sql: String, _ parameters: (any SQLConvertible)?...
   ) throws -> [T] { try query(sql, parameters: parameters).map { try $0.decode(T.self) } }
@@ -198,9 +199,9 @@ public final class CapturedDatabase: Sendable {
 
   // MARK: Delivery
 
-  /// The commits that no trail is known to hold yet.
+  /// The commits that are not yet known to be in a trail.
   ///
-  /// A capture that has taken commits marks them in the file when the program pauses, after some seconds at the latest.
-  /// Reading this value scans the waiting rows of the journal.
+  /// Capture records in the file which commits it has taken, when the program pauses or after some seconds. Reading
+  /// this value scans the rows of the journal that wait for capture.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

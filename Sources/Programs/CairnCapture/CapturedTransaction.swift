@@ -29,7 +29,7 @@ public final class CapturedTransaction {
   @discardableResult
   public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
 
-  /// Executes one statement with parameters that cannot be nil, the fastest variant.
+  /// Executes one statement with parameters that are not optional. This is the fastest variant.
   @discardableResult
   public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
     try execute(sql, values: parameters)

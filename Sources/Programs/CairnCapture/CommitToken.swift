@@ -9,13 +9,13 @@ public struct CommitToken: Hashable, Comparable, Sendable {
   public static func < (left: CommitToken, right: CommitToken) -> Bool { left.sequence < right.sequence }
 }
 
-/// The commits that no trail is known to hold yet.
+/// The commits that are not yet known to be in a trail.
 public struct Pending: Hashable, Sendable {
-  /// The number of waiting transactions that were made through this API, by any program.
+  /// The number of waiting transactions that programs made through this API.
   public let transactions: Int
-  /// The number of waiting journal rows of all programs: at least one for each changed row.
+  /// The number of waiting journal rows, from all programs: at least one for each changed row.
   public let rows: Int
-  /// Whether the journal reached its cap before capture read it. The oldest journal rows are gone then, so the next
+  /// Whether the journal reached its maximum size before capture read it. Its oldest rows are gone then, so the next
   /// capture copies all tables.
   public let isIncomplete: Bool
 

@@ -1,7 +1,7 @@
 import SQLiteKit
 
-/// The connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that holds the connection may
-/// enter again: nested calls from a closure belong to the same call.
+/// The connection of a ``CapturedDatabase``, which one thread uses at a time. The thread that uses it may call it
+/// again, for example from a closure.
 final class Connection: @unchecked Sendable {
   private let lock = ReentrantLock()
   /// The open session; nil once the database is closed. Access it only with the lock held.

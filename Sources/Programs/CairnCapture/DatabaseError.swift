@@ -10,19 +10,19 @@ public struct DatabaseError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// Another connection held a lock for longer than the busy timeout. Try again.
     case busy
-    /// A constraint refused the row; ``DatabaseError/code`` says which type of constraint.
+    /// A constraint refused the row; ``DatabaseError/code`` says which kind of constraint.
     case constraint
     /// The disk is full, or the file has reached its size limit.
     case full
     /// The file cannot be opened.
     case cannotOpen
-    /// The file, or its folder, may not be written to.
+    /// The file or its folder cannot be written, because permissions or the connection forbid it.
     case readOnly
     /// The file is no SQLite database.
     case notADatabase
     /// The file is damaged.
     case damaged
-    /// The disk failed.
+    /// Reading or writing the disk failed.
     case io
     /// SQLite refused the statement: for example a syntax error, or a missing table.
     case refused
@@ -44,7 +44,7 @@ public struct DatabaseError: Error, Sendable {
     case emptyStatement
     /// The text contains more than one statement, or a NUL character, after which SQLite reads nothing.
     case severalStatements
-    /// The rows have no such column.
+    /// The result of the query has no column of this name.
     case missingColumn(String)
     /// The value of the column cannot be converted to the requested type.
     case wrongType(column: String)
@@ -104,8 +104,8 @@ extension DatabaseError {
     }
   }
 
-  /// Calls `body` and converts errors of SQLite and Cairn to ``DatabaseError``. Errors of the program's own closures
-  /// pass unchanged.
+  /// Runs `body`, and throws errors of SQLite and Cairn as ``DatabaseError``. Errors of the program's own closures are
+  /// thrown unchanged.
   @inline(__always)
   package static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
@@ -117,7 +117,7 @@ extension DatabaseError {
 }
 
 extension SQLiteError {
-  /// Whether the error is "no such table" for one of the tables that capture installs.
+  /// Whether the error is "no such table" for a table that capture installs.
   fileprivate var isOfMissingCapture: Bool {
     primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0.text) }
   }

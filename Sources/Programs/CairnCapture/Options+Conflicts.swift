@@ -5,7 +5,7 @@ import Operating
 import SystemKit
 
 extension Synchronizer.Options {
-  /// Returns the plan that the options describe.
+  /// Returns the conflict rules that these options describe.
   /// - Throws: ``SynchronizationError`` of kind `rule`, with the invalid rule.
   func conflictPlan() throws -> ConflictPlan {
     var tables: [NameKey: [NameKey: ConflictRules.Rule]] = [:]

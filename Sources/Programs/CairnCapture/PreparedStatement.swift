@@ -1,14 +1,16 @@
 import Changes
 import SQLiteKit
 
-/// A prepared statement that the cache keeps for the next execution of the same text.
+/// A prepared statement that is kept and reused when the same text is executed again.
 final class PreparedStatement {
   enum Kind {
-    /// A statement that reads, or that sets an option of the connection; never kept as a statement in the trail.
+    /// A statement that reads, or that sets an option of the connection. It never goes into the trail.
     case other
     /// INSERT, UPDATE, DELETE or REPLACE, also after WITH.
     case change
-    /// CREATE, ALTER or DROP. The value is the table if one of its columns is dropped, else nil.
+    /// CREATE, ALTER or DROP.
+    ///
+    /// - Parameter dropsColumnOf: The table if the statement drops one of its columns; nil for any other statement.
     case schemaChange(dropsColumnOf: String?)
   }
 
@@ -18,8 +20,8 @@ final class PreparedStatement {
   let text: JournalStatements.Text
   let isReadOnly: Bool
   let isChange: Bool
-  /// Whether the statement is being stepped. A closure that receives its rows may execute the same text, which then
-  /// needs a second statement.
+  /// Whether the statement is returning rows at the moment. A closure that receives the rows may execute the same text,
+  /// which then needs a second prepared statement.
   var isBusy = false
   private var names: (columns: [String], repreparedCount: Int32)?
 
@@ -49,8 +51,8 @@ final class PreparedStatement {
     text = JournalStatements.Text(sql, tables: tables)
   }
 
-  /// The column names of the current row. A change of the schema can change them, so they are read again after SQLite
-  /// prepared the statement again.
+  /// The column names of the current row. They are read again after SQLite has prepared the statement again, since a
+  /// schema change may have changed them.
   var columns: [String] {
     let count = statement.repreparedCount
     if let names, names.repreparedCount == count { return names.columns }
@@ -86,11 +88,11 @@ final class PreparedStatement {
   }
 }
 
-/// A cache of prepared statements by their text. When it is full, it evicts the older half, except for the most
-/// recently used statements.
+/// A cache of prepared statements by their text. When it is full, it removes the older half, except for the statements
+/// that were used last.
 struct StatementCache {
   private static let countMax = 100
-  /// The statement of the last call, which most calls use again.
+  /// The statement that was used last. Most calls use it again.
   private var latest: PreparedStatement?
   /// The last four statements that were used, searched before the dictionary: most programs execute few texts at a
   /// time.
@@ -98,7 +100,8 @@ struct StatementCache {
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []
 
-  /// Returns a statement for the text that is not being stepped; prepares it if the cache has none.
+  /// Returns a prepared statement for a text. Prepares a new one if the cache has none, or if the one in the cache is
+  /// returning rows.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
     if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
     for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A lock that its owning thread may take again.
+/// A lock that the thread which holds it may take again.
 final class ReentrantLock: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
 

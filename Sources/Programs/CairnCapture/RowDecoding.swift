@@ -59,7 +59,7 @@ private struct RowContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
   }
 }
 
-/// Decodes one value, also for types that wrap a single value.
+/// A decoder of one value, also for types that wrap a single value.
 private struct ValueContainer: Decoder, SingleValueDecodingContainer {
   let value: SQLValue
   let column: String

@@ -65,7 +65,7 @@ extension SQLValue: ExpressibleByNilLiteral, ExpressibleByIntegerLiteral, Expres
 public protocol SQLConvertible {
   /// The value to bind. SQLite binds NULL for a NaN.
   var sqlValue: SQLValue { get }
-  /// Creates a value from SQLite's; nil if the value does not have this type.
+  /// Creates a value of this type from an SQLite value; nil if it cannot be converted.
   init?(sqlValue: SQLValue)
 }
 
@@ -152,7 +152,7 @@ extension Optional: SQLConvertible where Wrapped: SQLConvertible {
 public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
 
 extension SQLInteger {
-  /// The number; as text if it exceeds the largest integer of SQLite, which only `UInt` and `UInt64` can.
+  /// The number as an SQLite integer. A larger number, which only `UInt` and `UInt64` can hold, becomes text.
   public var sqlValue: SQLValue { Int64(exactly: self).map { .integer($0) } ?? .text(String(self)) }
   public init?(sqlValue: SQLValue) {
     guard case .integer(let number) = sqlValue else { return nil }
@@ -171,6 +171,6 @@ extension UInt32: SQLInteger {}
 extension UInt64: SQLInteger {}
 
 extension [(any SQLConvertible)?] {
-  /// The values, with NULL in place of nil.
+  /// The values, with NULL instead of nil.
   var orNull: [any SQLConvertible] { map { $0 ?? SQLValue.null } }
 }

@@ -3,8 +3,8 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// The open state of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the
-/// transaction that the journal is to keep. One thread at a time uses it.
+/// The open state of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the open
+/// transaction that will go into the journal. One thread at a time uses it.
 final class Session {
   let program: ProgramDatabase
   private let database: Database
@@ -17,12 +17,13 @@ final class Session {
   private var parameters = BoundParameters()
   /// The number of queries that are currently returning rows.
   private var readCount = 0
-  /// The number of running synchronisations of this program, which write to the same file.
+  /// The number of synchronisations that this program is running on the same file.
   var synchronizations = 0
 
   /// Whether a transaction of this session is open.
   private(set) var isTransacting = false
-  /// The number of the current transaction. A handle with another number belongs to a transaction that has ended.
+  /// The number of the current transaction. It differs from the number in a ``CapturedTransaction`` whose transaction
+  /// has ended.
   private(set) var serial: UInt64 = 0
   private var log = JournalStatements()
   private var savepoints: [Place] = []
@@ -30,13 +31,14 @@ final class Session {
 
   var isReading: Bool { readCount > 0 }
 
-  /// A place in the journal: the first row of the transaction (0 if it has none yet) and the last one.
+  /// The rows of a transaction in the journal: the number of the first row (0 if there is none yet) and of the last
+  /// one.
   private struct Place {
     var first: Int64
     var last: Int64
   }
 
-  /// The statements that the session runs around the statements of the program.
+  /// Prepared statements that the session runs before and after statements of the program.
   private struct Control {
     let begin, commit, schemaVersion: Statement
     let lastRow, write: Statement?
@@ -69,7 +71,7 @@ final class Session {
   func execute(_ sql: String, _ values: [any SQLConvertible]) throws -> Int {
     let prepared = try cache.statement(sql, program)
     guard !isCaptured, prepared.isChange else { return try run(prepared, values, nil) }
-    // Without capture there is nothing to keep: take the fastest path.
+    // Without capture, nothing goes into the journal: use the fastest path.
     try bind(prepared, values)
     while try prepared.statement.step() {}
     return Int(database.changes)
@@ -164,7 +166,7 @@ final class Session {
     }
   }
 
-  /// Runs a statement that changes rows in a transaction of its own. Returns the number of rows that it changed.
+  /// Runs a statement that changes rows in its own transaction. Returns the number of rows that it changed.
   ///
   /// If OR FAIL or RAISE(FAIL) stops the statement, the rows written before the refused row are committed, as in
   /// SQLite. Any other failed statement leaves nothing to commit.
@@ -197,8 +199,8 @@ final class Session {
     }
   }
 
-  /// Runs a statement within a transaction, and adds it to the statements of the transaction if it changed anything.
-  /// Returns the number of rows that it changed.
+  /// Runs a statement within a transaction. If it changed anything, its text will go into the journal with the
+  /// transaction. Returns the number of rows that it changed.
   private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
     let isOwned = program.isOwned
     if !isOwned, keepsStatements { program.last = try lastRow() }
@@ -225,7 +227,8 @@ final class Session {
     return affected
   }
 
-  /// Adjusts the journal place after a failed statement. Usually its journal rows were rolled back with it.
+  /// Corrects the recorded range of the transaction's journal rows after a failed statement. SQLite has usually rolled
+  /// back the rows of that statement.
   private func settle() throws {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
@@ -285,8 +288,8 @@ final class Session {
     }
   }
 
-  /// Throws if SQLite has rolled back the transaction whose closure still runs. A statement of that closure would
-  /// otherwise commit by itself.
+  /// Throws if SQLite has rolled back the transaction while its closure still runs. The next statement of the closure
+  /// would otherwise be committed separately.
   func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {
@@ -302,8 +305,8 @@ final class Session {
     return CommitToken(sequence: end)
   }
 
-  /// Writes the end of the transaction into the journal if the transaction changed anything. Returns the last journal
-  /// row.
+  /// Writes the end of the transaction into the journal if the transaction changed anything. Returns the number of the
+  /// journal's last row.
   private func writeEnd() throws -> Int64 {
     if program.isOwned {
       guard program.first > 0 || !log.isEmpty else { return try lastRow() }

@@ -2,12 +2,12 @@ import Changes
 import Operating
 
 /// The reason why a synchronisation failed. Everything that was committed is kept, and nothing is applied twice. The
-/// next synchronisation continues at the position of this one.
+/// next synchronisation continues where this one stopped.
 ///
 /// Messages of kind `refused` name the row by its key, and the value if that is the cause, since the operator needs
 /// both to repair it. Messages of all other kinds contain no values.
 ///
-/// Errors in the program's use of its own database are a ``DatabaseError``.
+/// If the program misuses its own database, the error is a ``DatabaseError`` instead.
 public struct SynchronizationError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
     /// ``Synchronizer/cancel()`` was called, or the task was cancelled.
@@ -16,26 +16,27 @@ public struct SynchronizationError: Error, Sendable {
     case unreachable
     /// Another program holds a lock at one of the ends. Try again.
     case busy
-    /// The clock of one end was ahead. Rows that were committed then have a time in the future, and wait for it.
+    /// The clock of one end was too far ahead. Rows that were committed with a time in the future are not applied
+    /// before that time.
     case clock
     /// This ``Synchronizer``, or another one with the same state folder, is already synchronising.
     case alreadyRunning
     /// `initialize()` of ``Synchronizer`` has not been called.
     case notInitialized
-    /// The peer's address is invalid, or no database that can be synchronised with.
+    /// The peer's address is invalid, or names no database that can be synchronised.
     case address
     /// A rule in ``Synchronizer/Options/conflict`` or ``Synchronizer/Options/columnConflicts`` is invalid, or the name
     /// in ``Synchronizer/Options/state`` is empty.
     case rule
     /// The peer refused the login, a privilege is missing, or a setting of the server does not allow replication.
     case notAllowed
-    /// The destination of the first copy holds rows already.
+    /// The database that the first copy would fill already has rows.
     case rowsInTheWay
-    /// A transaction that an end refused because of its rows. See ``Synchronizer/Options/refusal``.
+    /// One end refused a transaction because of its rows. See ``Synchronizer/Options/refusal``.
     case refused
-    /// A table waits for a change of its schema; the hint has the statement. All other tables are synchronised.
+    /// A table is suspended until its schema is changed; the hint has the statement. All other tables are synchronised.
     case schema
-    /// A table cannot be synchronised both ways, for example because it has no key.
+    /// A table cannot be synchronised in both directions, for example because it has no key.
     case table
     /// An end was restored from a backup, or the state folder belongs to another pair: a first copy is needed.
     case wentBack
@@ -63,7 +64,7 @@ public struct SynchronizationError: Error, Sendable {
     self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
   }
 
-  /// Returns a hint with the names of the program's options instead of options of the command line.
+  /// Returns the hint of an error, with names of ``Synchronizer/Options`` instead of options of the command line.
   private static func hint(_ kind: Kind, _ error: CairnError) -> String {
     switch (kind, error.code) {
     case (.rowsInTheWay, _):
@@ -119,7 +120,7 @@ public struct SynchronizationError: Error, Sendable {
     }
   }
 
-  /// Calls `body` and converts its errors to ``SynchronizationError``; a ``DatabaseError`` passes unchanged.
+  /// Runs `body`, and throws its errors as ``SynchronizationError``, except ``DatabaseError``.
   static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SynchronizationError { throw error } catch let error as DatabaseError {
       throw error

@@ -4,10 +4,11 @@ public struct SynchronizationOutcome: Sendable, Hashable {
   public let sent: UInt64
   /// The number of rows received from the peer.
   public let received: UInt64
-  /// The number of conflicts: rows that both ends had written. One row may count at one end or at both. Each conflict
-  /// is resolved, and the losing version is kept for 30 days.
+  /// The number of conflicts: rows that both ends had written. If both ends detect the conflict, it counts twice. Each
+  /// conflict is resolved, and the losing version is kept for 30 days.
   public let conflicts: Int
-  /// The number of transactions in quarantine at both ends, including transactions of earlier synchronisations.
+  /// The number of transactions that are in quarantine at both ends together, including those of earlier
+  /// synchronisations.
   public let refused: Int
   /// Messages for a person that need no immediate action.
   public let notices: [String]
@@ -20,7 +21,7 @@ public struct SynchronizationProgress: Sendable, Hashable {
   public struct Copying: Sendable, Hashable {
     public let table: String
     public let rows: UInt64
-    /// The estimated number of rows when the copy of the table began; 0 if unknown.
+    /// The estimated number of rows in the table when its copy began; 0 if unknown.
     public let expected: UInt64
   }
   /// The number of rows that the peer has received so far.
@@ -31,12 +32,12 @@ public struct SynchronizationProgress: Sendable, Hashable {
   public let copying: Copying?
 }
 
-/// The commits of this database that are not known to be at the peer.
+/// The commits of this database that the peer is not known to have.
 public struct SynchronizationPending: Sendable, Hashable {
-  /// The commits that no synchronisation has read from the file yet.
+  /// The commits that capture has not read from the file yet.
   public let inFile: Pending
-  /// The number of transactions that an interrupted synchronisation read from the file, and that may not be at the
-  /// peer.
+  /// The number of transactions that an interrupted synchronisation read from the file, but that the peer is not known
+  /// to have.
   public let unsent: Int
   public var isEmpty: Bool { inFile.rows == 0 && unsent == 0 }
 }

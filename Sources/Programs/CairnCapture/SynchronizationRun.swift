@@ -7,17 +7,19 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// A synchronisation from start to end: `cairn replicate --two-way --once` within the program.
+/// One synchronisation from start to end, which does the same as `cairn replicate --two-way --once`, within the
+/// program.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
   private struct State {
     var isCancelled = false
     var replication: Replication?
-    /// The last journal row that is known to be at the peer, or in quarantine there.
+    /// The last row of this database's journal that the peer is known to have, applied or in quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// The last journal row that the trail held at an earlier check, and the end of the trail at that time.
+    /// The last journal row in the trail, and the end of the trail, at an earlier check. Nil if the peer has applied
+    /// everything up to there.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -28,8 +30,8 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last journal row that this run knows to be at the peer. If the peer has put transactions into quarantine, it
-  /// is 0 until the run has ended and the file `refused` lists them.
+  /// The last row of this database's journal that the peer is known to have. If the peer has put transactions into
+  /// quarantine, it is 0 until the run has ended and the file `refused` lists them.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
@@ -68,7 +70,9 @@ final class SynchronizationRun: Sendable {
       notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
   }
 
-  /// Notes the progress in the state folder. Capture may have read more rows than apply has applied.
+  /// Writes the progress to the state folder.
+  ///
+  /// - Parameter isWhole: Whether the run ended without an error.
   private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows, isWhole: Bool) throws {
     let apply = flows.sent.apply.snapshot
     // Write `refused` first, because the peer's position also passes transactions in quarantine.
@@ -81,13 +85,13 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows. A copy that has begun continues as it began.
+  /// Returns whether the first copy may replace rows. Once a trail exists, the option `overwrites` has no effect.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the waiting journal rows of an end whose rows are about to be replaced, so that they do not reach the
-  /// other end.
+  /// Discards the journal rows of a database that capture has not read, because a first copy is about to replace the
+  /// database's rows. They must not reach the other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)
@@ -120,7 +124,7 @@ final class SynchronizationRun: Sendable {
     return options
   }
 
-  /// Makes the replication known, so that `cancel` can stop it from here on.
+  /// Stores the replication, so that `cancel` can stop it from now on.
   private func publish(_ replication: Replication) throws {
     let isCancelled = state.withLock { state in
       state.replication = replication
@@ -151,8 +155,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Records the progress. Once apply has passed the end that the trail had at an earlier check, the journal rows of
-  /// that check are at the peer.
+  /// Updates the last journal row that the peer is known to have. It is the row of an earlier check, once apply has
+  /// passed the end that the trail had then.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in
@@ -166,7 +170,7 @@ final class SynchronizationRun: Sendable {
   }
 }
 
-/// Both directions of a replication, as the program sees them: sent and received.
+/// The progress of both directions of a replication, named from the view of the program: sent and received.
 private struct Flows {
   let sent: (capture: CaptureProgress, apply: ApplyProgress)
   let received: (capture: CaptureProgress, apply: ApplyProgress)

@@ -8,7 +8,8 @@ import Trails
 // Transactions of this database that the peer has put into quarantine. The file `refused` lists them, so the state of a
 // commit is known without a connection.
 extension SynchronizedEnds {
-  /// A transaction by its number in the trail, and its journal rows: after `behind`, up to and including `through`.
+  /// A transaction in quarantine at the peer: its number in the trail, and its journal rows, from after `behind` up to
+  /// and including `through`.
   struct Refused: Equatable {
     var number: UInt64
     var behind: Int64
@@ -19,9 +20,9 @@ extension SynchronizedEnds {
 
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
-  /// Notes which transactions are in quarantine at the peer.
-  /// - Parameter count: the number of transactions in quarantine. A 0 is trusted only if `isWhole`, as an interrupted
-  ///   run may have ended before it looked.
+  /// Writes to the file `refused` which transactions are in quarantine at the peer.
+  /// - Parameter count: the number of transactions in quarantine. A 0 empties the file only if `isWhole`.
+  /// - Parameter isWhole: whether the run ended without an error; otherwise it may not have counted them.
   func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()
     guard count > 0, Trail.exists(folder: ownFolder) else {
@@ -35,7 +36,7 @@ extension SynchronizedEnds {
     try replace("refused", ["\(id)"] + now.map { "\($0.number) \($0.behind) \($0.through)" })
   }
 
-  /// Returns the transactions in the file; none if the file belongs to another trail.
+  /// Returns the transactions in the file `refused`; none if the file belongs to another trail.
   private func refused() throws -> [Refused] {
     let lines = try lines("refused")
     guard let id = lines.first, let end = try Trail.end(folder: ownFolder), end.id.description == id else { return [] }
@@ -55,8 +56,8 @@ extension SynchronizedEnds {
     return Refused(number: one.number, behind: try before ?? reached(before: one) ?? through - 1, through: through)
   }
 
-  /// Returns the last journal row before the transaction if a segment of the trail begins with the transaction. The row
-  /// is the last one of the previous segment; nil if that segment is gone.
+  /// Returns the number of the last journal row before a transaction, as a segment that begins with the transaction
+  /// records it. Nil if the segment before is gone.
   private func reached(before one: QuarantinedTransaction) throws -> Int64? {
     guard one.number > 1 else { return 0 }
     let reader = try TrailReader.open(folder: ownFolder, at: nil)

@@ -5,20 +5,20 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The database of the program, its peer, and the records about both in the state folder.
+/// The two databases that are synchronised, the program's and its peer, and the files about them in the state folder.
 struct SynchronizedEnds: Sendable {
-  /// The content of the file `sent`: the last commit of this database that is noted as applied at the peer.
+  /// The content of the file `sent`: the last commit of this database that the peer is recorded to have applied.
   struct Sent: Equatable {
-    /// The last row of the journal.
+    /// The number of its last row in the journal.
     var journal: Int64 = 0
-    /// The last transaction of the trail.
+    /// Its number in the trail.
     var transaction: UInt64 = 0
   }
 
   let own: DatabaseURL
   let peer: DatabaseURL
   let state: String
-  /// The trail of the commits here, and the trail of the peer's rows.
+  /// The trail of this database's commits, and the trail of the peer's commits.
   let trails: (own: TrailName, peer: TrailName)
 
   init(
@@ -44,7 +44,8 @@ struct SynchronizedEnds: Sendable {
   /// Returns whether the trails of both ends exist.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
 
-  /// Returns the direction of the first copy. Once a trail exists, the state folder decides; before, the option does.
+  /// Returns the direction of the first copy. It is fixed as soon as a trail exists; before that, the option `chosen`
+  /// decides.
   func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
     guard let there = try lines("replication").first else { return chosen }
     let begun: Synchronizer.Options.FirstCopy? =
@@ -56,9 +57,10 @@ struct SynchronizedEnds: Sendable {
     return chosen
   }
 
-  /// Checks before a first copy that its destination has no checkpoint of a trail with this name, left from a state
-  /// folder that is gone. With `forgets`, the checkpoint is removed and the rows written from that trail stay.
+  /// Checks, before a first copy, that its target has no checkpoint of a trail with this name from a state folder that
+  /// is gone.
   ///
+  /// - Parameter forgets: Whether such a checkpoint is removed instead. Rows written from that trail stay.
   /// - Throws: `checkpoint-foreign` without `forgets`, before the first copy has changed anything.
   func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
     guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
@@ -82,7 +84,7 @@ struct SynchronizedEnds: Sendable {
 
   func noteInitialized() throws { try replace("initialized", [peer.place]) }
 
-  /// Returns the number of transactions in the trail that are not known to be at the peer.
+  /// Returns the number of transactions in this database's trail that the peer is not known to have applied.
   func unsent() throws -> Int {
     guard let end = try Trail.end(folder: ownFolder) else { return 0 }
     return Int(clamping: end.lastTransaction - min(end.lastTransaction, try sent().transaction))
@@ -97,7 +99,7 @@ struct SynchronizedEnds: Sendable {
     return Sent(journal: journal, transaction: transaction)
   }
 
-  /// Records the position of the peer after a synchronisation.
+  /// Writes to the file `sent` how far the peer has applied this database's trail.
   ///
   /// - Parameter journal: The last journal row that the peer has, as far as this run knows; nil if the run read no row
   ///   from the journal.
@@ -113,7 +115,7 @@ struct SynchronizedEnds: Sendable {
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
   }
 
-  /// Returns the last journal row that the trail holds durably.
+  /// Returns the number of the last journal row that is durably in the trail.
   private func taken() throws -> Int64 {
     let database = try Database(path: file)
     database.forbidForeignCode()

@@ -11,7 +11,7 @@ import Trails
 /// ```swift
 /// let sync = try Synchronizer(shop, with: "postgresql://till@db.example/shop")
 /// try sync.initialize()                  // once: schema and rows come down
-/// let outcome = try sync.synchronize()   // whenever there is a line: both ways, all that was committed up to now
+/// let outcome = try sync.synchronize()   // whenever it can connect: sends and fetches all commits so far
 /// print(outcome.sent, outcome.received, outcome.conflicts)
 /// ```
 ///
@@ -33,13 +33,13 @@ public final class Synchronizer: Sendable {
       /// The direction from the database of the program to the peer.
       case up
     }
-    /// The reaction to a transaction that an end refuses because of its rows: a constraint, or a value that does not
-    /// fit.
+    /// The reaction to a transaction that one end refuses, because a row breaks a constraint or a value does not fit.
     public enum Refusal: Sendable, Hashable {
-      /// The synchronisation stops at the transaction with an error. The next one tries the transaction again.
+      /// The synchronisation stops at the transaction with an error. The next synchronisation tries the transaction
+      /// again.
       case stop
-      /// The transaction goes into quarantine (`cairn quarantine list`) with all transactions that depend on it. The
-      /// others are applied.
+      /// The transaction goes into quarantine (`cairn quarantine list`) with all transactions that depend on it. All
+      /// other transactions are applied.
       case setAside
     }
     /// The reaction of one end to a schema change of a table at the other end.
@@ -70,7 +70,8 @@ public final class Synchronizer: Sendable {
     /// Whether changes since the last synchronisation are reduced to their net effect. A row that was inserted and
     /// deleted is not sent; one that was changed ten times is sent once. All of them arrive as one transaction.
     public var folds = false
-    /// The reaction to schema changes; nil: tables that a first copy created follow, all others wait.
+    /// The reaction to schema changes. Nil: tables that a first copy created are changed in the same way, and all
+    /// others are suspended.
     public var schemaChanges: SchemaChanges?
     public init() {}
   }
@@ -135,7 +136,7 @@ public final class Synchronizer: Sendable {
 
   // MARK: Delivery
 
-  /// The commits of this database that are not known to be at the peer. Reading it needs no connection to the peer.
+  /// The commits of this database that the peer is not known to have. No connection to the peer is needed.
   public var pending: SynchronizationPending {
     get throws {
       let inFile = try database.pending

@@ -1,14 +1,14 @@
 import Changes
 
 extension ErrorCode {
-  /// The text of `cairn explain` and `docs/reference/errors.md` about a code. Backquotes surround commands, options and
-  /// columns.
+  /// The explanation of an error code, for `cairn explain` and `docs/reference/errors.md`. Backquotes surround
+  /// commands, options and columns.
   package struct Explanation: Equatable, Sendable {
-    /// The meaning in one line, without a full stop.
+    /// The meaning of the code in one line, without a full stop.
     package let title: String
-    /// The paragraph about the error: its meaning, its causes, and the state of databases and trails after it.
+    /// The paragraph about the error: its causes, and the state of databases and trails after it.
     package let why: String
-    /// The steps for the operator, in their order.
+    /// The steps by which an operator solves the problem, in their order.
     package let what: [String]
 
     init(_ title: String, why: String, what: [String]) {

@@ -1,13 +1,14 @@
 import Changes
 
-/// The words after a command, checked against its options.
+/// The operands and options of a command, parsed from the command line.
 struct Arguments {
   private(set) var operands: [String] = []
   private var values: [String: String] = [:]
   private var switches: Set<String> = []
   private let command: String
 
-  /// Takes `--name value` and `--name=value`; `--` ends the options. An unknown option is refused with the nearest one.
+  /// Parses words such as `--name value` and `--name=value`; `--` ends the options. An unknown option is refused, and
+  /// the most similar one is suggested.
   init(_ words: [String], of command: any Command.Type) throws {
     self.command = command.name
     var rest = words[...]
@@ -46,7 +47,9 @@ struct Arguments {
     return value
   }
 
-  /// Returns the operands, if their number is in the range.
+  /// Returns the operands.
+  ///
+  /// - Throws: `usage` if their number is outside of the range.
   func operands(_ range: ClosedRange<Int>) throws -> [String] {
     guard range.contains(operands.count) else {
       throw usage(

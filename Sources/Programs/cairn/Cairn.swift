@@ -6,7 +6,8 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The command line: finds the command, runs it, turns its error into a message and an exit status (sysexits.h).
+/// The main program of `cairn`: finds the command, runs it, and converts its error to a message and an exit status
+/// (sysexits.h).
 @main
 struct Cairn {
   static let version = Product.version
@@ -21,7 +22,8 @@ struct Cairn {
   }
 
   static func main() {
-    // A reader that went away (`cairn trail show | head`) ends us quietly, as it ends other filters.
+    // If the reader of the output ends (`cairn trail show | head`), this program ends without a message, like other
+    // filters.
     signal(SIGPIPE, SIG_DFL)
     Database.surviveCutIndexes()
     exit(run(Array(CommandLine.arguments.dropFirst())))
@@ -53,7 +55,7 @@ struct Cairn {
     }
   }
 
-  /// Returns the warning about secrets on the command line, which every user of the machine can read.
+  /// Returns a warning if the command line contains a secret, which every user of the machine can read there.
   private static func secrets(in words: [String], of command: any Command.Type) -> [String] {
     var notices: [String] = []
     if words.contains(where: URLPassword.isIn) {
@@ -69,7 +71,9 @@ struct Cairn {
     return notices
   }
 
-  /// Returns the command of that name. Errors: `usage`, with the nearest name.
+  /// Returns the command with a name.
+  ///
+  /// - Throws: `usage`, with the most similar name, if there is no such command.
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]
     if let command = all.first(where: { $0.name == name }) { return command }
@@ -79,7 +83,7 @@ struct Cairn {
       hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
   }
 
-  /// Converts any error to the error that is reported.
+  /// Converts any error to a ``CairnError`` for the message and the exit status.
   static func envelope(_ error: any Error) -> CairnError {
     switch error {
     case let error as CairnError: error

@@ -5,7 +5,7 @@ import Mapping
 import Operating
 import SQLiteKit
 
-/// The output of `cairn check` about tables, columns and files.
+/// The functions that print the results of `cairn check` about tables, columns and files.
 extension CheckCommand {
   static func tellTables(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     for table in tables {
@@ -22,7 +22,8 @@ extension CheckCommand {
     say(isJSON, "one script for all tables: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
-  /// Reports the tables with columns BLOB: `sqlite3_blob_write` fires no trigger.
+  /// Prints a notice about tables that have BLOB columns, because `sqlite3_blob_write` changes such values without
+  /// firing a trigger.
   static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
     let names = tables.filter { table in
       table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
@@ -33,8 +34,8 @@ extension CheckCommand {
     say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
   }
 
-  /// Reports the triggers of an SQLite target that do not fire while apply writes, and the data that becomes stale by
-  /// that.
+  /// Prints the triggers of an SQLite target that do not fire while apply writes, and the data that they would have
+  /// kept up to date.
   static func tellQuietTriggers(
     _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String], _ isJSON: Bool
   ) throws {
@@ -49,7 +50,7 @@ extension CheckCommand {
 
   // MARK: The type contract
 
-  /// Reports for every column how its values are preserved.
+  /// Prints for every column how its values are preserved at the target.
   static func tellContracts(
     _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
     within scope: TargetScope = TargetScope(), _ isJSON: Bool

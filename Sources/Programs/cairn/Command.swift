@@ -3,7 +3,7 @@ import Changes
 /// A command of the command line with its operands and options. The parser and the help both use the table of options.
 protocol Command {
   static var name: String { get }
-  /// The line for the list of commands.
+  /// The description in one line, for the list of commands.
   static var summary: String { get }
   /// The operands after the name, such as `list|show|verify [TRAIL]`.
   static var operands: String { get }

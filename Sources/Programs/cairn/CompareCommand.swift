@@ -46,7 +46,7 @@ struct CompareCommand: Command {
     example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
     """
 
-  /// The exit status if rows were still in flight: EX_TEMPFAIL of sysexits.h.
+  /// The exit status if some rows differed only because their changes were still on the way: EX_TEMPFAIL of sysexits.h.
   private static let inFlightStatus: Int32 = 75
 
   static func run(_ arguments: Arguments) throws -> Int32 {
@@ -121,7 +121,8 @@ struct CompareCommand: Command {
     return (comparison, ends.to)
   }
 
-  /// Returns a source at another node. This node's daemon forwards the questions over its pumps and peers.
+  /// Returns access to a source at another node. This node's daemon forwards the questions about its rows through pumps
+  /// and peers.
   private static func origin(of trail: TrailName, _ daemon: DaemonAddress, _ watch: CompareWatch) -> OriginSource {
     OriginSource(stop: watch.stop) { question in
       let answer = try daemon.ask(ControlRequest(.question, trail.description, data: HexText.text(question)))
@@ -135,7 +136,7 @@ struct CompareCommand: Command {
     }
   }
 
-  /// Reports workers that do not run: rows that they have not delivered are no real differences.
+  /// Prints workers that do not run. Rows that they have not delivered yet appear as differences.
   private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
     let daemon = DaemonConf.address(arguments.value("--config"))
     guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }

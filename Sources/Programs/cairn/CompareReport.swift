@@ -4,16 +4,17 @@ import Glibc
 import Operating
 import SystemKit
 
-/// The output of a comparison: a bar while it runs, and a line for each table and difference, or one object per line as
-/// JSON.
+/// The output of a comparison. As text it has a progress bar, and a line for each table and difference. As JSON it has
+/// an object for each of these, one per line.
 final class CompareReport {
-  /// The most bytes of a value in JSON: keys are complete unless they are huge.
+  /// The maximum size of a value in the JSON output, in bytes. Only huge keys are shortened by it.
   private static let jsonBytes = 65_536
 
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
-  /// The target's engine if statements are printed; the report then goes to standard error.
+  /// The target's engine if repairing SQL statements are printed; nil if not. With statements, the report goes to
+  /// standard error.
   private let dialect: Engine?
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }
@@ -25,7 +26,8 @@ final class CompareReport {
     if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.script(line) } }
   }
 
-  /// Runs `body` while the bar is updated. A signal stops `body` at the next range.
+  /// Runs the comparison in `body`, and updates the progress bar meanwhile. A signal makes the comparison stop before
+  /// its next range of rows.
   func follow(_ body: ((Comparison.Event) throws -> Void) throws -> Comparison.Summary) throws -> Comparison.Summary {
     let (watch, isInteractive) = (watch, Terminal.isErrorInteractive && !isJSON)
     var signals = sigset_t()
@@ -197,7 +199,7 @@ final class CompareReport {
 }
 
 extension Value {
-  /// The storage class in SQLite; nil for a text of PostgreSQL.
+  /// The storage class of the value in SQLite; nil for a text of PostgreSQL.
   fileprivate var storageClass: String? {
     switch self {
     case .null: "null"
@@ -211,7 +213,7 @@ extension Value {
 }
 
 extension Difference.Column {
-  /// Both values as text. If they look alike, the text also shows what distinguishes them.
+  /// The values of source and target as text. If both look alike, the text also shows how they differ.
   fileprivate var shown: String {
     if let expected, expected.shown != source.shown, source.shown == target.shown {
       return "\(name) is \(source.shown) at the source, so \(expected.shown) is expected, \(target.shown) at the target"

@@ -21,7 +21,7 @@ extension ConfCheck {
     )
   }
 
-  /// Reports the guarantees of an apply's conflict rules, given its place among the applies.
+  /// Prints what the conflict rules of an apply guarantee, considering the other applies of the conf.
   func tellPromises(_ apply: Configuration.Apply) {
     guard let capture = configuration.captureBehind(apply) else { return }
     let peers = configuration.applies.filter {

@@ -2,8 +2,8 @@ import Changes
 import Configuring
 import SystemKit
 
-/// Checks of files and folders with the rights of the daemon's user, which may differ from the rights of the user that
-/// runs the check.
+/// Checks of files and folders with the permissions of the daemon's user, who may differ from the user who runs the
+/// check.
 extension ConfCheck {
   /// Checks the state folder, the control socket, the conf files and the passwords.
   func checkPlaces() {
@@ -54,8 +54,8 @@ extension ConfCheck {
       hint: "run 'groupadd --system \(group)', or name another group", remedy: .badInput)
   }
 
-  /// Checks the rights to an SQLite file and its folder. SQLite creates `-wal` and `-shm` there, which belong to the
-  /// user that created them.
+  /// Checks the permissions of an SQLite file and its folder. SQLite also creates files `-wal` and `-shm` there, which
+  /// belong to the user that created them.
   func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)

@@ -46,7 +46,7 @@ extension ConfCheck {
     }
   }
 
-  /// Whether the daemon of this configuration is running and listening.
+  /// Whether the daemon of this configuration is running and listens for other nodes.
   private var isOurs: Bool { running.contains { $0.name == .receive } }
 
   private struct NobodyServed: HTTPHandler {

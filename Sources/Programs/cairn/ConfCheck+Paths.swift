@@ -41,7 +41,7 @@ extension ConfCheck {
         guard owner?.trail == info.id else {
           return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
         }
-        // A running capture changes the file between two looks.
+        // A running capture may change the file between two checks.
         guard running.isEmpty else { return nil }
         return try SQLiteCapture.fault(of: database, folder: folder).map { (.sourceWentBack, $0) }
       }
@@ -86,8 +86,7 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Reports a name in 'tables' that no table has, which is a typing error unless an apply is still to create the
-  /// table.
+  /// Prints names in `tables` that no table has. They are errors, unless an apply may still create the tables.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -96,7 +95,7 @@ extension ConfCheck {
     }
   }
 
-  /// Returns whether applies write to the database, and may still create tables in it.
+  /// Returns whether applies write to the database, so that they may still create tables in it.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }
@@ -110,8 +109,7 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that a trail still belongs to its source. Another or a restored database is reported here before the daemon
-  /// detects it.
+  /// Checks that a trail still belongs to its source. This finds another or a restored database before the daemon does.
   /// - Parameter fault: returns the problem of the database, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
@@ -125,12 +123,12 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
-  /// Reports rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
+  /// Prints the rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
   }
 
-  /// Returns the sentences about rights of the role beyond those that Cairn needs, and about the owner of the schema with
+  /// Returns sentences about rights of the role beyond those that Cairn needs, and about the owner of the schema with
   /// Cairn's tables.
   static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
@@ -159,7 +157,8 @@ extension ConfCheck {
     return notices
   }
 
-  /// Reports slots that belong to no trail here: slots of other nodes, or slots left when a state folder was removed.
+  /// Prints slots that belong to no trail of this node: slots of other nodes, or slots left after a state folder was
+  /// removed.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
     let known = Set(trails.map { PostgresSource.name(of: $0.id) })
@@ -170,7 +169,7 @@ extension ConfCheck {
     }
   }
 
-  /// Reports slots of captures that were removed from the configuration.
+  /// Prints slots of captures that were removed from the configuration.
   func tellLeftSlots() {
     let captures = Set(configuration.captures.map(\.name))
     for slot in LeftSlot.all(state: configuration.node.state, node: configuration.node.name, captures: captures) {
@@ -241,8 +240,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks for other trails that apply to the same tables. For applies of this configuration its present tables count;
-  /// the target knows the other trails.
+  /// Checks that no other trail is applied to the same tables. Other applies of this configuration, and trails that the
+  /// target has recorded, are considered.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

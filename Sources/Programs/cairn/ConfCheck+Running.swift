@@ -2,9 +2,9 @@ import Changes
 import Configuring
 import Steering
 
-/// Facts that only the running daemon of this configuration knows.
+/// Checks that use the status of the running daemon of this configuration.
 extension ConfCheck {
-  /// Returns the daemon's workers; empty if no daemon answers.
+  /// Returns the workers from the daemon's status; empty if no daemon answers.
   func askWorkers() -> [NodeStatus.Worker] {
     for path in ControlClient.places(given: configuration.control.socket, state: configuration.node.state) {
       guard let answer = try? ControlClient(path).ask(ControlRequest(.status), seconds: 5),
@@ -15,7 +15,7 @@ extension ConfCheck {
     return []
   }
 
-  /// Reports a worker of the daemon that has failed and needs the operator.
+  /// Prints the problem of a worker of the daemon if it has failed and needs the operator.
   func tellFailure(_ kind: WorkerName.Kind, _ name: String) {
     guard let worker = running.first(where: { $0.name == WorkerName(kind, name) }), worker.state == .failed,
       let problem = worker.problem, let code = ErrorCode(rawValue: problem.code)
@@ -23,7 +23,7 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// Reports a peer that has been silent for so long that much data is kept for it.
+  /// Prints a warning if the trail's node has not confirmed row versions for so long that many are stored for it.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

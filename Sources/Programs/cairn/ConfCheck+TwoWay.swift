@@ -10,7 +10,8 @@ import Trails
 
 // Checks of tables that both ends write.
 extension ConfCheck {
-  /// Checks an apply whose rows return by another apply of this configuration.
+  /// Checks the tables of two applies of this configuration that write in opposite directions, if they have tables in
+  /// common.
   func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }
@@ -52,8 +53,8 @@ extension ConfCheck {
     }
   }
 
-  /// Warns, before both trails have begun, of what the first copies of both ends do to rows: with `copy = false`, some
-  /// may stay at one end only; without it, a losing version is not logged.
+  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. With `copy = false`, rows may
+  /// stay at one end only; otherwise one end's version of a row is lost and not logged.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {
@@ -71,8 +72,9 @@ extension ConfCheck {
     )
   }
 
-  /// Reports for each table whether it is replicated both ways or one way, if that matters.
-  /// - Parameter tables: the tables as the rules reshape them.
+  /// Prints for each table whether it is replicated two-way or one-way, if the apply has two-way tables or a setting
+  /// for local writes.
+  /// - Parameter tables: the tables after the rules have been applied to them.
   func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
     guard behind != nil || plan.has({ $0 != .stop }) else { return }
@@ -102,7 +104,8 @@ extension ConfCheck {
     if let lacking = try TwoWayCheck.changesLogged(source.end, unseen) { note(lacking) }
   }
 
-  /// Checks an apply whose trail comes from another node. That node checks its own tables.
+  /// Checks the two-way tables of an apply whose trail comes from another node, in this node's database only. The other
+  /// node checks its own tables.
   func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
     guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
@@ -121,7 +124,7 @@ extension ConfCheck {
     }
   }
 
-  /// Reports a rule of a column that the target lacks: the rule has no effect, which is hardly intended.
+  /// Prints an error if a conflict rule names a column that the target lacks, since the rule has no effect.
   private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)
@@ -134,8 +137,8 @@ extension ConfCheck {
         context: ["table": target.name]))
   }
 
-  /// Checks that the rules of both directions name the same winner; otherwise the ends would not reach the same rows.
-  /// For a table that only receives rows, its own node decides.
+  /// Checks that the conflict rules of both directions let the same version win; otherwise the ends would differ.
+  /// Tables that only one end may write are not compared.
   private func checkRules(
     _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceEnd.Table, _ there: SourceEnd.Table
   ) {

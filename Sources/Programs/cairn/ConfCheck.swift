@@ -6,8 +6,8 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks every statement of a configuration about databases, files and folders, one path after
-/// the other. A problem with one path is reported, and the other paths are still checked.
+/// `cairn check --config`: checks a configuration against the databases, files and folders that it names, one path of
+/// the data after the other. If one path has a problem, it is reported, and the other paths are still checked.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
@@ -18,11 +18,11 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by name.
   var sources: [String: Source] = [:]
-  /// The worker that has each exclusive task on a database.
+  /// The worker that has each exclusive task on a database, by the conf.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// The trails that write to a table, as found so far, by target and table.
+  /// The trails that write to each table of a target, as far as the check has come.
   var feeders: [String: [TableClaim.Feeder]] = [:]
-  /// The number of new slots by server.
+  /// The number of slots that the configuration will add, by server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// The workers of the running daemon; empty if none answers.
@@ -30,8 +30,10 @@ final class ConfCheck {
   private var failures: [CairnError] = []
   private var path = ""
 
-  /// Creates the check of a configuration for the user that runs the daemon: `user`, or else the owner of the state
-  /// folder. Throws `usage` if there is no such user.
+  /// Creates the check of a configuration for the user that runs the daemon: `user`, or the owner of the state folder
+  /// if it is nil.
+  ///
+  /// - Throws: `usage` if there is no such user.
   init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
     if let user {
@@ -86,8 +88,8 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Runs a check for the current path, and returns whether it succeeded. An error is reported with the path's name,
-  /// and ends only this check.
+  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the current path of data,
+  /// and does not end the other checks.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

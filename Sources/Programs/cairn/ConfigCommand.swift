@@ -55,7 +55,7 @@ struct ConfigCommand: Command {
         Terminal.print(setting.json.line)
         continue
       }
-      // Rules for tables have one heading each, which is the same: the first option begins another.
+      // All rules of an apply have the same heading. The first option shows where the next rule begins.
       if setting.section != section || setting.key == "from" {
         Terminal.page((section.isEmpty ? "" : "\n") + setting.section)
         section = setting.section

@@ -3,9 +3,9 @@ import Changes
 import Conflicts
 import Operating
 
-/// Conflicts, as text and as JSON.
+/// Formats conflicts, as text and as JSON.
 enum ConflictText {
-  /// Returns a conflict on one line.
+  /// Returns a line about a conflict.
   static func line(_ record: ConflictRecord) -> String {
     let parts = [
       "  #\(record.id)", moment(record.at), record.kind.rawValue, "\(record.fullName) (\(record.key.shown))",
@@ -14,7 +14,7 @@ enum ConflictText {
     return parts.joined(separator: "  ") + (state(record).map { "  [\($0)]" } ?? "")
   }
 
-  /// Returns a row that waits for a unique value, on one line.
+  /// Returns a line about a row that waits until another row gives up one of its unique values.
   static func line(_ row: WaitingRows.Row) -> String {
     let values = row.holders.map { "\($0.values.shown), which \(row.table) (\($0.key.shown)) has" }
     let cause = values.isEmpty ? "a unique value" : values.joined(separator: "; ")
@@ -36,7 +36,7 @@ enum ConflictText {
     ]).line
   }
 
-  /// Returns a conflict with its rows, column by column.
+  /// Returns the full text about a conflict, with both versions of the row, column by column.
   static func whole(_ record: ConflictRecord, _ url: DatabaseURL) -> String {
     var lines = [
       "conflict \(record.id) of \(url.place)", "  met       \(moment(record.at))",
@@ -95,7 +95,7 @@ enum ConflictText {
       ? "open" : nil
   }
 
-  /// Returns rows of cells as lines, in which each column is as wide as its widest cell.
+  /// Formats a table as lines, in which each column is as wide as its widest cell.
   private static func table(_ rows: [[String]]) -> [String] {
     guard let first = rows.first else { return [] }
     let widths = first.indices.map { index in rows.map { $0[index].count }.max() ?? 0 }

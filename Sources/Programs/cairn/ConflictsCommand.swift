@@ -122,7 +122,9 @@ struct ConflictsCommand: Command {
     return 0
   }
 
-  /// Returns the conflict with a number, if only one database has one.
+  /// Returns the conflict with a number, and the database that logged it.
+  ///
+  /// - Throws: `conflict-missing` if no database has such a conflict; `usage` if more than one has.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, ConflictLog, ConflictRecord) {
     var found: [(DatabaseURL, ConflictLog, ConflictRecord)] = []
     let urls = try databases(arguments)
@@ -143,8 +145,8 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// Returns the configuration whose applies may write to the database; without --config the usual one, if it exists. A
-  /// configuration that does not load is an error, because its lists of tables apply.
+  /// Returns the configuration whose applies may write to the database. Without `--config` it is the one in the usual
+  /// place, or nil if none exists. If it does not load, an error is thrown, because its lists of tables apply.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)

@@ -6,9 +6,10 @@ import SystemKit
 /// Waits until the requested copies have reached an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
-  /// The time without any copying after which all copies count as complete, in milliseconds.
+  /// The time in milliseconds without any copying after which the requested copies count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time after which a suspended table counts as not resumed by its copy, while no copy runs, in milliseconds.
+  /// The time in milliseconds, while nothing is copied, after which a suspended table is reported as not resumed by its
+  /// copy.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
@@ -25,7 +26,8 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Returns the apply, the capture of its trail if that is on this node, and the time of the status.
+  /// Requests the daemon's status. Returns the apply, the capture of its trail (nil if it is at another node), and the
+  /// time of the status. Nil if there is no such apply.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
@@ -36,9 +38,11 @@ struct CopyWait {
     }
   }
 
-  /// Waits for the copies of `tables`; `count` is their number, as far as known.
-  /// - Returns: the exit status: 0 if copies have arrived; 1 if none can arrive, or if a table waits for something
-  ///   else.
+  /// Waits until the copies of tables have arrived.
+  ///
+  /// - Parameter count: The number of tables, as far as known.
+  /// - Returns: The exit status: 0 if the copies have arrived; 1 if they cannot arrive, or if a table needs an operator
+  ///   first.
   func run(_ tables: TablePatterns, count: Int) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?
@@ -73,7 +77,8 @@ struct CopyWait {
     }
   }
 
-  /// Returns whether the copies have arrived. An apply with suspended tables may never count as caught up.
+  /// Returns whether the copies have arrived. If tables are suspended, the number of copied tables decides, since the
+  /// apply may never catch up.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -6,10 +6,12 @@ import Steering
 import SystemKit
 import Trails
 
-/// The parts of a daemon's configuration that the command line uses.
+/// The functions by which commands read a daemon's configuration.
 enum DaemonConf {
-  /// Loads the configuration. `more` has files to treat as if they were in the folder. With `awaitsPeers`, peers that
-  /// bring trails of other nodes may be missing.
+  /// Loads the configuration.
+  ///
+  /// - Parameter more: Files to treat as if they were in the folder.
+  /// - Parameter awaitsPeers: Whether sections of peers that push trails may be added later.
   static func load(_ folder: String?, more: [ConfFile] = [], awaitsPeers: Bool = false) throws -> Configuration {
     try loaded(folder, more: more, awaitsPeers: awaitsPeers).get()
   }
@@ -20,9 +22,8 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the address of a configuration's daemon: the first of its possible sockets that exists. From a broken
-  /// configuration, the readable parts count. If this user may not read it, the usual places are tried, and that
-  /// problem is reported if no daemon answers there.
+  /// Returns the address of a configuration's daemon: the first possible socket that exists. If the configuration is
+  /// broken or unreadable, the usual sockets are tried. Its problem is reported if no daemon answers.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -33,13 +34,13 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
   }
 
-  /// Returns whether the configuration exists: a missing one is no problem to report.
+  /// Returns whether a problem of the configuration is to be reported. It is not if the configuration does not exist.
   private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// Returns the node of a configuration, even if other parts are invalid: their problem is reported, and only the node
-  /// counts.
+  /// Returns the node of a configuration, and the whole configuration if it is valid. Otherwise its problem is printed,
+  /// and only the section of the node is used.
   /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)
@@ -70,7 +71,7 @@ enum DaemonConf {
     return try database.location()
   }
 
-  /// Returns both ends of an apply, without a source if that is at another node.
+  /// Returns the source and the target of an apply. The source is nil if it is at another node.
   /// - Throws: `usage` if there is no such apply.
   static func ends(
     of name: String, in configuration: Configuration
@@ -96,13 +97,13 @@ enum DaemonConf {
   }
 }
 
-/// The address of a daemon, and the problem of the configuration that names it.
+/// A client of a daemon, together with the problem of its configuration, if there is one.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?
 
-  /// Sends a request.
-  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``; if no daemon answers and the configuration is broken,
+  /// Sends a request to the daemon.
+  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``. If no daemon answers and the configuration is broken,
   ///   its problem.
   func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     do { return try client.ask(request, seconds: seconds) } catch let error as CairnError

@@ -15,7 +15,8 @@ enum DaemonPeer {
     return answer
   }
 
-  /// Writes to standard error which workers do not comply with the request. Returns true if there are any.
+  /// Prints sentences from an answer to standard error, about workers that cannot carry out the command. Returns true
+  /// if there are any.
   @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
     let notes = answer.texts("notes")
     for note in notes { Terminal.note("cairn: \(note)") }
@@ -59,7 +60,7 @@ struct StopCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .stop) }
 }
 
-/// `cairn restart`: stop, then start.
+/// `cairn restart`: stops a worker and starts it again.
 struct RestartCommand: Command {
   static let name = "restart"
   static let summary = "stop a worker of the daemon and start it again"
@@ -71,8 +72,8 @@ struct RestartCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .restart) }
 }
 
-/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload', and prints the reason if the
-/// daemon refuses.
+/// `cairn reload`: makes the daemon load its configuration again, like 'systemctl reload'. If the daemon refuses the
+/// new configuration, prints the reason.
 struct ReloadCommand: Command {
   static let name = "reload"
   static let summary = "make the daemon reload its conf"
@@ -111,7 +112,7 @@ private enum WorkerOrder {
   }
 }
 
-/// `cairn copy`: sends rows through the trail again, while changes continue.
+/// `cairn copy`: sends the rows of tables through the trail again, while changes continue to be replicated.
 struct CopyCommand: Command {
   static let name = "copy"
   static let summary = "copy tables to a target of the daemon again, while changes continue"

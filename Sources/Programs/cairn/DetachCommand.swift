@@ -70,7 +70,8 @@ struct DetachCommand: Command {
     return 0
   }
 
-  /// Removes a target from the lists of readers, so that no trail is kept for it.
+  /// Removes a target from the list of readers of each trail, so that no segments are kept for it. Returns these
+  /// trails.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)
@@ -83,8 +84,8 @@ struct DetachCommand: Command {
     Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
   }
 
-  /// Throws if the daemon applies the trail to an SQLite file. The file itself does not show that, so the daemon is
-  /// asked.
+  /// Throws if the running daemon applies the trail to this SQLite file. The daemon is asked, because the file does not
+  /// show it.
   private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
     guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
     let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in

@@ -4,8 +4,8 @@ import Changes
 import Operating
 import SystemKit
 
-/// The output of a running replication. On a terminal it is a bar, then one live line; in a log, a few lines; as JSON,
-/// an object on each line.
+/// The output of `cairn replicate`. On a terminal it is a progress bar, then one line that is updated; in a log, a few
+/// lines; as JSON, an object on each line.
 struct Display {
   private let replication: Replication
   private let isJSON: Bool
@@ -43,7 +43,7 @@ struct Display {
     }
   }
 
-  /// Prints each notice of apply once.
+  /// Prints the notices of the apply that have not been printed yet.
   private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
     let back = replication.back?.applyProgress.snapshot.notices ?? []
     for notice in back.dropFirst(noticesToldBack) {
@@ -60,7 +60,7 @@ struct Display {
     tellAudit()
   }
 
-  /// Prints the results of the audit: each table once, and each full round.
+  /// Prints new results of the audit: once for each table that differs, and after each complete round.
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
     driftsTold.formIntersection(audit.drifts.map(\.table))
@@ -102,7 +102,7 @@ struct Display {
     }
   }
 
-  /// Reports tables that were suspended, wait for another reason now, or continue.
+  /// Prints which tables were suspended, have another reason to be suspended, or have continued.
   private mutating func tellWaiting(_ waiting: [WaitingTable]) {
     for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
       closeLine()
@@ -206,7 +206,7 @@ struct Display {
       "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows.counted("row")) in all\(waysBack)\(waiting)\(lock)\(drift)"
   }
 
-  /// The number of conflicts since the start: rows that were written at both ends.
+  /// The number of conflicts since the start: rows that applications had written at both ends.
   private var conflicts: Int {
     replication.applyProgress.snapshot.conflicts + (replication.back?.applyProgress.snapshot.conflicts ?? 0)
   }

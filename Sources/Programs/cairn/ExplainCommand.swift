@@ -37,7 +37,7 @@ struct ExplainCommand: Command {
     return 0
   }
 
-  /// Returns the code for a word: as printed, in any case, with or without brackets.
+  /// Returns the error code that a word names. Case does not matter, and brackets as in `[CODE]` are allowed.
   private static func code(_ word: String, _ arguments: Arguments) throws -> ErrorCode {
     var name = word.lowercased()
     if name.hasPrefix("[") { name.removeFirst() }
@@ -70,7 +70,10 @@ struct ExplainCommand: Command {
     return lines.joined(separator: "\n")
   }
 
-  /// Wraps a text to at most 80 columns, unless a word is longer.
+  /// Breaks a text into lines of at most 80 columns, unless a word is longer.
+  ///
+  /// - Parameter first: The indentation of the first line.
+  /// - Parameter rest: The indentation of all other lines.
   private static func wrapped(_ text: String, first: String, rest: String) -> [String] {
     var lines: [String] = []
     var line = first

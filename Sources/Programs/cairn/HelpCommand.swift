@@ -1,6 +1,7 @@
 import Changes
 
-/// `cairn help`: the options of a command. It also prints the pages and the completion that `make install` installs.
+/// `cairn help`: prints the options of a command. It also prints the manual pages and the shell completion for `make
+/// install`.
 struct HelpCommand: Command {
   static let name = "help"
   static let summary = "explain a command and its options"

@@ -54,6 +54,6 @@ extension Manual {
     return plain(parts.filter { !$0.isEmpty }.joined(separator: " "))
   }
 
-  /// Returns the text without the marks of Markdown.
+  /// Returns the text without the backquotes of Markdown.
   private static func plain(_ text: String) -> String { text.filter { $0 != "`" } }
 }

@@ -2,7 +2,7 @@ import Changes
 
 /// The man pages `cairn(1)` and `cairnd(8)`, from the tables of commands, options and codes.
 enum Manual {
-  /// The date of this version's pages.
+  /// The date in the man pages of this version.
   static let date = "November 22, 2026"
 
   static var cairn: ManualPage {
@@ -55,7 +55,7 @@ enum Manual {
     page.details(command.details)
   }
 
-  /// Returns the option as an item of a list, in mdoc.
+  /// Returns an option as an item of a list, in mdoc.
   static func option(_ option: Option) -> String {
     let name = "Fl " + ManualPage.guarded(String(option.name.dropFirst()))
     return option.value.map { name + " Ar " + ManualPage.guarded($0) } ?? name

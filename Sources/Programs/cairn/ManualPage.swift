@@ -1,4 +1,4 @@
-/// A man page under construction, in mdoc (for mandoc and groff).
+/// Text for a man page in mdoc (for mandoc and groff), to which functions append.
 ///
 /// Input is plain text. Anything that roff would read as a request or an escape is escaped here.
 struct ManualPage {
@@ -14,7 +14,7 @@ struct ManualPage {
   mutating func heading(_ title: String) { request("Sh \(title)") }
   mutating func subheading(_ title: String) { request("Ss \(Self.guarded(title))") }
 
-  /// Appends a line of mdoc unchanged.
+  /// Appends a request of mdoc, such as `Sh NAME`, without changing it.
   mutating func request(_ line: String) { text += ".\(line)\n" }
 
   /// Appends a paragraph with one sentence per line, so that roff sets the space after a full stop correctly.
@@ -23,14 +23,14 @@ struct ManualPage {
     sentences(content)
   }
 
-  /// Appends lines unchanged and indented.
+  /// Appends lines unchanged and indented, such as an example.
   mutating func literal(_ lines: [String]) {
     request("Bd -literal -offset indent")
     for line in lines { text += Self.line(line) + "\n" }
     request("Ed")
   }
 
-  /// Appends a list of words with their meanings. Each word is mdoc, such as `Fl -once`.
+  /// Appends a list of words and their meanings. Each word is written in mdoc, such as `Fl -once`.
   mutating func list(_ items: [(word: String, meaning: String)], width: String = "Ds") {
     guard !items.isEmpty else { return }
     request("Bl -tag -width \(width)")
@@ -79,13 +79,13 @@ struct ManualPage {
     if !line.isEmpty { text += Self.line(line) + "\n" }
   }
 
-  /// Returns a line of text in which roff finds no escape and no request.
+  /// Returns a line of text in which everything that roff would read as an escape or a request is escaped.
   private static func line(_ line: String) -> String {
     let safe = escaped(line)
     return safe.hasPrefix(".") || safe.hasPrefix("'") ? "\\&" + safe : safe
   }
 
-  /// Escapes words after a request that roff would take for requests.
+  /// Escapes words that follow an mdoc request, so that roff does not take them for requests themselves.
   static func guarded(_ words: String) -> String {
     words.split(separator: " ").map { word in
       let isDelimited = [")", "]", ".", ",", ":", ";", "?", "!"].contains(word.suffix(1))

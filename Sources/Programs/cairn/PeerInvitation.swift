@@ -6,10 +6,11 @@ import Operating
 import Peering
 import SystemKit
 
-/// `cairn peer invite`: prints the line for joining, and writes the section that grants access to trails.
+/// `cairn peer invite`: prints the line by which another node joins, and the section of the conf that grants it access
+/// to trails.
 struct PeerInvitation {
   private let name: String
-  /// The configuration including the new section.
+  /// The configuration, including the section for the invited peer.
   private let conf: Configuration
   private let peers: PeerFolder
   private let arguments: Arguments
@@ -18,7 +19,8 @@ struct PeerInvitation {
     (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  /// Returns the future configuration. Further peers may still be missing there, because they are invited later.
+  /// Returns the configuration as it will be with the section for the invited peer. Other peers may still be missing in
+  /// it, because they are invited later.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is not the name of a node", "letters, digits, '-' and '_' are allowed;")
@@ -74,7 +76,7 @@ struct PeerInvitation {
     if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
   }
 
-  /// Returns the address that the other node dials, and the host alone.
+  /// Returns the address that the invited node dials, and its host alone.
   private func address() throws -> (String, String) {
     let port = conf.receive?.port ?? PeerURL.usualPort
     var text = arguments.value("--address") ?? ""
@@ -125,7 +127,8 @@ struct PeerInvitation {
     return patterns
   }
 
-  /// Writes the new section. The configuration's owner may differ from the state folder's.
+  /// Writes the section for the invited peer to a file of the conf, whose owner may differ from the owner of the state
+  /// folder.
   private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {

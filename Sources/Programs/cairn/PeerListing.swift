@@ -12,7 +12,7 @@ struct PeerListing {
     var state: String
     var certificate: PeerCertificate?
     var expires: Int64?
-    /// A certificate of this node itself: `authority` or `listener`.
+    /// The kind of a certificate of this node itself, `authority` or `listener`; nil for the certificate of a peer.
     var own: String?
   }
 
@@ -64,7 +64,7 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// Returns this node's own certificate, and the authorities of its peers; the first one signs.
+  /// Returns rows about this node's own listener certificate and authorities. The authority that signs comes first.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

@@ -62,15 +62,15 @@ struct QuarantineCommand: Command {
     return 0
   }
 
-  /// Returns the state folder of the trails: that of the conf if the options name a conf or one of its databases;
-  /// otherwise `--state`, or nil for the default.
+  /// Returns the state folder of the trails. It is the folder in the conf if the options name a conf or one of its
+  /// databases; otherwise `--state`, or nil for the default.
   private static func state(_ arguments: Arguments) throws -> String? {
     let (named, config) = (arguments.value("--database"), arguments.value("--config"))
     guard config != nil || named?.contains(":") == false else { return arguments.value("--state") }
     return try DaemonConf.load(config).node.state
   }
 
-  /// Returns the options that select the databases, to repeat them in a command that a hint names.
+  /// Returns the options of this command that select databases, so that a hint can repeat them in another command.
   ///
   ///     " --config /etc/cairn --database erp"
   private static func choice(_ arguments: Arguments) -> String {
@@ -115,7 +115,9 @@ struct QuarantineCommand: Command {
     return 0
   }
 
-  /// Returns the transaction with a number, if only one database has one.
+  /// Returns the transaction with a number, and the database in whose quarantine it is.
+  ///
+  /// - Throws: `quarantine-missing` if no database has such a transaction; `usage` if more than one has.
   private static func find(_ id: Int64, _ arguments: Arguments) throws -> Found {
     var found: [Found] = []
     let urls = try ConflictsCommand.databases(arguments)

@@ -2,9 +2,9 @@ import Applying
 import Changes
 import Operating
 
-/// Transactions in quarantine, as text and as JSON.
+/// Formats transactions in quarantine, as text and as JSON.
 enum QuarantineText {
-  /// Returns a transaction on one line.
+  /// Returns a line about a transaction.
   static func line(_ one: QuarantinedTransaction) -> String {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",
@@ -14,8 +14,9 @@ enum QuarantineText {
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")
   }
 
-  /// Returns the complete text. `waiting` has the transactions that wait because of this one.
+  /// Returns the full text about a transaction in quarantine.
   ///
+  /// - Parameter waiting: The numbers of the transactions that depend on this one and wait for it.
   /// - Parameter state: The state folder that has the trail; nil for the default of `cairn trail show`.
   static func whole(
     _ one: QuarantinedTransaction, _ url: DatabaseURL, _ waiting: [Int64], state: String?

@@ -159,7 +159,8 @@ struct ReplicateCommand: Command {
     return signals
   }
 
-  /// Runs both workers until they end, and returns the exit status. Signals become events on this thread.
+  /// Waits until the capture and the apply have ended, prints their progress, and returns the exit status. Signals are
+  /// handled on this thread.
   private static func follow(
     _ replication: Replication, _ blocked: sigset_t, isJSON: Bool, once: Bool
   ) throws -> Int32 {

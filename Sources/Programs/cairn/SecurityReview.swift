@@ -9,19 +9,19 @@ import PostgresKit
 import Steering
 import SystemKit
 
-/// `cairn check --config DIR --security`: the facts about a node that a security review asks for, one on each line. A
-/// fact below the advice of the documents is marked, with the command or setting that changes it.
+/// `cairn check --config DIR --security`: prints the facts about a node that a security review needs, one on each line.
+/// A setting that is weaker than the documents advise is marked WEAK, with the command or setting that changes it.
 ///
 /// ```
 /// database erp: role cairn, rights: none beyond its grants
 /// WEAK  metrics: listens on 0.0.0.0:7421 without authentication
-///         hint: write listen = "127.0.0.1:7421" in [metrics]
+/// hint: write listen = "127.0.0.1:7421" in [metrics]
 /// ```
 final class SecurityReview {
   struct Finding: Equatable {
     var subject: String
     var fact: String
-    /// The remedy; empty if the setting is as the documents advise.
+    /// The command or setting that improves a weak setting; empty if the setting is as the documents advise.
     var hint = ""
     var isWeak: Bool { !hint.isEmpty }
   }
@@ -35,7 +35,7 @@ final class SecurityReview {
     (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
   }
 
-  /// Returns 1 if something is below what the documents advise, else 0.
+  /// Prints the review. Returns exit status 1 if any setting is weaker than the documents advise, else 0.
   func run() -> Int32 {
     reviewFiles()
     for database in configuration.databases { review(database) }
@@ -91,9 +91,9 @@ final class SecurityReview {
     }
   }
 
-  /// Records the owner and the mode of a file as a fact.
+  /// Adds the owner and the mode of a file to the review.
   ///
-  /// - Parameter bits: The bits of the mode that must not be set.
+  /// - Parameter bits: The permission bits that must not be set.
   /// - Parameter owners: The users that may own the file; empty: any.
   private func review(_ path: String, _ subject: String, barring bits: UInt32, _ command: String, owners: [UInt32]) {
     guard let (user, mode) = Folder.owner(path) else { return }
@@ -184,7 +184,7 @@ final class SecurityReview {
     }
   }
 
-  /// Lists the schemas whose owner can replace a table by another one while apply writes it.
+  /// Adds the schemas whose owner can replace a table by another one while apply writes to it.
   private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
     let rows = try server.query(
       """
@@ -204,7 +204,7 @@ final class SecurityReview {
     }
   }
 
-  /// Lists the roles that can send logical messages into the log that capture reads.
+  /// Adds whether roles without a grant can write logical messages into the log that capture reads.
   private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
     let isPublic = try server.first(
       """
@@ -219,8 +219,8 @@ final class SecurityReview {
         : "only roles with a grant may send logical messages")
   }
 
-  /// Reviews the connection to the server: whether another machine could read the traffic, or answer in the server's
-  /// place.
+  /// Adds facts about the connection to the server: whether another machine could read the traffic, or pretend to be
+  /// the server.
   private func reviewTransport(_ uri: String, _ subject: String) {
     let mode = PostgresConnection.sslMode(of: uri)
     let hosts = PostgresConnection.remoteHosts(of: uri).joined(separator: ", ")

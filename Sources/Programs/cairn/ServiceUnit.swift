@@ -1,11 +1,12 @@
 import Changes
 import SystemKit
 
-/// The unit `cairnd.service` of this machine with its drop-ins, as systemd reads them.
+/// The systemd unit `cairnd.service` of this machine, merged with its drop-in files as systemd does it.
 ///
 /// Source: systemd.unit(5), "Unit File Load Path" and drop-ins; systemd.syntax(7).
 struct ServiceUnit {
-  /// The folders of units. A unit, or a drop-in, in a later one takes the place of one of the same name.
+  /// The folders of units, in increasing precedence: a file in a later folder replaces a file of the same name in an
+  /// earlier one.
   private static let folders = [
     "/lib/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system", "/run/systemd/system",
     "/etc/systemd/system",
@@ -13,7 +14,7 @@ struct ServiceUnit {
 
   private let lines: [String]
 
-  /// Reads the unit; nil if there is no such unit.
+  /// Reads the unit; nil if none is installed.
   ///
   /// - Parameter root: A path that is put before each folder.
   init?(root: String = "") {
@@ -27,7 +28,7 @@ struct ServiceUnit {
     lines = files.compactMap { try? File.text($0) }.flatMap { $0.split(at: "\n") }
   }
 
-  /// Returns the last value of a setting in the unit; nil if it is set nowhere, or to nothing.
+  /// Returns the last value of a setting in the unit; nil if it is not set, or set to an empty value.
   func value(of setting: String) -> String? {
     let values = lines.compactMap { line -> String? in
       guard let (name, value) = line.cut(at: "="), Self.trimmed(name) == setting else { return nil }

@@ -69,7 +69,7 @@ struct StatusCommand: Command {
   }
 }
 
-/// A status as a table.
+/// Formats a daemon's status as a table.
 struct StatusTable {
   private let answer: JSONObject
   private let workers: [NodeStatus.Worker]
@@ -106,7 +106,8 @@ struct StatusTable {
     ]
   }
 
-  /// The lines about rows that wait for a unique value, one for each database; its applies all report the same rows.
+  /// The lines about rows that could not be written yet because another row holds one of their unique values. There is
+  /// one line for each database, because all its applies report the same rows.
   private var rowsWaiting: [String] {
     var places: Set<String> = []
     return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in

@@ -2,7 +2,7 @@ import Changes
 import Operating
 import Steering
 
-/// The part of a status about other nodes: each trail on its way to or from them.
+/// Formats the part of a status about trails that are copied to or from other nodes.
 struct StatusPaths {
   private let paths: [(path: NodeStatus.Path, seen: String)]
 

@@ -2,30 +2,31 @@ import Changes
 import Glibc
 import Operating
 
-/// Standard output and error, with colours and moving lines only on a terminal.
+/// Output to standard output and standard error, with colours and updated lines only on a terminal.
 enum Terminal {
   static let isInteractive = isatty(1) == 1 && getenv("NO_COLOR") == nil
   /// Whether standard output goes to a terminal instead of a file or pipe.
   static let isOutputShown = isatty(1) == 1
   static let isErrorInteractive = isatty(2) == 1 && getenv("NO_COLOR") == nil
 
-  /// Writes a line to standard output, without anything that the terminal would obey.
+  /// Writes a line to standard output, without characters that control the terminal.
   static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
   /// Writes text of several lines to standard output. Put external names and values on one line
   /// (``Swift/String/oneLine``) before inserting them.
   static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
-  /// Writes a line to standard error, without anything that the terminal would obey.
+  /// Writes a line to standard error, without characters that control the terminal.
   static func note(_ line: String) { write(line.oneLine + "\n", to: 2) }
 
-  /// Writes text of several lines to standard error, as ``page(_:)``.
+  /// Writes text of several lines to standard error, like ``page(_:)``.
   static func notes(_ text: String) { write(text.severalLines + "\n", to: 2) }
 
-  /// Writes SQL to standard output: byte for byte into a file or pipe; on a terminal as ``page(_:)``.
+  /// Writes SQL to standard output. A file or pipe gets it byte for byte; on a terminal it is written like
+  /// ``page(_:)``.
   static func script(_ text: String) { write((isOutputShown ? text.severalLines : text) + "\n", to: 1) }
 
-  /// Writes all of the text as it is; a closed pipe or a full disk ends the program, because no reader is left.
+  /// Writes all of the text unchanged. If that fails, because a pipe was closed or the disk is full, ends the program.
   static func write(_ text: String, to descriptor: Int32) {
     var text = text
     text.withUTF8 { bytes in

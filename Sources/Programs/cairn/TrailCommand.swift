@@ -3,7 +3,7 @@ import Operating
 import SystemKit
 import Trails
 
-/// `cairn trail`: lists, shows and verifies trails. Needs no lock; a writer may continue to append.
+/// `cairn trail`: lists, shows and verifies trails. It takes no lock, so capture may append to the trail meanwhile.
 struct TrailCommand: Command {
   static let name = "trail"
   static let summary = "list, show and verify trails"

@@ -4,8 +4,8 @@ import SQLiteKit
 import Statements
 import Trails
 
-/// `cairn trail show --statements`: the statements that applications executed. With `--sql`, it adds the changes
-/// without a known statement, in that dialect.
+/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql`, it adds changes
+/// without a known statement as SQL of that dialect.
 struct TrailExecuted {
   let dialect: TrailSQL.Dialect?
 
@@ -58,7 +58,8 @@ struct TrailExecuted {
     return 0
   }
 
-  /// Returns the reasons why an apply would take the rows instead, under any `replay` setting.
+  /// Returns the reasons why an apply would write the rows instead of executing the statement, under any `replay`
+  /// setting.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
     if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]
@@ -87,7 +88,7 @@ struct TrailExecuted {
     return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]
   }
 
-  /// Returns the statement with a semicolon that a comment at the end of the text cannot swallow.
+  /// Returns the statement with a semicolon at its end, on a new line if the text ends with a comment.
   private static func ended(_ text: String) -> String {
     let tokens = SQLText.tokens(Array(text.utf8))
     if tokens.last?.symbol == UInt8(ascii: ";") { return text }

@@ -1,7 +1,8 @@
 import Changes
 import Trails
 
-/// The whole transactions of a trail between two positions, up to the durable end at the start of reading.
+/// The whole transactions of a trail between two positions. Transactions that become durable after reading has started
+/// are not included.
 struct TrailExtract {
   let folder: String
   /// The position at or after which the first included transaction begins; nil: from the start of the trail.
@@ -9,7 +10,8 @@ struct TrailExtract {
   /// The position at or before which the last included transaction ends; nil: up to the end of the trail.
   let to: Position?
 
-  /// Calls `body` with every record and its reader. Memory is bounded, however large a transaction is.
+  /// Calls `body` with each record, and with the reader that has just read it. A large transaction needs no more memory
+  /// than a small one.
   func read(_ body: (Record, TrailReader) throws -> Void) throws {
     let end = try end()
     let reader = try TrailReader.open(folder: folder, at: nil)
@@ -24,8 +26,8 @@ struct TrailExtract {
     }
   }
 
-  /// Returns the position where the first excluded transaction begins. A second reader looks ahead for it, because the
-  /// end of a transaction is known only after reading it.
+  /// Returns the position at which the first transaction after the extract begins. It is found by reading ahead with a
+  /// second reader, because the end of a transaction is known only after reading it.
   private func end() throws -> Position? {
     guard let to else { return nil }
     let reader = try TrailReader.open(folder: folder, at: nil)
@@ -45,7 +47,7 @@ struct TrailExtract {
   }
 }
 
-/// A buffer for lines to standard output, which writes pieces of 64 KiB.
+/// A buffer for standard output that writes pieces of 64 KiB.
 final class TrailOutput {
   private static let pieceBytes = 64 << 10
   private var text = ""
@@ -61,7 +63,8 @@ final class TrailOutput {
     text.removeAll(keepingCapacity: true)
   }
 
-  /// Runs `body`. Its output is written even if it throws.
+  /// Runs `body` with a buffer for standard output. What `body` has put into the buffer is written even if `body`
+  /// throws.
   static func printing(_ body: (TrailOutput) throws -> Void) throws {
     let output = TrailOutput()
     defer { output.flush() }

@@ -3,9 +3,10 @@ import Operating
 import SystemKit
 import Trails
 
-/// The trails of one state folder, or of all of them, with the properties that are known without reading records.
+/// `cairn trail list`: prints the trails of one state folder, or of all, with the properties that are known without
+/// reading records.
 enum TrailListing {
-  /// Lists the trails. An unreadable trail does not hide the others: its error comes last.
+  /// Prints the trails. If a trail is unreadable, the others are printed first, and then its error is thrown.
   static func run(state: String?, asJSON: Bool) throws -> Int32 {
     let entries = try StateFolders.entries(in: state)
     var failure: (any Error)?
@@ -21,7 +22,7 @@ enum TrailListing {
     return 0
   }
 
-  /// Returns the replications for which the trail is kept; empty for a trail of a daemon.
+  /// Returns the replications that read a trail, so that its segments are kept for them; empty for a trail of a daemon.
   private static func readers(of info: TrailInfo) throws -> [TrailReaders.Reader] {
     let place = Folder.parent(of: info.folder)
     guard let ends = try StateFolder.ends(of: place) else { return [] }

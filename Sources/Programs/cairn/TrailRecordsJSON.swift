@@ -2,11 +2,11 @@ import Changes
 import Operating
 import Trails
 
-/// `cairn trail show --json`: an object for each record, one a line.
+/// `cairn trail show --json`: prints one JSON object for each record, each on its own line.
 ///
-/// Integers, finite reals and valid text are JSON numbers and strings; everything else is an object of one member that
-/// names the kind: `{"blob":"00ff"}`, `{"text":"80"}` (hexadecimal, not valid UTF-8), `{"real":"inf"}`,
-/// `{"exact":"1.50"}`. Columns that a change does not give are left out.
+/// Integers, finite reals and valid text are JSON numbers and strings. Every other value is an object with one member
+/// that names its kind: `{"blob":"00ff"}`, `{"text":"80"}` (hexadecimal, not valid UTF-8), `{"real":"inf"}`,
+/// `{"exact":"1.50"}`. Columns without a value in the change are left out.
 struct TrailRecordsJSON {
   private typealias Members = [(String, JSONObject.Value)]
 

@@ -2,7 +2,8 @@ import Changes
 import Operating
 import Trails
 
-/// `cairn trail show` as text: one line for each record, with the records of a transaction indented below its begin.
+/// `cairn trail show`: prints one line for each record. The records of a transaction are indented below the line of its
+/// beginning.
 struct TrailRecordsText {
   private static let textMax = 200
   private static let blobMax = 32

@@ -2,14 +2,14 @@ import Changes
 import Operating
 import Trails
 
-/// `cairn trail show --sql`: statements that replay a trail.
+/// `cairn trail show --sql`: prints SQL statements that repeat the changes of a trail.
 struct TrailStatements {
   private let dialect: TrailSQL.Dialect
 
   init(_ dialect: TrailSQL.Dialect) { self.dialect = dialect }
 
-  /// Prints the statements of an extract. Throws `unsupported` at the end if there were values that the dialect cannot
-  /// hold.
+  /// Prints the statements for an extract of a trail. Throws `unsupported` at the end if the dialect cannot express
+  /// some values.
   func run(_ extract: TrailExtract) throws -> Int32 {
     var sql = TrailSQL(dialect)
     try TrailOutput.printing { output in

@@ -8,7 +8,7 @@ import ServiceKit
 import Serving
 import SystemKit
 
-/// The program of the daemon: reads its arguments and the conf, and hands over to ``Daemon``.
+/// The main program of `cairnd`: reads its arguments and the conf, and runs a ``Daemon``.
 @main
 struct Cairnd {
   private static let usage = """

@@ -7,8 +7,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Compares both ends again and again, within a budget of bytes a second, while a replication follows. It reports
-/// differences and repairs nothing.
+/// Compares source and target again and again, at a limited rate, while they are replicated. It reports differences and
+/// repairs nothing.
 package final class Audit: Sendable {
   /// The first difference that was found in a table.
   package struct Drift: Sendable {
@@ -34,13 +34,13 @@ package final class Audit: Sendable {
     package var problem: CairnError?
   }
 
-  /// The pause in milliseconds between two rounds, so that a small database is not read all the time.
+  /// The pause in milliseconds between two rounds of comparison, so that a small database is not read all the time.
   private static let pauseMilliseconds: Int32 = 30_000
-  /// The pause in milliseconds before the round that confirms a difference of shape.
+  /// The pause in milliseconds before the round that confirms a difference of tables or columns.
   private static let confirmMilliseconds: Int32 = 10_000
 
   private let state = Mutex(Snapshot())
-  /// The source of an audit.
+  /// The source that an audit reads.
   package enum Source: Sendable {
     case database(DatabaseURL)
     /// A source at another node, which answers questions about its rows.
@@ -54,7 +54,7 @@ package final class Audit: Sendable {
   private let names: NamePolicy
   private let rules: [TableRule]
   private let scope: TargetScope
-  /// The trail of the daemon's apply; nil: the trail that `cairn replicate` writes between both ends.
+  /// The trail that an apply of the daemon reads; nil in `cairn replicate`.
   private let trail: TrailName?
   private let watch: CompareWatch
 
@@ -70,7 +70,7 @@ package final class Audit: Sendable {
 
   package var snapshot: Snapshot { state.withLock { $0 } }
 
-  /// Compares in rounds until the audit is stopped.
+  /// Compares source and target in rounds, until the audit is stopped.
   ///
   /// - Parameter isReady: Returns whether the target follows the source. No round starts before that.
   package func run(isReady: () -> Bool) {

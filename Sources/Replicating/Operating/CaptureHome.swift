@@ -14,11 +14,12 @@ package struct CaptureHome: Equatable, Sendable {
 }
 
 extension CaptureHome {
-  /// Proves that a captured SQLite file may be read through the trail of another replication.
+  /// Checks that a captured SQLite file may be read through the trail of another replication, whose state folder the
+  /// file names.
   ///
-  /// Every program that writes to the file can change the folder that the file names. So the folder counts only under
-  /// four conditions. It belongs to this process's user. No other user can write into it. It is the state of a
-  /// replication from this file. It has the trail that the file names.
+  /// Every program that writes to the file can change that name. So the folder is used only under four conditions: it
+  /// belongs to this process's user, and no other user can write into it. It is the state of a replication from this
+  /// file, and it has the trail that the file names.
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {
@@ -61,7 +62,7 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
-  /// Returns the error for a file that a daemon captures: another program must not read the daemon's trail.
+  /// Returns the error for a source that a daemon already captures: another program must not read the daemon's trail.
   private static func daemon(
     _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError
   ) -> CairnError {

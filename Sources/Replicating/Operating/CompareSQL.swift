@@ -2,10 +2,10 @@ import Changes
 import Comparing
 import Mapping
 
-/// Statements in the target's dialect that make the target equal to the source, for each difference.
+/// Converts each difference that a comparison found to SQL statements that make the target equal to the source.
 package struct CompareSQL {
   private var tables: [NameKey: TableSQL] = [:]
-  /// The number of differences for which there is no statement.
+  /// The number of differences that cannot be repaired with a statement.
   package private(set) var problemCount = 0
 
   package init() {}
@@ -14,7 +14,7 @@ package struct CompareSQL {
 
   private static func dialect(_ engine: Engine) -> TrailSQL.Dialect { engine == .sqlite ? .sqlite : .postgres }
 
-  /// Returns the statements for one difference, or a comment if there are none.
+  /// Returns the statements that repair one difference, or a comment if it cannot be repaired.
   package mutating func statements(_ difference: Difference, _ table: ComparedTable?) throws -> [String] {
     guard let table, difference.kind.isOfRow else {
       problemCount += 1
@@ -58,7 +58,8 @@ package struct CompareSQL {
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))
   }
 
-  /// Returns a row image for the target: each compared value in its column of the target, nil in all other columns.
+  /// Returns compared values as a row of the target: each value in its column, nil in the columns that were not
+  /// compared.
   private static func spread(_ values: [Value?], _ table: ComparedTable) -> [Value?] {
     var image: [Value?] = table.target.schema.columns.map { _ in nil }
     for (place, value) in values.enumerated() { image[table.target.columns[place]] = value }

@@ -6,7 +6,7 @@ import SQLiteKit
 import SystemKit
 
 extension DatabaseURL {
-  /// Opens the database for a comparison; writes nothing.
+  /// Opens the database for a comparison, which writes nothing.
   fileprivate func openForComparison() throws -> CompareDatabase {
     switch self {
     case .sqlite(let path):
@@ -28,8 +28,8 @@ extension DatabaseURL {
 }
 
 extension Comparison {
-  /// Checks and opens both ends.
-  /// - Parameter state: the folder of the replication between the ends; nil for its usual place.
+  /// Prepares a comparison of two databases.
+  /// - Parameter state: the state folder of the replication between them; nil for its usual place.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, state: String?, options: Options, watch: CompareWatch
   ) throws {
@@ -45,7 +45,8 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Prepares to compare two ends between which a daemon replicates, by the trail in its state folder.
+  /// Prepares a comparison of the source and target of a daemon's apply. The trail shows which changes are still on
+  /// their way.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {
@@ -56,8 +57,8 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Prepares to compare a source at another node, which answers questions, with its target here, by the copy of the
-  /// trail in the state folder.
+  /// Prepares a comparison of a source at another node with its target at this node. The other node answers questions
+  /// about rows. This node's copy of the trail shows which changes are still on their way.
   package convenience init(
     origin: OriginSource, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {

@@ -3,16 +3,16 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Proves the contract of a column with edge values of its type: each is converted to the target's type and back.
+/// A test of how a column's values are preserved: edge values of its type are converted to the target's type and back.
 ///
-/// A database in memory plays SQLite's part. The PostgreSQL server of the replication evaluates casts only.
+/// SQLite is represented by a database in memory. The PostgreSQL server of the replication evaluates casts only.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
-    /// The number of values that returned equal.
+    /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
-    /// The number of values that were refused, as the contract says.
+    /// The number of values that were refused, as the contract of the column says.
     package var refused = 0
-    /// The values that returned different, with their new values.
+    /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []
   }
 
@@ -24,7 +24,8 @@ package struct ContractProof {
     memory = try Database(path: ":memory:", mode: .create)
   }
 
-  /// Returns nil if no edge values are known for the type, or if source and target have the same engine.
+  /// Tests the column at an index. Returns nil if no edge values are known for its type, or if source and target have
+  /// the same engine.
   package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
     let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])
     switch (mapping.source.engine, mapping.target.engine) {
@@ -94,8 +95,8 @@ package struct ContractProof {
     return outcome
   }
 
-  /// Returns whether two values are equal. Times may be spelled differently, and text columns take numbers as their
-  /// text.
+  /// Returns whether a value is equal to the original after the conversion to the target's type and back. Times may be
+  /// spelled differently, and a text column may return a number as text.
   private func isEqual(_ value: Value, _ back: Value, _ text: String, _ printed: String, _ type: PostgresType) -> Bool {
     if value == back { return true }
     if case .integer(let number) = value, case .real(let real) = back { return Double(exactly: number) == real }
@@ -105,19 +106,20 @@ package struct ContractProof {
     case .numeric, .float8, .float4, .json: return Double(text) == Double(printed)
     case .date, .time, .timestamp: return Self.plain(text) == Self.plain(printed)
     case .bytea: return false
-    // The server's own reading of padding, zones, units, and of what it spells in its own way.
+    // The server spells these types in its own way, for example paddings, zones and units, so the texts cannot be
+    // compared.
     case .bpchar, .timestamptz, .timetz, .interval, .money, .bit, .varbit, .jsonb, .inet, .array, .range, .record,
       .other:
       return true
     }
   }
 
-  /// Returns the digits of a UUID in any spelling.
+  /// Returns the digits of a UUID, without hyphens and braces.
   private static func digits(_ uuid: String) -> [UInt8] {
     uuid.asciiLowercased.utf8.filter { ![UInt8(ascii: "-"), UInt8(ascii: "{"), UInt8(ascii: "}")].contains($0) }
   }
 
-  /// Returns a time without its optional parts.
+  /// Returns a time in its shortest form, without zero fractions, zero minutes and the zone UTC.
   private static func plain(_ time: String) -> String {
     var text =
       time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time
@@ -148,7 +150,7 @@ package struct ContractProof {
     return String(decoding: writer.bytes, as: UTF8.self)
   }
 
-  /// Returns the value that a column with this declaration stores.
+  /// Returns the value that an SQLite column with this type name stores.
   private func store(_ value: Value, _ declared: String) throws -> Value {
     try memory.execute("DROP TABLE IF EXISTS proof")
     try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
@@ -156,7 +158,7 @@ package struct ContractProof {
     return try memory.first("SELECT v FROM proof") ?? .null
   }
 
-  /// Returns the value as the server prints it; nil if the server refuses it.
+  /// Casts a text to a type at the server. Returns the result as text; nil if the server refuses it.
   private func cast(_ text: String, to type: PostgresType) throws -> String? {
     do {
       return try server.first("SELECT $1::\(type.name)", [text])

@@ -2,16 +2,17 @@ import Changes
 import SystemKit
 import Trails
 
-/// Requests for copies of everything, kept in files so that they survive a crash.
+/// The request that all tables of a trail are copied again to an apply's target. It is kept in a file that survives a
+/// crash.
 package struct CopyRequest {
-  /// A request for copies of everything in a trail.
+  /// A request that all tables of a trail are copied again.
   package struct Asked: Equatable, Sendable {
-    /// The last transaction of the trail when the request was made. A copy that began before or with it does not
-    /// satisfy the request.
+    /// The last transaction in the trail when the request was made. Only copies that begin after it satisfy the
+    /// request.
     package var behind: UInt64
     /// The end of the trail at the time of the request; nil if unknown.
     package var at: Checkpoint?
-    /// Whether the target has continued from ``at``. If the target later has no record of the trail, it is another
+    /// Whether the target has begun to apply from ``at``. If the target later has no record of the trail, it is another
     /// database.
     package var isBegun = false
 
@@ -29,7 +30,7 @@ package struct CopyRequest {
     path = "\(folder)/\(apply)"
   }
 
-  /// Requests that the next run of the apply starts with a copy of everything.
+  /// Requests that the next run of the apply starts with a copy of all tables.
   package func ask() throws { try write(Self.pending) }
 
   package func isPending() throws -> Bool { try text() == Self.pending }
@@ -74,7 +75,7 @@ package struct CopyRequest {
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// Requests that the next run of the capture copies every table, and creates a lost slot again.
+  /// Requests that the next run of the capture copies all tables, and creates its slot again if it was lost.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

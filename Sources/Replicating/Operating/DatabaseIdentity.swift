@@ -3,13 +3,14 @@ import PostgresKit
 import SQLiteKit
 import SystemKit
 
-/// The identity of a database, independent of the URL.
+/// The identity of a database, which is equal for all URLs that lead to it.
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
-  /// A server's system identifier and start time: a clone has the same identifier as the original.
+  /// A database of a server, which is identified by its system identifier and start time. A clone of a server has the
+  /// same system identifier.
   case server(cluster: NameKey, database: NameKey)
 
-  /// Returns nil if the identity is unknown: the file does not exist, or no server answers.
+  /// Reads the identity of the database at a URL. Returns nil if the file does not exist, or if no server answers.
   package init?(_ url: DatabaseURL) {
     switch url {
     case .sqlite(let path):

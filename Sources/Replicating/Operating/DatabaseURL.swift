@@ -59,10 +59,10 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The one URL for all its spellings, as far as that is possible without opening the database.
+  /// The canonical form of the URL, equal for all its spellings as far as that is known without opening the database.
   ///
-  /// A symbolic link to the file itself is not resolved: another user of the folder may have made it, and ``Database``
-  /// refuses it.
+  /// A symbolic link to the file itself is not resolved. Another user of the folder may have made it, so ``Database``
+  /// refuses to open it.
   package var canonical: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonicalFolder(of: path))
@@ -70,7 +70,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The URL with all symbolic links resolved, for applications that are responsible for their own paths.
+  /// The URL with all symbolic links resolved, for programs that choose the paths themselves.
   package var resolved: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
@@ -78,7 +78,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// A path, or server, user and database without a password. It appears in messages and identifies replications.
+  /// The database as messages name it and state folders record it: a path, or server, user and database without a
+  /// password.
   package var place: String {
     switch self {
     case .sqlite(let path): path
@@ -86,7 +87,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The URL in a form that can be typed again, without a password.
+  /// The URL as an operator can type it, without a password.
   package var shown: String {
     switch self {
     case .sqlite(let path): "sqlite:\(path)"
@@ -94,7 +95,7 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning for a server whose identity is not verified; nil if there is none.
+  /// The warning that the identity of the server is not verified; nil if it is, or for an SQLite file.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)
@@ -103,7 +104,9 @@ package enum DatabaseURL: Equatable, Sendable {
   /// A short name of the database that is valid in a trail's name.
   package var stem: String { StateFolder.sanitized(Folder.lastName(of: place)) }
 
-  /// Returns the path of an SQLite file; throws for PostgreSQL. `use` completes "… is for SQLite files only".
+  /// Returns the path of an SQLite file; throws an error for PostgreSQL.
+  ///
+  /// - Parameter use: The start of the error's message, before "is for SQLite files only".
   package func sqlitePath(for use: String) throws -> String {
     switch self {
     case .sqlite(let path): return path

@@ -6,9 +6,10 @@ import SQLiteKit
 
 /// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
-  /// Removes everything of Cairn from a database. Returns false if there was nothing.
+  /// Removes everything that Cairn added from a database. Returns false if there was nothing.
   ///
-  /// - Throws: `constraint-failed` while rows wait for a unique value, because they would be lost.
+  /// - Throws: `constraint-failed` if rows could not be written yet because other rows hold their unique values. They
+  ///   would be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
@@ -24,7 +25,7 @@ package enum Detaching {
     }
   }
 
-  /// Returns the rows that wait for a unique value which another row holds.
+  /// Returns the rows that apply could not write yet, because another row holds one of their unique values.
   package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
     switch url {
     case .sqlite(let path): try WaitingRows(Ends.open(path, mode: .readOnly))
@@ -32,7 +33,7 @@ package enum Detaching {
     }
   }
 
-  /// Drops a slot that a removed capture left, with its publication; everything else stays.
+  /// Drops the slot of a capture that was removed from the conf, and its publication. Everything else stays.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(
@@ -42,8 +43,8 @@ package enum Detaching {
     try PostgresSource.detach(slot: name, PostgresConnection(uri))
   }
 
-  /// Makes a target forget one trail: the checkpoint, the records about its tables, and the marks of its own rows. User
-  /// tables and rows stay, and so does everything about other trails. Returns false if there was nothing.
+  /// Removes one trail from a target: the checkpoint, and Cairn's records about its tables and rows. The tables and
+  /// rows stay, and so does everything about other trails. Returns false if there was nothing.
   /// - Throws: `database-busy` while a session applies the trail, if that can be detected.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {

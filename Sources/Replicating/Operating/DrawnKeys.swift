@@ -3,13 +3,15 @@ import Conflicts
 import PostgresKit
 import SQLiteKit
 
-/// The keys that a database generates itself, and the separation of their values by node.
+/// The keys that a database generates itself. Their values can be separated, so that no two nodes generate the same
+/// one.
 package struct DrawnKeys {
-  /// The keys to select: all, those whose sequence the table's owner may move, or those whose sequence it may not move.
+  /// A selection of keys by the owner of the sequence: all, `own` if the table's owner may change the sequence, or
+  /// `borrowed` if not.
   fileprivate enum Share: String { case all, own, borrowed }
 
-  /// The longest wait for a lock. A session that alters a sequence, or locks a table, would otherwise delay
-  /// applications that use the sequences altered before in this transaction.
+  /// The longest wait for a lock that another session holds. Meanwhile, applications wait for the sequences that this
+  /// transaction has already altered.
   private static let patience = "SET LOCAL lock_timeout = 5000"
 
   package let url: DatabaseURL
@@ -39,19 +41,20 @@ package struct DrawnKeys {
     }
   }
 
-  /// Returns the keys whose sequence the owner of the table may not move: their default names a sequence of another
-  /// role.
+  /// Returns the keys whose sequence the table's owner may not change, because the default of the column names a
+  /// sequence of another role.
   ///
-  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` leave these sequences alone. Otherwise a table and its rows could
-  /// move any sequence with the rights of the session.
+  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` do not change these sequences. Otherwise the owner of a table could
+  /// change any sequence with the rights of this session.
   package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
   }
 
-  /// Gives this database's sequences values of their own. Returns the statements, which are valid if run in one
-  /// transaction.
+  /// Makes this database's sequences generate only values that no other node generates. Returns the SQL statements for
+  /// that, which must run in one transaction.
   ///
+  /// - Parameter isDry: Whether the statements are only returned, and not executed.
   /// - Throws: `unsupported` for SQLite, whose rowids have no increment; `database-full` if a sequence has no number
   ///   left.
   @discardableResult package func separate(_ share: KeyShare, _ patterns: TablePatterns = TablePatterns(), isDry: Bool)
@@ -80,8 +83,8 @@ package struct DrawnKeys {
     }
   }
 
-  /// Moves sequences past the keys that arrived from other nodes, each to its next own value. Returns the moved
-  /// sequences.
+  /// Advances each sequence beyond the keys that arrived from other nodes, to the next value that belongs to this node.
+  /// Returns the sequences that were changed.
   package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
@@ -157,14 +160,14 @@ extension PostgresConnection {
     }
   }
 
-  /// Returns the current state of a sequence.
+  /// Returns a sequence with its settings and its last value, as they are now.
   fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
     var now = sequence
     now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }
     return now
   }
 
-  /// Returns the greatest or least value of the column; nil if there are no rows, or the values are no numbers.
+  /// Returns the greatest or least value in the key's column; nil if there are no rows, or the values are no numbers.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
     try extreme(of: key.column, in: "\(key.namespace.quotedName).\(key.table.quotedName)", isLeast: isLeast)
   }

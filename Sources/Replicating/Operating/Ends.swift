@@ -3,9 +3,9 @@ import Glibc
 import SQLiteKit
 import SystemKit
 
-/// Opens databases such that any problem is reported in one line before anything is written.
+/// Opens databases, and reports any problem in one line before anything is written.
 package enum Ends {
-  /// Checks that the file exists, is a database, and can be written if `mode` requires that.
+  /// Opens an SQLite file. Throws unless the file exists, is a database, and can be written if `mode` requires that.
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(
@@ -28,7 +28,7 @@ package enum Ends {
     }
   }
 
-  /// Checks the path of a target. The file may be missing, its folder may not.
+  /// Checks the path of an SQLite target. The file may be missing, but its folder must exist.
   package static func checkTarget(_ path: String) throws {
     if FileIdentity(path: path) != nil {
       if Folder.isFolder(path) {

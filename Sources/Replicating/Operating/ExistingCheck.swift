@@ -4,12 +4,12 @@ import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
-  /// Checks that a first copy would overwrite nothing: the target has no rows except those that the source has too.
+  /// Checks that a first copy would overwrite nothing: the target may hold only rows that the source has too.
   ///
   /// Between two SQLite files, rows are compared. With PostgreSQL, and in a table with a rule, any row at the target is
   /// an error, except rows of other trails and rows of a history table.
   ///
-  /// - Throws: `target-differs` with the first table that holds such rows.
+  /// - Throws: `target-differs` with the first table that holds other rows.
   package func checkHoldsNothingElse(
     _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [TableRule] = []
   ) throws {

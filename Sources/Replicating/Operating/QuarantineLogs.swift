@@ -3,9 +3,10 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// The transactions that databases hold in quarantine.
+/// Opens the quarantine of databases, which has the transactions that apply put aside.
 package enum QuarantineLogs {
-  /// Opens the log of a database for reading and writing, since retry and discard write to it.
+  /// Opens the quarantine of a database. The connection can write, because the commands `retry` and `discard` write to
+  /// it.
   package static func open(_ url: DatabaseURL) throws -> QuarantineLog {
     switch url {
     case .sqlite(let path): QuarantineLog(try Ends.open(path, mode: .readWrite))

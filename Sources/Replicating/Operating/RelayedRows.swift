@@ -8,7 +8,8 @@ import Trails
 /// Targets of the trail lack these rows, so updates of them would fail there. So the tables are copied into the trail
 /// once: when a chain comes from an earlier version of Cairn, or when `applied` changes to `include`.
 package enum RelayedRows {
-  /// Returns the path of the file in a trail's folder that marks a trail with the rows of applies.
+  /// Returns the path of a file in a trail's folder. If it exists, the trail includes the rows that applies write to
+  /// the source.
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
   /// Returns whether applies of other trails wrote rows to captured tables that the trail does not include yet.
@@ -21,7 +22,8 @@ package enum RelayedRows {
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
-  /// Notes whether the trail includes rows that applies write. A lost note costs only another copy of the tables.
+  /// Writes or removes the file which shows that the trail includes rows that applies write to the source. If the file
+  /// is lost, the tables are only copied once more.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

@@ -10,8 +10,8 @@ import Trails
 // gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
   private static let pollMilliseconds: Int32 = 250
-  /// The interval for reading the list of readers if none of its files was replaced: a state folder may have been
-  /// removed.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed. A
+  /// reader's state folder may have been removed.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written
@@ -38,7 +38,7 @@ extension Replication {
     home.withLock { $0 = found }
   }
 
-  /// Adds this replication to the readers of the trail. Returns whether it is new there.
+  /// Adds this replication to the readers of the trail. Returns true if it was not one before.
   func enroll(_ to: TargetEnd) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)
@@ -60,8 +60,8 @@ extension Replication {
     return try readers.enroll(reader)
   }
 
-  /// Throws `source-captured` if another replication uses the trail, otherwise returns false: two-way replication
-  /// shares no capture. It needs its own trail, whose capture leaves out rows that apply wrote.
+  /// Throws `source-captured` if another replication uses the trail; otherwise returns false. A two-way replication
+  /// needs its own trail, because its capture leaves out rows that apply wrote.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
@@ -78,8 +78,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of tables that `--tables` has added, if the capture already takes them for another reader. The
-  /// trail then has their changes, but the target lacks their rows.
+  /// Requests copies of tables that `--tables` has added. If the capture already takes them for another reader, the
+  /// trail has their changes, but this target lacks their rows.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return
@@ -101,8 +101,8 @@ extension Replication {
 
   // MARK: Capture
 
-  /// Captures whenever no other process does, and returns when that ends. With `--once`, returns when the trail
-  /// includes everything committed before the call, whichever process captured it.
+  /// Captures the source whenever no other process captures it, until the replication is stopped. With `--once`,
+  /// returns when the trail includes everything that was committed before the call, by whichever process.
   func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
     let journal = Journal(try Ends.open(sourcePath, mode: .readOnly))
     let last = try journal.owner() == nil ? 0 : journal.lastRow()
@@ -134,8 +134,8 @@ extension Replication {
     }
   }
 
-  /// Returns whether the capturing process has put all rows up to a journal row into the trail, and the copies of this
-  /// replication's tables.
+  /// Returns whether the trail has all rows of the journal up to the row `last`, and the copies of this replication's
+  /// tables.
   private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
     do {
       let standing = try journal.standing(of: options.tables, through: last)
@@ -146,9 +146,9 @@ extension Replication {
 
   private var sourcePath: String { if case .sqlite(let path) = source { path } else { "" } }
 
-  /// Captures until this process ends, everything is captured (`--once`), or the needs of other readers have changed.
-  /// Returns false in the last case.
-  /// - Throws: `trail-busy` if another process captures.
+  /// Captures the source until the replication is stopped, everything is captured (`--once`), or other readers need
+  /// other tables or copies. Returns false in the last case.
+  /// - Throws: `trail-busy` if another process captures the source.
   private func host(_ run: CaptureRun, _ readers: TrailReaders) throws -> Bool {
     let turn = StopSignal()
     self.turn.withLock { $0 = turn }
@@ -196,8 +196,8 @@ extension Replication {
     return stopSignal.isSet || !turn.isSet
   }
 
-  /// Returns whether the readers still need the same tables, and no copies. A list that cannot be read counts as
-  /// unchanged, and is read again later.
+  /// Returns whether all readers still need the tables that are captured now, and no reader requests a copy. If the
+  /// list of readers cannot be read, returns true.
   private func needsSame(_ readers: TrailReaders, _ tables: TablePatterns) -> Bool {
     do {
       let now = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
@@ -205,7 +205,8 @@ extension Replication {
     } catch { return true }
   }
 
-  /// Lets apply continue to the current end of the trail only, because another process keeps appending to it.
+  /// Ends the replication when apply has reached the present end of the trail, to which another process continues to
+  /// append.
   private func endOnce() throws {
     let end = try Trail.info(folder: folder).end.position
     drainSignal.set()
@@ -218,7 +219,7 @@ extension Replication {
     }
   }
 
-  /// Reports idle replications: each of them keeps the trail from being deleted, until the disk is full.
+  /// Reports idle replications. Segments of the trail are kept for each of them, until the disk is full.
   private func tellIdle(_ readers: TrailReaders) {
     guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
     for other in others {

@@ -10,7 +10,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Replication from one database to another: a capture and an apply, each on its own thread, which meet only in the
+/// Replication from one database to another: a capture and an apply, each on its own thread, which share only the
 /// trail. Two-way replication has a second pair for the opposite direction.
 package final class Replication: Sendable {
   package struct Options: Sendable {
@@ -21,31 +21,31 @@ package final class Replication: Sendable {
     package var journalRows = Journal.defaultCapRows
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
-    /// The reaction to schema changes at the target; nil: it depends on whether Cairn created the table.
+    /// The reaction to schema changes; nil: it depends on whether Cairn created the target's table.
     package var ddl: DDLPolicy?
-    /// Whether statements are replayed instead of applying their rows.
+    /// Whether apply executes statements again instead of writing their rows.
     package var replay = ReplayPolicy.rows
-    /// The bytes of rows per second that an audit may read at both ends together; nil: no audit.
+    /// The maximum bytes of rows per second that an audit reads, at both ends together; nil: no audit.
     package var auditBytesPerSecond: Int?
-    /// Whether writes to the target go back to the source.
+    /// Whether writes of applications to the target are replicated to the source.
     package var isTwoWay = false
-    /// The names of the trails from the source and back; nil: names after the databases.
+    /// The names of the trails from the source and from the target; nil: they are made from the names of the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
     /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. This replication
     /// does not read the trails of those applies.
     package var takesOtherApplies = false
-    /// Whether rows that other replications write to the source must be sent to the target. If false, they are sent if
-    /// no path leads back to the source.
+    /// Whether rows that other replications write to the source must be sent to the target. If false, they are sent
+    /// only if no replication returns them to the source.
     package var cascades = false
-    /// Whether changes that are taken from an SQLite file at once are reduced to their net effect, in each direction.
+    /// Whether changes that capture reads at once from an SQLite file are sent as their net effect, in each direction.
     package var folds = (forth: false, back: false)
     /// Whether a transaction that an end refuses because of its rows goes into quarantine, instead of stopping apply.
     package var quarantines = false
-    /// The treatment of local writes at the target of a one-way replication.
+    /// The treatment of applications' writes to the target of a one-way replication.
     package var localWrites = LocalWrites.stop
     /// The rules that resolve conflicts, the same in both directions.
     package var conflicts = ConflictPlan()
-    /// Whether an SQLite file that another `cairn replicate` captures may be read through that one's trail.
+    /// Whether the trail of another `cairn replicate` may be read if that one already captures the SQLite source.
     package var joinsCapture = false
     package init() {}
   }
@@ -61,12 +61,12 @@ package final class Replication: Sendable {
   /// The direction from the target to the source; nil in one-way replication.
   package let back: Way?
   private let twoWay: (source: TwoWay, target: TwoWay)?
-  /// The links between capture and applies at each end of a two-way replication; nil in one-way replication.
+  /// The links by which capture and apply cooperate at each end of a two-way replication; nil in one-way replication.
   private let links: (source: CaptureLink, target: CaptureLink)?
   let options: Options
-  /// The state folder with the trail from the source: this replication's, or another one's from the same file.
+  /// The state folder with the trail from the source. It may belong to another replication from the same file.
   let home: Mutex<CaptureHome>
-  /// The signal that ends the running capture of this process.
+  /// A signal that stops the capture in this process; nil while another process captures.
   let turn = Mutex<StopSignal?>(nil)
   let stopSignal = StopSignal()
   let drainSignal = StopSignal()
@@ -76,9 +76,9 @@ package final class Replication: Sendable {
   /// The number of applies that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
-  /// Whether rows that applies write to the source are sent on, as no path leads back from the target.
+  /// Whether rows that applies write to the source are sent to the target, because no replication returns them.
   let relays = Atomic<Bool>(false)
-  /// The trails into which the target is captured, each by the name of its replication slot.
+  /// The trails that captures of the target write, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -129,7 +129,7 @@ package final class Replication: Sendable {
   }
 
   var folder: String { home.withLock { $0.folder } }
-  /// The replications that read the trail from the source; nil if it can only have one reader.
+  /// The replications that read the trail from the source; nil if only this replication can read it.
   var readers: TrailReaders? {
     guard source.engine == .sqlite, back == nil else { return nil }
     return TrailReaders(home.withLock { $0 }, source: source.place)
@@ -137,7 +137,7 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Checks both ends and the state folder. Keep the result as long as the replication runs, because it holds the lock.
+  /// Checks both databases and the state folder. Keep the result while the replication runs: it holds the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -214,8 +214,8 @@ package final class Replication: Sendable {
     try state.remember(options.tables, options.names)
   }
 
-  /// The part of a hint that says how to start again without the trail. In two-way replication the target may hold rows
-  /// that exist nowhere else.
+  /// The part of a hint that says how to copy all tables again without the trail. In two-way replication the target may
+  /// hold rows that exist nowhere else.
   private var copyingAgain: String {
     guard back != nil else { return "copy everything again with --existing overwrite" }
     let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
@@ -223,7 +223,7 @@ package final class Replication: Sendable {
       "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
   }
 
-  /// Decides whether rows that applies write are sent on from the source and into the target, and reports the decision.
+  /// Decides whether rows that other applies write to the source are sent to the target, and reports the decision.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
     guard !leadsBack || !options.cascades else {
@@ -249,8 +249,8 @@ package final class Replication: Sendable {
         : "rows that other replications write to \(source.place) are sent to \(target.place) too")
   }
 
-  /// Reports other replications that write to one of the ends. In two-way replication, each end gets only rows that
-  /// applications write at the other end.
+  /// Reports other replications that write to the source or the target of this two-way replication. Their rows are not
+  /// sent to the other end.
   private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
     try nameOtherApplies(at: from, source, beside: to, target)
     guard !to.isMissing else { return }
@@ -268,8 +268,8 @@ package final class Replication: Sendable {
 
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
-  /// Requests another copy of everything. The reason is `--existing overwrite` for a replication that has begun, or a
-  /// target that knows nothing of a trail whose beginning is gone. The present content of the trail then has no effect.
+  /// Requests another copy of all tables, because of `--existing overwrite`, or because the beginning of the trail is
+  /// gone and the target has no checkpoint. The present content of the trail then has no effect.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -279,7 +279,7 @@ package final class Replication: Sendable {
     copiesAgain.store(true, ordering: .releasing)
   }
 
-  /// Checks both ends, and that the target holds no other rows; writes nothing.
+  /// Checks the source and the target, and that the target holds no other rows. Writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -287,7 +287,7 @@ package final class Replication: Sendable {
     return to
   }
 
-  /// Reports keys that applications at both ends would generate alike.
+  /// Reports keys that both databases would generate for different rows.
   /// - Throws: `table-refused` for a table without a key.
   private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
     let other = try to.isMissing ? nil : SourceEnd(target)
@@ -390,10 +390,10 @@ package final class Replication: Sendable {
 
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
-    // Wait for the capture of the target: it must see all changes by applications from a table's first moment on.
+    // Wait for the capture of the target: it must record all changes that applications make to a new table.
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
-    // Only now is it certain that the copies will come.
+    // Only now is it certain that the copies will be made.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefresh(of: trail) }
     var options = applyOptions()
     options.existing = existing.withLock { $0 }
@@ -429,7 +429,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose applied transactions a capture leaves out; nil: it leaves out what any apply has written.
+  /// The trails whose transactions capture leaves out after they were applied to its source; nil: those of all trails.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
@@ -468,8 +468,8 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Waits until both captures have caught up, then tells the applies to end at the end of their trails. The captures
-  /// continue while applies work, because applies ask them for committed changes.
+  /// Waits until both captures have caught up, then makes the applies end at the end of their trails. The captures
+  /// continue until then, because the applies ask them for committed changes.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

@@ -3,11 +3,11 @@ import Mapping
 import PostgresKit
 import Reshaping
 
-/// The tables of a source under the rules of an apply, checked before anything is written.
+/// The tables of a source in the form that an apply's rules give them, checked before anything is written.
 package struct RuledTables {
-  /// The captured tables, each in the shape that the target gets.
+  /// The captured tables, each in the form that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []
-  /// The properties that are left out, for messages.
+  /// The properties of tables that rules leave out, as sentences for messages.
   package private(set) var notices: [String] = []
   /// The errors of rules that name a table which the source does not have, one for each rule.
   package private(set) var unused: [CairnError] = []

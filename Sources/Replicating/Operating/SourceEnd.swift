@@ -13,13 +13,13 @@ package struct SourceEnd {
   package let url: DatabaseURL
   package let handle: Handle
 
-  /// A table as `check` reports it.
+  /// A table as `cairn check` reports it.
   package struct Table {
     package let name: String
     package let schema: TableSchema
     /// The reason why the table cannot be captured, with the remedy; nil if it can.
     package let refusal: String?
-    /// The statements that make the table fit for capture, joined with "; "; empty if there are none.
+    /// The statements that make it possible to capture the table, joined with "; "; empty if none are needed.
     package var mend = ""
   }
 
@@ -73,8 +73,8 @@ package struct SourceEnd {
     }
   }
 
-  /// Requests that the running capture into `trail` copies tables again. Returns the names of the requested tables that
-  /// are captured; others are left out.
+  /// Requests that the running capture into `trail` copies tables again. Returns the names of the matching tables that
+  /// are captured.
   package func askForCopies(of patterns: TablePatterns, trail: TrailID) throws -> [String] {
     var asked: [String] = []
     for table in try tables(patterns) where table.refusal == nil {
@@ -97,8 +97,8 @@ package struct SourceEnd {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
   }
 
-  /// Requests another copy of everything, for `--existing overwrite` of a replication that has begun. A PostgreSQL
-  /// capture gets this request when it starts.
+  /// Requests that an SQLite capture copies all tables again, for `--existing overwrite` of a replication that has
+  /// begun. A PostgreSQL capture gets this request when it starts.
   package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }

@@ -5,7 +5,7 @@ import Trails
 
 /// The state folders and the trails in them. A state folder holds trail folders `NODE.NAME`.
 package enum StateFolders {
-  /// A trail by its name; its content has not been read.
+  /// A trail's name and folders. Its content has not been read.
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
     /// The folder of the trail itself.
@@ -21,8 +21,8 @@ package enum StateFolders {
     return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
   }
 
-  /// Returns the trails in a state folder, or in every one below ``base()``, by folder, then by name. Empty if the
-  /// folder does not exist. A replication that reads the trail in another one's folder counts that trail as its own.
+  /// Returns the trails in a state folder, or in every state folder in ``base()``, by folder, then by name. A trail in
+  /// the folder of another replication is included if this replication reads it. Empty if the folder does not exist.
   package static func entries(in state: String?) throws -> [Entry] {
     var folders = try folders(state)
     if let state {
@@ -34,7 +34,7 @@ package enum StateFolders {
     }
   }
 
-  /// Returns the same trails with information about each. Throws the first error.
+  /// Returns the trails of ``entries(in:)``, each with information from its files. Throws the first error.
   package static func trails(in state: String?) throws -> [TrailInfo] {
     try entries(in: state).map { try Trail.info(folder: $0.folder) }
   }

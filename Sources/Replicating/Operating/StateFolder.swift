@@ -10,13 +10,14 @@ package final class StateFolder {
   package let path: String
   private let lock: File
 
-  /// Returns `$XDG_STATE_HOME/cairn/` and a name made of both ends.
+  /// Returns the default path of a replication's state folder: `$XDG_STATE_HOME/cairn/`, and a name made from both
+  /// databases.
   package static func defaultPath(from: DatabaseURL, to: DatabaseURL) -> String {
     let digest = CRC32C.of(Array((from.place + "\n" + to.place).utf8))
     return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
   }
 
-  /// Returns the last part of a path without its ending, as part of a trail's name.
+  /// Returns the name of a file, without its extension and with only the characters that are valid in a trail's name.
   package static func sanitized(_ file: String) -> String {
     let stem = file.lastIndex(of: ".").map { $0 > file.startIndex ? String(file[..<$0]) : file } ?? file
     let text = String(
@@ -86,17 +87,17 @@ package final class StateFolder {
     try Folder.sync(path)
   }
 
-  /// The setting for existing rows when the copy began; nil if none was given.
+  /// The treatment of rows that the target held when the first copy began; nil if the operator chose none.
   package var existing: ExistingRows? {
     get throws {
       try Self.kept("existing", path).flatMap { ExistingRows(rawValue: $0) }
     }
   }
 
-  /// Stores the setting for existing rows for later runs, which continue the same copies.
+  /// Stores the treatment of rows that the target holds, for later runs that continue the first copy.
   package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
 
-  /// Stores the settings of this run, for commands that ask which tables are replicated.
+  /// Stores the tables and the name policy of this run, for commands that need to know which tables are replicated.
   package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
     try keep(tables.text, in: "patterns")
     try keep(names.rawValue, in: "names")
@@ -105,8 +106,8 @@ package final class StateFolder {
   /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// Throws if the replication is two-way: started one-way, it would send no changes of the target, while a trail waits
-  /// for them.
+  /// Throws an error if the replication is two-way. Run as one-way, it would not apply the target's trail, whose
+  /// segments would be kept without end.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(
@@ -118,8 +119,8 @@ package final class StateFolder {
   /// Returns whether the replication of a state folder is two-way.
   static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
 
-  /// Stores which state folder has the trail that feeds this replication: this folder, or the folder of another
-  /// replication from the same source.
+  /// Stores the state folder with the trail that this replication reads: its own, or that of another replication from
+  /// the same source.
   func remember(home: String) throws {
     if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
     try keep(home, in: "home")
@@ -128,12 +129,12 @@ package final class StateFolder {
   /// Returns the state folder that has the trail of a replication, given the replication's own state folder.
   package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
-  /// Returns the replicated tables of a state folder; nil if unknown.
+  /// Returns the tables that the replication with a state folder replicates; nil if unknown.
   package static func tables(in path: String) throws -> TablePatterns? {
     try kept("patterns", path).map { TablePatterns(text: $0) }
   }
 
-  /// Returns the name policy of a state folder; nil if unknown.
+  /// Returns the name policy of the replication with a state folder; nil if unknown.
   package static func names(in path: String) throws -> NamePolicy? {
     try kept("names", path).flatMap { NamePolicy(rawValue: $0) }
   }

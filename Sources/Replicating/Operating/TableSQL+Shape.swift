@@ -39,11 +39,11 @@ extension TableSQL {
     SQLiteAlteration.rename(schema.name, to: new.schema.name).map { $0 + ";" }
   }
 
-  /// Returns the statements that give the table the shape of `new`, with its rows. If a refresh follows, rows that do
-  /// not fit may be deleted.
+  /// Returns the statements that give the table the shape of `new` and keep its rows. If `isRefreshed`, rows that do
+  /// not fit may be deleted, because a refresh follows.
   ///
   /// - Parameter indexes: the names of the indexes that still belong to the table.
-  /// - Parameter origins: the previous index of each column.
+  /// - Parameter origins: the previous index of each column; nil for a new column.
   func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     var there = schema
     there.objects = there.objects.filter { indexes.contains($0.name) }
@@ -57,7 +57,7 @@ extension TableSQL {
       + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
-  /// Returns whether ALTER TABLE results in exactly the new statement of the table, byte by byte.
+  /// Returns whether the statements in `alters` result in exactly the CREATE TABLE statement of `new`, byte by byte.
   private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
     guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
     guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
@@ -66,7 +66,7 @@ extension TableSQL {
       && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
   }
 
-  /// Returns a statement without anything after its last word, such as a comment.
+  /// Returns a statement with a semicolon after its last word. Comments after that word are removed.
   private static func ended(_ statement: String) -> String {
     let bytes = Array(statement.utf8)
     guard let last = SQLText.tokens(bytes).last else { return statement + ";" }
@@ -75,7 +75,7 @@ extension TableSQL {
 
   // MARK: PostgreSQL
 
-  /// The properties that the table in PostgreSQL lacks, or has in another form, as comments.
+  /// SQL comments about the properties that the table in PostgreSQL lacks, or has in another form.
   private var postgresComments: [String] {
     var lines = notices
     for key in schema.foreignKeys {
@@ -87,9 +87,9 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  /// Returns the statements that give the table the name and shape of `new`, with its rows. If a refresh follows and
-  /// the rows may not fit, they are deleted. The first part, `ahead`, adds labels of enums, which cannot be used in the
-  /// transaction that adds them.
+  /// Returns the statements that give the table the name and shape of `new` and keep its rows. If `isRefreshed`, rows
+  /// that may not fit are deleted, because a refresh follows. The first part, `ahead`, adds labels of enums, which
+  /// cannot be used in the transaction that adds them.
   /// - Parameter types: the existing user-defined types.
   func reshape(
     postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]
@@ -114,7 +114,7 @@ extension TableSQL {
     return (adds, lines)
   }
 
-  /// Returns the statements that adapt existing types, left by an earlier table, to the types that this table needs.
+  /// Returns the statements that change existing types to the types that this table needs.
   func prepared(_ types: [PostgresUserType]) -> [String] {
     PostgresUserType.all(of: schema).flatMap { wanted in
       types.first { $0.name == wanted.name }?.statements(to: wanted) ?? []

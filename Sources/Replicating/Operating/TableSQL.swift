@@ -2,9 +2,10 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// The statements of one table in one dialect. Rows have a value for each column; nil if it is unknown or unchanged.
+/// The SQL statements about one table in one dialect. A row has a value for each column; nil if the value is unknown or
+/// unchanged.
 struct TableSQL {
-  /// The table in the form of the dialect.
+  /// The table as a database of the dialect has it.
   let schema: TableSchema
   let source: TableSchema
   let dialect: TrailSQL.Dialect
@@ -77,8 +78,8 @@ struct TableSQL {
 
   var deleteAll: String { "DELETE FROM \(name);" }
 
-  /// Returns an INSERT.
-  /// - Parameter isTolerant: whether the row replaces one with the same key.
+  /// Returns an INSERT statement.
+  /// - Parameter isTolerant: whether the row replaces an existing row with the same key.
   func insert(_ row: [Value?], isTolerant: Bool) throws(Unrepresentable) -> String {
     var columns: [String] = []
     var values: [String] = []
@@ -125,8 +126,8 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// Returns an UPDATE. If the old row lacks its key, the key stays the same.
-  /// - Parameter isTolerant: whether the row may be missing, or be in an older form.
+  /// Returns the statements that update a row. If the old row is given without its key, the key is unchanged.
+  /// - Parameter isTolerant: whether the row may be missing, or have older values.
   func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
     var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given
     for index in key where before[index] == nil { before[index] = after[index] }
@@ -148,7 +149,7 @@ struct TableSQL {
 
   // MARK: Identity
 
-  /// Returns whether a row is identified by all its values.
+  /// Returns whether the row can only be identified by all its values, because it has no complete key.
   private func isWholeRow(_ row: [Value?]) -> Bool {
     schema.flags.contains(.wholeRow) || key.isEmpty || key.contains { row[$0] == .null }
   }
@@ -194,7 +195,7 @@ struct TableSQL {
     }
   }
 
-  /// Returns the column with a collation, if its own may be another one.
+  /// Returns the column with a collation for a comparison, if the column may have another collation.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"
@@ -207,7 +208,8 @@ struct TableSQL {
 
   // MARK: Ranges
 
-  /// Whether the dialect orders keys as the source did when it divided the table into ranges.
+  /// Whether this dialect sorts the table's keys in the same order as the source, which divided the table into ranges
+  /// of keys.
   var canDeleteRanges: Bool {
     key.allSatisfy { index in
       switch (source.engine, dialect) {
@@ -254,7 +256,7 @@ struct TableSQL {
     }
   }
 
-  /// Returns a key column, or a value for it, in a form that sorts as at the source.
+  /// Returns SQL for a key column, or for a value of it, that sorts in the same order as at the source.
   private func sorted(_ term: String, _ index: Int, isColumn: Bool) -> String {
     let collation = source.columns[index].collation
     switch dialect {

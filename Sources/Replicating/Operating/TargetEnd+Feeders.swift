@@ -4,11 +4,11 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Checks that the rows of a trail do not mix with rows of another trail in one table of the target.
+  /// Checks that no table of the target would have rows of this trail together with rows of another trail.
   ///
-  /// - Parameter given: Receives a target table and the trails that the target records for it. Returns the trails to
+  /// - Parameter given: Called with a target table and the trails that the target records for it. Returns the trails to
   ///   check against, so the caller can add or exclude some.
-  /// - Throws: `name-collision` for the first table with such rows.
+  /// - Throws: `name-collision` for the first table that would.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
     given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }
@@ -32,7 +32,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the trails that are applied to a table of this database. The query needs no right to write.
+  /// Returns the other trails that are applied to a table of this database. The query needs no permission to write.
   func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try TargetState(database, of: trail).feeders(of: table.name)

@@ -33,8 +33,8 @@ package struct TargetEnd {
   /// Whether the SQLite file does not exist yet.
   package var isMissing: Bool { if case .sqlite(nil) = handle { true } else { false } }
 
-  /// Returns the mapping of a source table. An existing table determines the types of its columns.
-  /// - Parameter scope: the tables that the apply may write; references to others are left out.
+  /// Returns how a source table maps to a table of the target. If the target has the table, its column types are used.
+  /// - Parameter scope: the tables that the apply may write; foreign keys to other tables are left out.
   package func mapping(of source: TableSchema, _ names: NamePolicy, within scope: TargetScope = TargetScope()) throws
     -> TableMapping
   {
@@ -64,7 +64,7 @@ package struct TargetEnd {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
   }
 
-  /// Returns whether the database is captured too.
+  /// Returns whether a capture reads this database too.
   func isCaptured() throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try Journal($0).owner() != nil } ?? false
@@ -81,7 +81,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns whether Cairn's records in the target name a table of a trail.
+  /// Returns whether Cairn's records in the target list any table of a trail.
   package func knowsTables(of trail: TrailName) throws -> Bool {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false
@@ -89,7 +89,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the names that the tables of a target have in the trail, under the rules by which their rows were written.
+  /// Returns the names at the source of the trail's tables that the target has, as the rules named them when their rows
+  /// were written.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -97,7 +98,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the tables of a trail that wait for their schema, a rule or the operator.
+  /// Returns the suspended tables of a trail.
   package func heldTables(of trail: TrailName) throws -> [HeldTable] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).heldTables() } ?? []
@@ -105,7 +106,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of these tables: they wait for their next copies instead, and take no changes until then.
+  /// Ends the suspension of tables. They take no changes until their next copies begin.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -127,7 +128,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Makes every table of a trail wait for its next copy, and take no changes until that begins.
+  /// Makes every table of a trail take no changes until its next copy begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }
@@ -136,7 +137,7 @@ package struct TargetEnd {
   }
 
   /// Returns whether a table of the target exists and holds a row.
-  /// - Parameter source: the table whose share of the rows counts.
+  /// - Parameter source: the source table. If a rule gives it only some of the target's rows, only these are looked at.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
@@ -168,7 +169,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the identity; nil if the file does not exist yet.
+  /// Returns the identity of the database; nil if its file does not exist yet.
   package func identity() throws -> DatabaseIdentity? {
     switch handle {
     case .sqlite(let database): database.flatMap { FileIdentity(path: $0.path) }.map { .file($0) }
@@ -184,7 +185,7 @@ package struct TargetEnd {
 }
 
 extension TableTreatment.Share {
-  /// The value as a literal that both engines read.
+  /// The value as a literal that SQLite and PostgreSQL accept.
   fileprivate var literal: String {
     switch value {
     case .integer(let number): String(number)

@@ -4,40 +4,42 @@ import Glibc
 import SystemKit
 import Trails
 
-/// The replications that read the trail of one capture: one file for each, in the folder `readers` beside the trail.
+/// The replications that read the trail of one capture. Each has a file in the folder `readers`, in the state folder of
+/// the trail.
 ///
-/// A reader is known from its first start until its target is detached or its state folder is removed, whether it runs
-/// or not. The trail is deleted only as far as every known reader has it durably. The capture takes the tables of all
+/// A reader is known from its first start until its target is detached or its state folder is removed, even while it
+/// does not run. Only segments that every known reader has durably are deleted. The capture takes the tables of all
 /// readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {
-    /// The state folder.
+    /// The state folder of the replication.
     @ByBytes package var state: String
     @ByBytes package var target: String
     package var tables = TablePatterns()
-    /// Whether rows that applies write to the source are sent on to the target; nil if unknown.
+    /// Whether rows that applies write to the source are sent to the target; nil if unknown.
     package var relays: Bool?
-    /// The oldest segment that the reader needs; 0 if unknown, which counts as all.
+    /// The oldest segment that the reader needs; 0 if unknown, so that all are kept.
     package var segment: UInt64 = 0
     /// The time at which the reader was last active, in µs since 1970 UTC.
     package var seenAt: Int64 = 0
   }
 
   package let home: CaptureHome
-  /// The place of the captured database.
+  /// The captured database, as messages name it.
   @ByBytes private var source: String
   private var folder: String { home.place + "/readers" }
-  /// The longest time between two signs of life of a running reader, in µs.
+  /// The time in µs without activity after which a reader counts as idle.
   package static let seenMicroseconds: Int64 = 120_000_000
 
   package init(_ home: CaptureHome, source: String) { (self.home, self.source) = (home, source) }
 
-  /// A stamp that changes when a reader is added or requests something.
+  /// A value that changes when a reader is added or requests something.
   package var stamp: FileStamp? { FileStamp(path: folder) }
 
   // MARK: Readers
 
-  /// Adds a reader, or updates it. A reader that is known already may need segments before the given one.
+  /// Adds a reader, or updates a known one. A known reader keeps its needed segment if that is older than the given
+  /// one.
   ///
   /// - Returns: whether the reader is new.
   package func enroll(_ reader: Reader) throws -> Bool {
@@ -70,17 +72,17 @@ package struct TrailReaders: Sendable {
     try forget(file(of: state))
   }
 
-  /// Notes the oldest segment that a reader needs. A reader that was removed from the list stays removed.
+  /// Stores the oldest segment that a reader needs. If the reader was removed from the list, it is not added again.
   package func note(_ segment: UInt64, of state: String) throws {
     guard var reader = try read(file(of: state)), reader.segment < segment else { return touch(state) }
     reader.segment = segment
     try write(reader)
   }
 
-  /// Notes that a reader is working.
+  /// Marks a reader as active now.
   package func touch(_ state: String) { Folder.touch(file(of: state)) }
 
-  /// Returns the place from which all other readers need the trail; nil if there are no others.
+  /// Returns the oldest position that any other reader needs; nil if there are no other readers.
   package func needs(besides state: String) throws -> Position? {
     try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
   }
@@ -93,8 +95,8 @@ package struct TrailReaders: Sendable {
     } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
   }
 
-  /// Starts the list. An earlier version kept none, so the replication of the trail's own state folder is added as a
-  /// reader too.
+  /// Creates the list. An earlier version had none, so the replication to which the state folder belongs is added as a
+  /// reader.
   private func begin() throws {
     guard !Folder.exists(folder) else { return }
     do { try Folder.create(folder) } catch { throw Self.envelope(error) }
@@ -105,12 +107,12 @@ package struct TrailReaders: Sendable {
 
   // MARK: Requests for copies
 
-  /// Requests copies of tables for a reader from the process that captures the file.
+  /// Requests copies of tables for a reader. The process that captures the source makes them.
   package func ask(_ tables: TablePatterns, for state: String) throws {
     try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
   }
 
-  /// Returns the requests that no capture has satisfied yet, with their tables.
+  /// Returns the open requests for copies: the name of each request's file, and the tables.
   package func requests() throws -> [(name: String, tables: TablePatterns)] {
     try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
       do throws(FileError) {
@@ -126,7 +128,7 @@ package struct TrailReaders: Sendable {
     return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
   }
 
-  /// Removes requests when it is certain that their copies will follow.
+  /// Removes requests by their names, once it is certain that their copies will follow.
   package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
 
   // MARK: Files
@@ -146,7 +148,7 @@ package struct TrailReaders: Sendable {
     }
   }
 
-  /// Returns the reader in a file; nil if there is no such file.
+  /// Reads the file of a reader; nil if the file does not exist.
   /// - Throws: `state-foreign` for a file that Cairn did not write.
   private func read(_ path: String) throws -> Reader? {
     let text: String
@@ -211,8 +213,8 @@ package struct TrailReaders: Sendable {
 }
 
 extension TrailReaders {
-  /// Returns a sentence about the part of the trail that is kept for an idle reader; nil if the reader runs, or needs
-  /// nothing.
+  /// Returns a sentence about the segments that are kept for an idle reader; nil if the reader is active, or none are
+  /// kept for it.
   package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
     guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
     let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }
@@ -222,8 +224,8 @@ extension TrailReaders {
       "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication last ran at \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
   }
 
-  /// Removes every reader with a target from the lists in state folders: those below the default folder, and a given
-  /// one. Returns the names of the trails.
+  /// Removes every reader whose target is `target`, from the lists in all default state folders and in the state folder
+  /// `state`. Returns the names of their trails.
   package static func forget(target: String, state: String?) throws -> [TrailName] {
     var found: [TrailName] = []
     let places = try StateFolders.folders(nil) + (state.map { [try StateFolder.home(of: $0), $0] } ?? [])

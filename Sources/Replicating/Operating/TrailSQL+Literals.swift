@@ -6,11 +6,11 @@ struct Unrepresentable: Error {
   let reason: String
 }
 
-/// Values as SQL, exactly.
+/// Writes values as SQL literals without changing them.
 enum SQLLiteral {
   // MARK: SQLite
 
-  /// Returns a literal for the value in its storage class.
+  /// Returns an SQLite literal that has exactly this value and storage class.
   static func sqlite(_ value: Value) throws(Unrepresentable) -> String {
     switch value {
     case .null: return "NULL"
@@ -31,9 +31,11 @@ enum SQLLiteral {
   /// Returns whether a byte is a control character other than tab and line feed.
   private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 && byte != 0x0a }
 
-  /// Returns a literal for a real. SQLite guarantees 15 digits when it reads a decimal, but not the nearest double. The
-  /// shortest decimal is used if it is far enough from the middle between two doubles for any reader to find the right
-  /// one. Otherwise the value is an integer times powers of two, which is exact in every step.
+  /// Returns an SQLite literal for a real number. SQLite reads a decimal with 15 correct digits, but not always as the
+  /// nearest double.
+  ///
+  /// The shortest decimal is used if it is far enough from the middle between two doubles. Otherwise the literal is an
+  /// integer times powers of two, which is exact in every step.
   ///
   /// Source: https://sqlite.org/floatingpoint.html
   static func sqliteReal(_ real: Double) -> String {
@@ -76,7 +78,7 @@ enum SQLLiteral {
     return remainder.magnitude <= real.ulp * (real.significand == 1 ? 0.24 : 0.49) * scale
   }
 
-  /// Returns a decimal as digits and exponent: `-1.25e+20` as the digits `125` and the exponent 18.
+  /// Splits a decimal into its digits and exponent: `-1.25e+20` becomes the digits `125` and the exponent 18.
   private static func decimal(_ text: String) -> (digits: String, exponent: Int) {
     let parts = text.split(separator: "e")
     var exponent = parts.count > 1 ? Int(parts[1]) ?? 0 : 0
@@ -100,7 +102,7 @@ enum SQLLiteral {
 
   // MARK: PostgreSQL
 
-  /// Returns a literal for the value that a column of `type` gets from `text` when the text is assigned or compared.
+  /// Returns a PostgreSQL literal for the value that a column of `type` gets when `text` is assigned to it.
   static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
     switch type.kind {
     case .int2, .int4, .int8, .oid, .numeric:

@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Prints the records of a trail as SQL that replays them: executable statements in commit order, one transaction each.
-/// It does no I/O.
+/// Converts the records of a trail to SQL statements that repeat its transactions, in the order of their commits. It
+/// does no I/O.
 ///
-/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment in
-/// place of its statement, and is counted in ``problemCount``.
+/// Start with ``prologue``, then pass every record in order. A value that the dialect cannot hold becomes a comment
+/// instead of a statement, and is counted in ``problemCount``.
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {
     case sqlite
@@ -15,33 +15,36 @@ package struct TrailSQL {
 
   package let dialect: Dialect
   package private(set) var problemCount = 0
-  /// The first problems, each with position, table and reason.
+  /// The first values that the dialect cannot hold, each as a text with position, table and reason.
   package private(set) var problems: [String] = []
 
   private static let problemsMax = 20
 
-  /// Tables that have been created, or are in use, by folded name.
+  /// The tables that the statements so far have created or used, by folded name.
   private var known: Set<NameKey> = []
-  /// The table of each index. Both names are folded. The index name may move to another table before the trail drops
-  /// the index of the first table.
+  /// The table of each index, by the folded name of the index. The trail may give an index name to another table before
+  /// it drops the index of the first table.
   private var indexOwners: [NameKey: String] = [:]
-  /// The tables between start and end of a refresh: changes to them may concern rows that have not arrived yet.
+  /// The tables whose refresh has started and not ended. Changes to them may concern rows that have not arrived yet.
   private var refreshing: Set<NameKey> = []
-  /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
+  /// Tables that were emptied at the start of their refresh, so that no rows have to be deleted for each chunk.
   private var emptied: Set<NameKey> = []
-  /// The tables by schema id, which is valid within a segment.
+  /// The table of each schema id. An id is valid only within its segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
-  /// The types of PostgreSQL as the statements so far have created them, by name: several tables may use one type.
+  /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one
+  /// type.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The scripts of PostgreSQL tables that have been renamed and are still to be reshaped, by their current names.
+  /// The CREATE statements of PostgreSQL tables that have been renamed, and whose columns are still to be changed, by
+  /// their present names.
   private var scripts: [NameKey: String] = [:]
-  /// The BEGIN of the transaction with its comment; it is printed with the first statement that follows.
+  /// The BEGIN statement of the transaction with its comment. It is not printed before the first statement that
+  /// follows.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
 
-  /// The lines before all transactions.
+  /// The lines to print before all transactions.
   package var prologue: [String] {
     switch dialect {
     case .sqlite: ["PRAGMA foreign_keys = OFF;"]
@@ -228,7 +231,7 @@ package struct TrailSQL {
     for type in PostgresUserType.all(of: schema) { types[type.name] = type }
   }
 
-  /// Creates a table on its first use, because the trail may begin after its creation.
+  /// Returns the statements that create a table when it is first used. The trail may begin after the table was created.
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
     let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
@@ -238,7 +241,7 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Drops indexes of other tables whose names this table uses: the source has dropped them already.
+  /// Returns the statements that drop indexes of other tables whose names this table now uses, as the source has done.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
@@ -269,7 +272,7 @@ package struct TrailSQL {
 
   // MARK: Problems
 
-  /// Returns the statements of `body`, or a comment with the reason why there are none.
+  /// Returns the statements of `body`. If `body` throws, returns a comment with the reason.
   private mutating func statement(
     _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
   ) -> [String] {
@@ -299,12 +302,12 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// A name that is equal for two tables which SQLite cannot distinguish.
+  /// The name in a form that is equal for table names which SQLite does not distinguish.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 
 extension Refresh.Range {
-  /// Whether the range is meaningful only if keys sort as at the source.
+  /// Whether the range has the same rows only if keys are sorted in the same order as at the source.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

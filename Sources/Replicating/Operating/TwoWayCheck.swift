@@ -3,27 +3,27 @@ import Changes
 import Conflicts
 import Mapping
 
-/// Checks for problems that prevent two-way replication between two databases, or that would cause conflicts.
+/// Checks for problems that prevent two-way replication between two databases, or that would cause conflicts in it.
 package struct TwoWayCheck {
   private let one: SourceEnd
   private let other: SourceEnd?
   private let otherURL: DatabaseURL
   private let tables: [SourceEnd.Table]
 
-  /// Creates the check of two ends.
+  /// Creates a check of two databases.
   ///
   /// - Parameter one: The source of the first copy.
-  /// - Parameter tables: Its tables that are replicated both ways.
-  /// - Parameter other: The other end; nil if its file does not exist yet.
+  /// - Parameter tables: The two-way tables of `one`.
+  /// - Parameter other: The other database; nil if its file does not exist yet.
   package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
     (self.one, self.other, self.otherURL) = (one, other, otherURL)
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// Returns an error for tables without a key: nothing identifies the same row at two nodes, so conflicts cannot be
-  /// resolved. Returns nil if there are none.
+  /// Returns an error for tables without a key, because the same row cannot be recognized at two nodes, so that
+  /// conflicts cannot be resolved. Returns nil if there are none.
   ///
-  /// - Parameter leaveOut: Returns the words for the hint that say how to exclude a table.
+  /// - Parameter leaveOut: Returns the part of the hint that says how to exclude a table.
   package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
     -> CairnError?
   {
@@ -44,7 +44,7 @@ package struct TwoWayCheck {
     _ end: SourceEnd, _ all: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
     leaveOut: (String) -> String
   ) throws {
-    // Capture leaves out what differs from an older table only in the case of letters, and reports it.
+    // Capture skips a table whose name differs from an older table only in the case of letters, and reports it.
     let tables = try all.filter { try end.server?.olderLookAlike(of: $0.schema) == nil }
     if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
     let engine = end.url.engine
@@ -68,7 +68,8 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns the key columns of type numeric without a scale whose values SQLite, at the other end, keeps as text.
+  /// Returns the key columns of type `numeric` without a scale, if the other database is SQLite, which stores some of
+  /// their values as text.
   private static func texts(
     of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
   ) -> Set<NameKey> {
@@ -83,8 +84,8 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row: its changes could
-  /// not be summed.
+  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. The amounts by
+  /// which its changes differ are then unknown.
   /// - Parameter tables: the tables of the captured database.
   /// - Parameter plan: the rules of an apply to the database, or from it.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
@@ -103,8 +104,9 @@ package struct TwoWayCheck {
     }
   }
 
-  /// Returns an error for tables with a setting for local writes, although such writes are replicated back.
-  /// - Parameter tables: the tables that are replicated both ways.
+  /// Returns an error for two-way tables that have a setting for local writes, which only one-way tables may have; nil
+  /// if there are none.
+  /// - Parameter tables: the two-way tables.
   /// - Parameter capture: the capture of the database.
   package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
     -> CairnError?
@@ -120,8 +122,8 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Returns an error if applications at both ends would give the same key to different rows; nil otherwise. If the
-  /// other end does not have a table yet, it is assumed to be as apply creates it.
+  /// Returns an error if both databases would generate the same key for different rows; nil otherwise. If the other
+  /// database does not have a table yet, the form is used in which apply creates it.
   package func keysAlike() throws -> CairnError? {
     let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
@@ -136,8 +138,9 @@ package struct TwoWayCheck {
       hint: hint, remedy: .badInput)
   }
 
-  /// Returns an error for generated keys that were not separated, for a database whose other end is at another node.
-  /// - Parameter tables: the tables that are also received by `trail`.
+  /// Returns an error for keys that this database generates and that another node may generate too; nil if there are
+  /// none.
+  /// - Parameter tables: the captured tables to which `trail`, from another node, is applied.
   package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
     -> CairnError?
   {
@@ -153,9 +156,9 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
-  /// Returns a warning for tables whose deleted rows cannot be restored when another node began to reference them:
-  /// PostgreSQL logs only the key. Nil if there are none.
-  /// - Parameter tables: the tables that are replicated both ways.
+  /// Returns a warning for tables of which PostgreSQL logs only the key of deleted rows. Such a row cannot be restored
+  /// if another node has begun to reference it. Nil if there are none.
+  /// - Parameter tables: the two-way tables.
   package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
     guard let server = end.server else { return nil }
     let referred = Set(tables.flatMap(\.schema.foreignKeys).map { [$0.namespace, $0.table] })
@@ -169,13 +172,13 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a deleted row, so deleted rows of \(names(found.map(\.fullName))) cannot be restored if another node refers to them; run there: \(script)"
   }
 
-  /// Returns warnings about tables that are replicated both ways; none of them prevents the replication.
+  /// Returns warnings about two-way tables. None of them prevents the replication.
   package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> [String] {
     [try keysLogged(end, tables), selfReferring(end, tables)].compactMap { $0 }
   }
 
-  /// Returns a warning for SQLite tables with a foreign key to themselves that follows a changed key. Nil if there is
-  /// none.
+  /// Returns a warning for SQLite tables with a foreign key to themselves that is updated when the referenced key
+  /// changes. Nil if there are none.
   ///
   ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
   private static func selfReferring(_ end: SourceEnd, _ tables: [SourceEnd.Table]) -> String? {
@@ -204,8 +207,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns the generated key that the column has at the other end after apply has created the table there; nil if the
-  /// other end generates none.
+  /// Returns how the other database will generate the values of a key after apply has created the table there; nil if
+  /// it will not generate them.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The tables on their way from one database to another: one half of two-way replication.
+/// The tables that are replicated from one database to another, in one direction of a two-way replication.
 package struct TwoWayRoute {
   package let source: SourceEnd
   /// The captured tables.
@@ -15,7 +15,7 @@ package struct TwoWayRoute {
     self.tables = tables.filter { $0.refusal == nil }
   }
 
-  /// Returns the tables that the opposite route sends back, each with its counterpart at the target.
+  /// Returns the tables that the opposite direction also replicates, each with its counterpart in the other database.
   package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
     let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
     return zip(tables, forth).compactMap { table, name in
@@ -26,7 +26,7 @@ package struct TwoWayRoute {
     }
   }
 
-  /// Returns the name of each table at its target: in lower case, and without the schema if that is `public`.
+  /// Returns the name of each table at the target: in lower case, and without the schema if that is `public`.
   private func targets(in engine: Engine) throws -> [String] {
     try RuledTables(tables, rules, source, to: engine).tables.map {
       try TableMapping($0.schema, to: engine, names: names).target.plainName

@@ -1,7 +1,7 @@
 import Changes
 
 extension SourceEnd {
-  /// Returns the names in a list of tables that match no table of the database.
+  /// Returns the names in `patterns` that match no table of the database.
   package func unmatched(_ patterns: TablePatterns) throws -> [TablePatterns.Unmatched] {
     switch handle {
     case .sqlite: return patterns.unmatched(in: try tables(TablePatterns()).flatMap { $0.schema.listedNames })
@@ -12,7 +12,7 @@ extension SourceEnd {
 }
 
 extension TableSchema {
-  /// The names by which a list of tables may name the table.
+  /// The names by which a list of tables can refer to this table.
   package var listedNames: [String] {
     if namespace.isEmpty { return [name] }
     return namespace == "public" ? [name, "public.\(name)"] : ["\(namespace).\(name)", name]
@@ -20,11 +20,11 @@ extension TableSchema {
 }
 
 extension TablePatterns.Unmatched {
-  /// Returns the error for a list that names a missing table.
+  /// Returns the error for a name in a list of tables that matches no table.
   ///
   /// - Parameters:
-  ///   - list: the setting with the name, such as `'tables' of [capture.pos]`.
-  ///   - place: the database.
+  ///   - list: the setting with the list, such as `'tables' of [capture.pos]`.
+  ///   - place: the database, as messages name it.
   package func error(_ list: String, at place: String) -> CairnError {
     let mark = isExclusion ? "!" : ""
     return CairnError(

@@ -15,7 +15,7 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// A signal that the trail is open and that capture sees all writes to its source.
+  /// A signal that is set when the trail is open and capture records all writes to its source.
   let ready = StopSignal()
 
   init(
@@ -28,11 +28,11 @@ package final class Way: Sendable {
 }
 
 extension TwoWay {
-  /// Creates the state that the two-way applies to one database share.
+  /// Creates the state that all two-way applies to one database share.
   ///
-  /// - Parameter own: The trail into which this database is captured.
-  /// - Parameter applied: The trails that are applied to it.
-  /// - Parameter link: The link to the capture of this database.
+  /// - Parameter own: The trail of this database's own capture.
+  /// - Parameter applied: The trails that are applied to this database.
+  /// - Parameter link: The link by which the applies cooperate with the capture.
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, link: CaptureLink,
@@ -63,8 +63,8 @@ extension TwoWay {
   }
 }
 
-/// A check that capture has written a first transaction to its trail. Rows that are written to the source before that
-/// are not captured.
+/// A check that capture has written its first transaction to the trail. Rows that applications write before that are
+/// not captured.
 private final class CaptureBegun: Sendable {
   private let folder: String
   private let wasSeen = Atomic<Bool>(false)

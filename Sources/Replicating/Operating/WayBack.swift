@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 
 extension TargetEnd {
-  /// Returns whether a capture of this database feeds an apply that writes to the source.
+  /// Returns whether rows of this database are replicated to the source, by any capture and apply.
   ///
   /// If so, rows of the source must not enter this database's trail, because they would return to the source. Trails
   /// are compared by the name of their slot. The name is made from the trail's id, so an SQLite trail has one too.
@@ -13,7 +13,7 @@ extension TargetEnd {
     return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
   }
 
-  /// Returns the trails into which this database is captured.
+  /// Returns the trails that captures of this database write, each by the name of its slot.
   package func capturedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):
@@ -29,7 +29,7 @@ extension TargetEnd {
 }
 
 extension SourceEnd {
-  /// Returns the trails that are applied to this database.
+  /// Returns the trails that are applied to this database, each by the name of its slot.
   package func appliedTrails() throws -> Set<String> {
     switch handle {
     case .sqlite(let database):

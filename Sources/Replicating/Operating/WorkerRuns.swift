@@ -6,12 +6,12 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// A run of a capture, for either engine of the source.
+/// A run of a capture from SQLite or PostgreSQL, with its settings.
 package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// The place of its state, which is reported to other processes that want to capture the same source.
+  /// The folder that identifies this capture. Other processes that want to capture the same source report it.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
@@ -24,31 +24,34 @@ package struct CaptureRun: Sendable {
   /// PostgreSQL: whether every table is copied again, and a lost slot is created again.
   package var copiesAgain = false
   package var clock = Clock.system
-  /// The connection to two-way applies to the same database; nil if there are none.
+  /// The link by which capture cooperates with two-way applies to the same database; nil if there are none.
   package var link: CaptureLink?
-  /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
+  /// PostgreSQL: the trails whose transactions capture leaves out after they were applied to the source; nil: those of
+  /// all trails.
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
   package var relays = false
   /// Whether two-way applies write to the source.
   package var goesBothWays = false
-  /// The largest permitted lead, in µs, of the clocks of nodes whose trails are applied to the source.
+  /// The maximum time, in µs, by which the clock of a node may be ahead if its trail is applied to the source.
   package var skewMicrosecondsMax: Int64 = 60_000_000
-  /// SQLite: whether changes are reduced to their net effect.
+  /// SQLite: whether changes that are read at once are reduced to their net effect.
   package var folds = false
 
-  /// Called as soon as no other process can write to the trail, before the source is opened. Returns the tables to
-  /// capture instead of ``tables``.
+  /// A function that is called when no other process can write to the trail, before the source is opened. It returns
+  /// the tables to capture instead of ``tables``.
   package var begin: (@Sendable () throws -> TablePatterns)?
-  /// Called as soon as the trail is open: its end then follows everything that was durable before.
+  /// A function that is called when the trail is open and an unfinished transaction has been removed from its end.
   package var opened: @Sendable () -> Void = {}
 
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
     (self.source, self.trail, self.folder, self.place) = (source, trail, folder, place)
   }
 
-  /// Opens trail and source, calls `ready`, and captures until `stop` is set. With `untilCaughtUp`, it captures until
-  /// the trail includes everything that was committed before.
+  /// Opens trail and source, calls `ready`, and captures until `stop` is set.
+  ///
+  /// - Parameter untilCaughtUp: Whether it ends as soon as the trail includes everything that was committed before the
+  ///   call.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
@@ -99,7 +102,7 @@ package struct CaptureRun: Sendable {
   }
 }
 
-/// A run of an apply, for either engine of the target.
+/// A run of an apply to SQLite or PostgreSQL, with its settings.
 package struct ApplyRun: Sendable {
   package let target: DatabaseURL
   package let trail: TrailName
@@ -110,7 +113,7 @@ package struct ApplyRun: Sendable {
     (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
   }
 
-  /// Applies until `stop` is set. Once `drain` is set, it ends at the end of the trail.
+  /// Applies transactions until `stop` is set. After `drain` is set, it also ends when it reaches the end of the trail.
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):
@@ -130,8 +133,9 @@ package struct ApplyRun: Sendable {
 }
 
 extension CairnError {
-  /// Creates the error that the operator sees from any error of a worker. For file errors, `doing` completes "cannot
-  /// …".
+  /// Converts any error of a worker to the error that the operator sees.
+  ///
+  /// - Parameter doing: The action that failed, for messages about files: it follows "cannot".
   package init(enveloping error: any Error, doing: String) {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError
