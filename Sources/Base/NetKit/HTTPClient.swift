@@ -6,7 +6,7 @@ import SystemKit
 /// The answer to a request.
 package struct HTTPReply: Sendable {
   package let status: Int
-  /// Names in lower case.
+  /// The headers of the answer by name; the names are in lower case.
   package let headers: [String: String]
   /// The part of the body that was not passed to the sink. It is the whole body if there was no sink, or if the status
   /// is not a success.

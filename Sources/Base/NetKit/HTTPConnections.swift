@@ -43,7 +43,8 @@ final class HTTPConnections: Sendable {
     return true
   }
 
-  /// Counts a connection for the name in its certificate. Returns whether the name has no more connections than it may.
+  /// Counts a connection for the name in its certificate. Returns whether the number of connections of the name is
+  /// within the limit.
   func admit(_ connection: HTTPConnection, _ name: String) -> Bool {
     state.withLock { state in
       let those = state.perPeer[name, default: []]

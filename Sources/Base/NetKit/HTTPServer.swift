@@ -43,8 +43,8 @@ package final class HTTPServer: Sendable {
 
   /// Begins to listen, before it returns.
   ///
-  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is none, `conf-value` if certificate and key
-  ///   are of no use.
+  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is not an address, `conf-value` if the
+  ///   certificate and the key cannot be used.
   package init(
     host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
   ) throws {

@@ -1,7 +1,7 @@
 import CCurl
 import Glibc
 
-/// The state of one request while it is under way.
+/// The state of one HTTP request while libcurl performs it.
 final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]

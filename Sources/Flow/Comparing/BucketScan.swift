@@ -22,9 +22,9 @@ struct BucketScan: Sendable {
   /// A part of a table's rows.
   enum Part: Sendable {
     case all
-    /// The rows with NULL in their key.
+    /// The rows with NULL in one of their key columns.
     case nullKeys
-    /// The rows after a key, in the order of each end.
+    /// The rows after this key, in the sort order of each end; nil: from the first row.
     case behind((source: [Value]?, target: [Value]?))
   }
 
@@ -75,8 +75,8 @@ struct BucketScan: Sendable {
     return sums
   }
 
-  /// Reads all rows in short parts, with the hashes of their keys; only the first time do they count as progress.
-  /// `between` is called after each part, when the reader is free.
+  /// Reads all rows in short parts, and passes the hashes of their keys to `body`. Rows count as progress only if
+  /// `isFirst`. `between` is called after each part, when the reader is free.
   func scan(
     _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
     _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}

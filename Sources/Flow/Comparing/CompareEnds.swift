@@ -5,7 +5,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The places of the two databases, for each thread that opens them.
+/// The locations of the two databases, from which each thread opens its own connections.
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
@@ -23,7 +23,7 @@ package struct CompareEnds: Sendable {
     (self.source, self.target, self.seed) = (source, target, seed)
   }
 
-  /// Opens an end for reading, for the thread that calls.
+  /// Returns a reader of one database for the calling thread.
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):

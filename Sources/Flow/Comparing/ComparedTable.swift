@@ -74,7 +74,7 @@ package struct ComparedTable: Sendable {
   }
 }
 
-/// A table at one end, in that end's terms.
+/// A table in one of the two databases, with its names and types there.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
   /// The index in the schema's columns, for each place.
@@ -104,7 +104,7 @@ package struct TableEnd: Sendable {
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
   /// Returns the quoted name of a column, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// Returns an SQLite column under the collation of its key.
+  /// Returns the SQL of an SQLite column with its collation.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")

@@ -124,8 +124,8 @@ package final class Comparison {
     return summary
   }
 
-  /// Returns the reader that recognises rows which are not applied yet; nil if no replication connects the ends, or if it
-  /// has applied nothing yet.
+  /// Returns a method that recognises rows in flight from the trail. Nil if no replication connects the two databases,
+  /// or if it has applied nothing yet.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)

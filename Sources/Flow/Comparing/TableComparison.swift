@@ -28,7 +28,7 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The suspects without a key, by hash.
+  /// The hashes of suspects without a key.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 

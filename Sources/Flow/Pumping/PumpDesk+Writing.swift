@@ -35,7 +35,7 @@ extension PumpDesk {
   }
 }
 
-/// A sink for the bytes that a peer pushes.
+/// A receiver of the bytes that a peer pushes into a copy of a trail.
 final class PushSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit
@@ -118,7 +118,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// A sink for a peer's request for copies of tables.
+/// A receiver of a peer's request for copies of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

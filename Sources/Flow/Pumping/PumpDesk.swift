@@ -4,7 +4,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The desk that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
+/// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
     /// The name of this node.

@@ -15,7 +15,8 @@ final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time in milliseconds for which questions are answered before new requests are received again.
+  /// The time in milliseconds for which the loop answers questions about rows before it fetches requests for copies
+  /// again.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -23,7 +24,8 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time of the last question that passed through. The next one often follows soon, so the loop then pauses less.
+  /// The time at which the loop last passed on a question about rows. The next one often follows soon, so the loop then
+  /// pauses less.
   private var questionedAt: Int64 = 0
 
   /// Creates the loop for the peer of a plan.

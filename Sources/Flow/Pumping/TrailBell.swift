@@ -8,7 +8,7 @@ import SystemKit
 package final class TrailBell: Sendable {
   /// A listener for one trail. A notification between two waits is not lost.
   package final class Ear: Sendable {
-    /// The ends of a pipe.
+    /// The descriptors of the pipe that wakes the waiting thread: its reading end and its writing end.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32

@@ -11,7 +11,8 @@ final class OriginRowReader: RowReader {
   private static let bytesMax: UInt64 = 1 << 34
   /// The fewest bytes of a row in an answer: two hashes, its bytes and its key.
   private static let markBytes = 18
-  /// The most parts of a table, and the first number of pages that no table of PostgreSQL has.
+  /// The limits on numbers in an answer: the parts of a table, and the pages of a PostgreSQL table (first invalid
+  /// number).
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
   /// The smallest count that is too large for ``RowCounts``.

@@ -11,7 +11,7 @@ package struct OriginSource: Sendable {
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The most tables of a source, and the most bytes in memory of their descriptions.
+  /// The limits on a source's tables: their number, and the bytes in memory of their descriptions.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 

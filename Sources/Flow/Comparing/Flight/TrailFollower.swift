@@ -7,7 +7,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The place of a replication's trail.
+/// The location of a replication's trail: its state folder and its own folder.
 package struct TrailPlace: Sendable {
   /// The state folder, with the lock of the Cairn process that uses it.
   package let state: String
