@@ -43,8 +43,8 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Handles a commit, after which the log has `pages` pages. A failed checkpoint does not fail the commit: the next
-  /// one tries again.
+  /// Is called after a commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the
+  /// next commit tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {

@@ -3,7 +3,7 @@
 ///
 /// If a node claims to know a version that is still to be written, this does not hold. Then pairs are compared.
 extension [RowVersion] {
-  /// Whether the clocks fit the claims: no author claims to know a version whose clock is not earlier than its own.
+  /// Whether the clocks are consistent: no author claims to know a version whose clock is equal to its own or later.
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]

@@ -36,7 +36,7 @@ package struct CanonicalColumn: Sendable {
   /// Whether the exact text that PostgreSQL prints counts, because apply looks for rows in SQLite by that text.
   private let isExactKey: Bool
 
-  /// Compares a column of the source with one of the target, as they are at both ends.
+  /// Creates the comparison of a column of the source with a column of the target, as both databases have them.
   /// - Parameter isUnique: whether the column is part of a unique key.
   /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
   package init(
@@ -60,7 +60,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether both sides use the bytes that the column's own engine stores.
+  /// Whether the common form has the bytes that each database stores, without a conversion.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that unequal bytes do not prove unequal values.

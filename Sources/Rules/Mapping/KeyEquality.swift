@@ -39,7 +39,7 @@ package enum KeyEquality {
   /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence.
   /// Nil if there is none.
   ///
-  /// - Parameter parts: the column's type and all that it rests on.
+  /// - Parameter parts: the column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
 
   private static func problem(_ part: KeyPart) -> String? {

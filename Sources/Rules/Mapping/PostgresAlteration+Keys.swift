@@ -193,7 +193,7 @@ extension PostgresScript.Constraint.Kind {
 }
 
 extension PostgresAlteration.Target {
-  /// The target's table as PostgreSQL creates it from `schema`, with the names that PostgreSQL gives.
+  /// Creates the description of the table that PostgreSQL makes from `schema`, with the names that PostgreSQL gives.
   init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,

@@ -1,6 +1,6 @@
 import Changes
 
-/// A type of PostgreSQL, as far as values must be judged by it.
+/// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
 /// Taken from the text that `format_type()` gives under `search_path = pg_catalog`, and from what the type rests on.
 package struct PostgresType: Hashable, Sendable {
@@ -69,7 +69,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// The type of a column of a PostgreSQL table.
+  /// Creates the type of a column of a PostgreSQL table.
   package init(_ column: TableSchema.Column) { self.init(column.declaredType, base: column.baseType) }
 
   package static let text = PostgresType("text")

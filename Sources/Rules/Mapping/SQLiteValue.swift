@@ -44,7 +44,8 @@ package struct SQLiteValue: Sendable {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }
 
-  /// The declared type of a column that Cairn creates; none for floats, since -0.0 survives nowhere else.
+  /// The declared type of a column that Cairn creates for the values. It is empty for floats, because SQLite keeps -0.0
+  /// only in a column without a type.
   package var declaredType: String {
     switch storage {
     case .integer, .boolean: "INTEGER"

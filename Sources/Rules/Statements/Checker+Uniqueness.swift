@@ -23,7 +23,8 @@ extension Checker {
     }
   }
 
-  /// Returns whether the conditions fix all columns of a key, without using any of the `unknown` sources.
+  /// Returns whether the conditions fix all columns of a key of `source`, without using a column of the sources in
+  /// `unknown`.
   private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
     source.keys.contains { key in
       key.allSatisfy { column in
