@@ -38,7 +38,7 @@ package struct TransactionHeader: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
     /// The id of the trail in which `number` counts: a new trail of the same name counts from 1. Nil in data of an
-    /// earlier version, and for the transaction in which relayed rows began.
+    /// earlier version, and for the transaction that first wrote relayed rows.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)

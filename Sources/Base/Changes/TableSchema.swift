@@ -85,7 +85,7 @@ package struct TableSchema: Equatable, Sendable {
       case deferrable = 1
       case deferred = 2
 
-      /// The words for the moment in a PostgreSQL statement, with a space before them; empty for the default.
+      /// The clause for the moment in a PostgreSQL statement, such as ` DEFERRABLE`; empty for the default.
       package var clause: String {
         switch self {
         case .immediate: ""

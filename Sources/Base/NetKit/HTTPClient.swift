@@ -21,10 +21,10 @@ package struct HTTPReply: Sendable {
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
-    /// The time without a byte in either direction after which the request fails; more than the longest wait that is
-    /// asked for.
+    /// The seconds without a byte in either direction after which a request fails. They exceed the longest wait that a
+    /// request asks the peer for.
     package var silenceSeconds: Int
-    /// The rate limit, which is shared by all clients that have the same one.
+    /// The limit on bytes per second. Clients with the same object share it.
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?

@@ -87,7 +87,7 @@ package protocol HTTPBodySink: AnyObject {
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?
   /// Returns the answer to a whole body.
   func finish() -> HTTPResponse
-  /// Notes that the connection broke, or that the body was refused.
+  /// Ends the receiver without an answer: the connection broke, or the body was refused.
   func abandon()
 }
 

@@ -24,7 +24,7 @@ extension PostgresTable {
     var constraint: String
   }
 
-  /// Reads a table from its document; nil if the table does not exist.
+  /// Reads a table from its catalog rows; nil if the table does not exist.
   package init?(_ document: CatalogDocument) throws {
     guard let row = document[.table].first else { return nil }
     func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }

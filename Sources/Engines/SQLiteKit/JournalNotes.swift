@@ -80,8 +80,8 @@ package final class JournalNotes {
     schemaVersion = version
   }
 
-  /// Removes journal rows that capture has taken, or that exceed the cap. Triggers do this for applications, but apply
-  /// fires no triggers.
+  /// Removes journal rows that are already in a trail, or that exceed the limit of the journal. Triggers do this for
+  /// applications, but apply fires no triggers.
   private func bound() throws {
     try database.executeScript(
       """

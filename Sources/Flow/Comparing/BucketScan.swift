@@ -28,7 +28,7 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets that differ, with the number of rows in them at the end that has more.
+  /// Buckets in which rows differ, with the number of rows in them at the end that has more.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -38,7 +38,7 @@ struct BucketScan: Sendable {
 
   private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
 
-  /// Returns groups of buckets that differ; the rows of each group fit into memory at once.
+  /// Returns the buckets in which rows differ, in groups. The rows of each group fit into memory at once.
   func run(bytesInMemory: Int) throws -> [Group] {
     let source = try WorkerThread { Result { try self.sums(.source) } }
     // Without a second thread, this one reads the target.

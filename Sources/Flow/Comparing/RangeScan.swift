@@ -42,7 +42,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range while the scan continues, and `idle` about once a second without one.
+  /// Calls `narrow` with each differing range while the scan continues. While there is none, it calls `idle` about once
+  /// a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)

@@ -11,7 +11,7 @@ package final class PumpDesk: HTTPHandler {
     package var node: String
     /// Returns the rights of peers; called for each request.
     package var grants: @Sendable () -> Grants
-    /// Answers `POST join` and `POST renew`.
+    /// Answers `POST join` and `POST renew`, by which nodes get and renew certificates.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
     /// The longest body of whole blocks that is sent at once; a larger block is sent alone.

@@ -51,7 +51,8 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the sequence has another increment than the default of 1, so that an operator has separated it.
+  /// Whether the sequence has another increment than the default of 1, because an operator separated it from those of
+  /// other nodes.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 

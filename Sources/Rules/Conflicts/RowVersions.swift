@@ -23,7 +23,7 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that no other version in the list follows.
+  /// The versions that the author of no other version in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
     // A version is followed if an origin has a greater number, or has seen that number or a later one.
@@ -37,21 +37,21 @@ extension [RowVersion] {
     return filter { $0.stamp.number >= bounds[$0.stamp.origin] ?? 0 }
   }
 
-  /// The versions that follow no other version in the list.
+  /// The versions whose authors knew no other version in the list.
   var roots: [RowVersion] {
     guard areCausal else { return filter { one in !contains(where: one.follows) } }
     let first = byOrigin { $0 < $1 }
     return filter { one in first.allSatisfy { one.stamp == $0.stamp || !one.follows($0) } }
   }
 
-  /// The version that follows all other versions; nil if there is none.
+  /// The version whose author knew all other versions; nil if there is none.
   var whole: RowVersion? {
     let last = areCausal ? byOrigin { $0 > $1 } : self
     return last.filter { one in last.allSatisfy { one.stamp == $0.stamp || one.follows($0) } }
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The versions without the leading ones that all later versions follow.
+  /// The versions without the leading ones that the authors of all later versions knew.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

@@ -3,8 +3,8 @@ import Changes
 /// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
 /// same form if, and only if, they are equal by the contract of the column.
 ///
-/// If that form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never have
-/// the same bytes.
+/// If the common form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never
+/// have the same bytes.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -101,7 +101,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends a text that PostgreSQL prints, or the text that it would print for an input.
+  /// Appends the common form of a text that PostgreSQL printed, or of a text that PostgreSQL can read.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:

@@ -20,7 +20,7 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
-  /// Whether trailing spaces are removed, with which `char(n)` is padded.
+  /// Whether the trailing spaces are removed with which PostgreSQL pads a `char(n)`.
   private let cutsPadding: Bool
 
   package init(_ type: PostgresType, cutsPadding: Bool = false) {

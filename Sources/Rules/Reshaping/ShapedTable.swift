@@ -63,7 +63,7 @@ final class ShapedTable {
 
   // MARK: Images
 
-  /// Appends the image of the derived row.
+  /// Appends the image of the target's row.
   /// - Parameter removed: the bytes for the column that marks removed rows.
   /// - Returns: whether the image has every column.
   /// - Throws: ``Missing`` if a column of a new row is unknown.
@@ -149,7 +149,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// Returns the key of a chunk's bound in the columns of the derived table.
+  /// Returns the key at a chunk's bound, in the columns of the target's table.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }

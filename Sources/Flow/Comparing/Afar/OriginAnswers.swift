@@ -336,8 +336,8 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// Returns the slice to read: with at most ``rowsMax`` rows, and with this node's own name of the table for pages.
-  /// Throws if the slice does not fit the table.
+  /// Returns the slice to read, which has at most ``rowsMax`` rows. For pages, it has the name of the table or
+  /// partition that this node knows for the asked part. Throws if the slice does not fit the table.
   private static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):

@@ -67,7 +67,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// Returns a domain's, a column's or an index's expression alone, printed.
+  /// Parses the expression of a domain, a column or an index, and returns it printed again.
   static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     parser.reach = reach
