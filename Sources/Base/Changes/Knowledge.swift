@@ -91,8 +91,7 @@ extension TransactionHeader {
   ///
   ///     header.hand(on: .init(origin: "shop.pos", number: 17), after: note.clock)
   ///
-  /// - Parameter clock: The clock of the transaction that the rows come from. The clock of this transaction becomes
-  ///   later.
+  /// - Parameter clock: The clock of the transaction that the rows come from. This transaction gets a later clock.
   package mutating func hand(on origin: Dependency, after clock: UInt64) {
     flags.insert(.relayed)
     let known = dependencies.first { $0.origin == origin.origin }?.number ?? 0

@@ -7,7 +7,7 @@ struct TransferFailure {
   let code: CURLcode
   let text: String
   let base: HTTPBase
-  /// The name that the certificate must be for.
+  /// The host name or address that the server's certificate must be for.
   let name: String
   let wasConnected: Bool
   let options: HTTPClient.Options

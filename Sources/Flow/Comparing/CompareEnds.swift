@@ -16,7 +16,7 @@ package struct CompareEnds: Sendable {
 
   package let source: Place
   package let target: Place
-  /// A random number for each comparison, so that rows with colliding hashes cannot be prepared.
+  /// The random seed of the hashes of one comparison. So an attacker cannot prepare rows whose hashes collide.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {

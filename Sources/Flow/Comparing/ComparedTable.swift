@@ -77,7 +77,7 @@ package struct ComparedTable: Sendable {
 /// A table in one of the two databases, with its names and types there.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// The index in the schema's columns, for each place.
+  /// The index of each compared column in the schema, in the order of places.
   package let columns: [Int]
   /// The name for a FROM clause.
   package let sqlName: String
@@ -109,7 +109,7 @@ package struct TableEnd: Sendable {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
   }
-  /// The table and the types of the compared columns, as they were read.
+  /// The table and the types of its compared columns, by which a reader checks that a name still means the same table.
   var shape: HeldShape {
     HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }

@@ -11,7 +11,7 @@ package final class Comparison {
   package struct Options: Sendable {
     /// The tables to compare; nil: the tables of the replication, or all.
     package var tables: TablePatterns?
-    /// The name policy; nil: the policy of the replication.
+    /// The conversion of names between the engines; nil: that of the replication.
     package var names: NamePolicy?
     /// The trail of the replication between both ends; nil if there is none.
     package var trail: TrailPlace?

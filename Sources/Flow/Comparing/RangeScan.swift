@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SystemKit
 
-/// A range of the key in the source's values.
+/// A range of the key, with bounds in the source's representation.
 struct KeyRange: Sendable {
   let after: [Value]?
   let through: [Value]?

@@ -27,10 +27,10 @@ struct Settlement {
 
 /// A method to distinguish differences from rows in flight.
 protocol Settling {
-  /// Judges rows with a key.
+  /// Judges suspects that have a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Judges rows that all their values identify, by their hashes in ascending order. `report` receives the verdicts,
-  /// rows of one hash together.
+  /// Judges suspects that all their values identify, by their hashes in ascending order. `report` receives the
+  /// verdicts, those about one hash together.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }

@@ -9,7 +9,7 @@ import Changes
 /// Numbers that SQLite represents exactly become numbers, `bytea` becomes a blob, and everything else stays
 /// PostgreSQL's text. NaN becomes the text `NaN`, because SQLite stores the number NaN as NULL.
 package struct SQLiteValue: Sendable {
-  /// The affinity under which the value is kept.
+  /// The form in which SQLite stores the values.
   package enum Storage: Sendable {
     case integer
     case boolean

@@ -22,9 +22,9 @@ package struct TableRule: Equatable, Sendable {
   /// The effect of a row that disappears at the source: a deleted one, or one that leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
-    /// The row stays.
+    /// The target's row stays unchanged.
     case keep
-    /// The row stays, and this column gets the time of the commit.
+    /// The target's row stays, and this column gets the time of the commit.
     case mark(column: String)
 
     package static func == (a: Delete, b: Delete) -> Bool {

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Builds a ``ReshapePlan``.
+/// Builds the plan by which a rule reshapes a table: ``ReshapePlan``.
 struct ReshapeDraft {
   let rule: TableRule
   let source: TableSchema

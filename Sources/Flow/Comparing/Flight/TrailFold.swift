@@ -54,7 +54,7 @@ struct TrailFold {
   /// Returns the values of a row without a usable key; nil if they are not known.
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
-  /// Takes the next record of the trail.
+  /// Applies the next record of the trail.
   mutating func take(_ record: Record, _ reader: TrailReader) throws {
     switch record {
     case .begin: begin()

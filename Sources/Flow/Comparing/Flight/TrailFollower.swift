@@ -52,7 +52,7 @@ final class TrailFollower {
     return true
   }
 
-  /// Moves to a checkpoint.
+  /// Moves the reading position to a checkpoint.
   func go(to checkpoint: Checkpoint) throws { reader = try TrailReader.open(folder: place.folder, at: checkpoint) }
 
   /// Returns the open trail. Call ``goToEnd(_:)`` first.
@@ -67,7 +67,7 @@ final class TrailFollower {
     try reader?.lastSourcePosition.map { try SourceReach(decoding: $0, of: engine) }
   }
 
-  /// Forgets the position after an error.
+  /// Forgets the reading position after an error.
   func reset() { reader = nil }
 
   /// Passes all records to `take` up to the first end of a transaction at which `isEnough` holds. Returns false if the

@@ -21,7 +21,7 @@ struct PostgresDDL {
   private var generatedWeight = 0
   private var counts = ScriptCounts()
 
-  /// Throws if the script is no list of statements.
+  /// Parses the script that creates a table. Throws if the script is not a list of statements.
   init(_ table: TableSchema, _ reach: TargetReach) throws(Unparsed) {
     (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
