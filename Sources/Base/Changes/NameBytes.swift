@@ -23,7 +23,8 @@ extension StringProtocol {
   }
 }
 
-// Swift finds a mark in a text as a `Character`. If a combining character follows the mark, both are another character.
+// Swift searches for a `Character`. If a combining character follows an ASCII character, Swift takes both as one other
+// character.
 extension StringProtocol {
   /// Returns the parts of a text between the occurrences of an ASCII character.
   ///

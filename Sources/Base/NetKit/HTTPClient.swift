@@ -172,7 +172,7 @@ package final class HTTPClient {
       curl.set(CURLOPT_SSL_VERIFYHOST, 0)
     } else if let authorities = tls?.authorities {
       curl.set(CURLOPT_CAINFO, text: authorities)
-      // Without this, the authorities of the system would count as well.
+      // Otherwise, libcurl would also accept the authorities of the system.
       curl.set(CURLOPT_CAPATH, text: nil)
     }
   }

@@ -85,7 +85,7 @@ final class HTTPConnections: Sendable {
       }
       return mayGoOn(request)
     }
-    // Not under the lock, because files are read.
+    // This is done without the lock, because it reads files.
     let unwelcome = state.withLock { Array($0.all.values) }.filter { connection in
       !connection.isEnded && !(connection.underWay.map(isWelcome) ?? true)
     }
@@ -98,7 +98,7 @@ final class HTTPConnections: Sendable {
   /// Ends the connections that have exceeded their time limits.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds
-    // Under the lock, because a connection is taken out before its descriptor is closed.
+    // This is done under the lock: a connection is removed under it before its descriptor is closed.
     state.withLock { state in
       for connection in state.all.values { connection.endWhenOver(now: now, limits) }
     }

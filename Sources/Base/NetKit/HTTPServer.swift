@@ -52,7 +52,7 @@ package final class HTTPServer: Sendable {
     let socket = try ListeningSocket(host: host, port: port)
     let core = Unmanaged.passRetained(Core(handler, tls, limits))
     guard let daemon = Self.start(socket.descriptor, texts, limits, core.toOpaque()) else {
-      // The socket has been closed.
+      // libmicrohttpd has closed the socket already.
       core.release()
       throw CairnError(
         .ioFailed, "cannot serve HTTP on \(host):\(socket.port): a thread or TLS could not be started",

@@ -1,6 +1,6 @@
 import Changes
 
-// The interpretation of the catalog rows.
+// These functions interpret the rows of the catalog.
 extension PostgresTable {
   /// Returns an SQL condition that is true if a table could be captured. `c` is the table's row of pg_class, and `n`
   /// its schema's row of pg_namespace.

@@ -193,7 +193,7 @@ package struct JournalStatements: ~Copyable {
       entries.truncate(to: mark.count)
     }
     (base, end, parts) = (mark.base, mark.end, mark.parts)
-    // Texts defined since the mark must be defined again; defining the others again is harmless.
+    // Texts defined after the savepoint must be defined again; defining the others again is harmless.
     generation += 1
     textCount = mark.textCount
   }

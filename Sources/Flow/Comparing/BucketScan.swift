@@ -126,7 +126,7 @@ struct BucketScan: Sendable {
     var from: UInt32 = 0
     var step: UInt32 = 8
     while !watch.stop.isSet {
-      // The last part has no end: the table grows meanwhile.
+      // The last part has no end, because the table may grow meanwhile.
       let isLast = pages - from < step
       let end = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
       if isLast { return }

@@ -68,7 +68,7 @@ package final class CompareWatch: Sendable {
 
   func count(_ side: CanonicalColumn.Side, rows: Int, bytes: Int) {
     state.withLock { state in
-      // Another node's numbers.
+      // Another node may send any numbers, so the sums must not trap.
       if side == .source { state.sourceRows &+= rows } else { state.targetRows &+= rows }
       state.rows &+= rows
       state.bytes &+= bytes

@@ -5,7 +5,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// The requests by which peers read: the state of trails, and their bytes.
+// These requests of peers read: the state of trails, and their bytes.
 extension PumpDesk {
   func trails(_ peer: String) throws -> HTTPResponse {
     let grants = options.grants()

@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// The requests by which peers write: bytes of trails, and requests for copies.
+// These requests of peers write: bytes of trails, and requests for copies.
 extension PumpDesk {
   func push(_ visit: Visit, _ id: TrailID, _ segment: UInt64) throws -> HTTPAction {
     try visit.require(.push)

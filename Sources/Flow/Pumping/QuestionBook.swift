@@ -157,7 +157,7 @@ package final class QuestionBook: Sendable {
       return [0] + bytes
     } catch {
       let known = (error as? CairnError) ?? (error as? PumpFault)?.error
-      // The state of a database, and its place, are for its own node to report.
+      // Only the node of a database reports the state and the location of the database.
       let error =
         known.flatMap { toldCodes.contains($0.code) ? $0 : nil }
         ?? CairnError(

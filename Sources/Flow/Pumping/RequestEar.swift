@@ -60,7 +60,7 @@ final class RequestEar {
     let told = try link.requests(known: known)
     let ours = Set(trails())
     hooks.questions.note(told.node, at: plan.url)
-    // It may ask only about what goes there.
+    // The peer may request copies only for trails that this node pushes to it.
     for (trail, requests) in told.requests where plan.trails.includes(trail) && ours.contains(trail) {
       _ = hooks.asked(plan.url, trail, requests)
     }
@@ -70,7 +70,7 @@ final class RequestEar {
     while Clock.monotonicMilliseconds < limit, !stop.isSet, let question = try link.nextQuestion() {
       questionedAt = Clock.monotonicMilliseconds
       let sealed = QuestionBook.sealed {
-        // The peer may ask only about trails that go there.
+        // The peer may ask only about trails that this node pushes to it.
         guard plan.trails.includes(question.trail), trails().contains(question.trail) else {
           throw CairnError(
             .peerRefused, "trail \(question.trail) is not sent to node '\(told.node)'",
@@ -80,7 +80,7 @@ final class RequestEar {
       }
       try link.answer(question, sealed)
     }
-    // The peer then answers at once whether there are more.
+    // Without a known list, the peer answers the next request at once, and reports whether it has more questions.
     known = nil
   }
 
@@ -90,7 +90,7 @@ final class RequestEar {
     for trail in trails() {
       let wanted = hooks.requests(trail)
       guard wanted != asked[trail] ?? [] else { continue }
-      // If it is too much at once, the transfer asks for it again.
+      // If the peer has too many requests now, the transfer sends them again later.
       do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }
@@ -98,7 +98,7 @@ final class RequestEar {
     guard let question = hooks.questions.take(for: plan.url, { trail, _ in ours.contains(trail) }) else { return }
     questionedAt = Clock.monotonicMilliseconds
     do { hooks.questions.answer(question.id, by: plan.url, try link.ask(question.bytes, question.trail)) } catch {
-      // The asker gets the error, and the link begins again unless the error was an answer.
+      // The asker gets the error. Unless the peer answered with it, the connection starts again.
       hooks.questions.answer(question.id, by: plan.url, QuestionBook.sealed { throw Self.told(error) })
       guard error is CairnError, (error as? CairnError)?.code != .peerUnreachable else { throw error }
     }

@@ -117,7 +117,7 @@ package final class TrailBell: Sendable {
       watches.withLock { watches in
         var one: UInt8 = 1
         for (number, entry) in watches where watch < 0 || number == watch {
-          // A full pipe rings already.
+          // A full pipe is readable already, so a failed write changes nothing.
           for listener in entry.listeners { _ = write(listener, &one, 1) }
         }
       }

@@ -26,7 +26,8 @@ extension [RowVersion] {
   /// The versions that the author of no other version in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
-    // A version is followed if an origin has a greater number, or has seen that number or a later one.
+    // Another version's author knew a version if it has the same origin and a greater number, or has seen that number
+    // or a later one.
     var bounds: [String: UInt64] = [:]
     for version in self {
       bounds[version.stamp.origin] = Swift.max(bounds[version.stamp.origin] ?? 0, version.stamp.number)

@@ -76,9 +76,9 @@ extension UniqueContest {
   /// - Returns: whether any row was moved.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
-    // Each queued claim, with the number of rows settled when it was queued.
+    // Each queued row, with the number of rows that had been written when it was queued.
     var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
-    // The order in which rows were settled.
+    // The order in which rows were written.
     var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
@@ -93,7 +93,7 @@ extension UniqueContest {
       held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
     for var one in held {
-      // Rows that were settled since rank lower than the claim, and were not moved again.
+      // Rows that were written after that rank lower than the queued row, and were not moved again.
       if settled.count > one.since {
         one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
       }

@@ -85,7 +85,7 @@ package struct PostgresText: Sendable {
       case .bool: false
       case .time, .timestamp, .timestamptz: TimeText.isPrinted(bytes, type.kind)
       case .text, .varchar: !isUntyped || DecimalText.double(bytes) == nil
-      // 1 and '1' are two values there.
+      // In such a column of SQLite, 1 and '1' are two values.
       case .int2, .int4, .int8, .oid: !isUntyped
       case .numeric(let digits?) where digits.scale > 0:
         bytes.lastIndex(of: UInt8(ascii: ".")).map { bytes.count - $0 - 1 == digits.scale }

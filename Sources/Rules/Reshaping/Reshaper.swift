@@ -65,7 +65,7 @@ package final class Reshaper {
     case .refreshRow(let id, let image):
       guard case .shaped(let table) = find(id, given) else { return record }
       return try reshape(row: image, id, table, position)
-    // Only tables without a rule go both ways.
+    // Only tables without a rule are replicated both ways.
     case .waitingRow(let row):
       if case .shaped = find(row.schemaID, given) { return nil }
     case .refresh(let refresh):

@@ -110,7 +110,7 @@ package final class OriginAnswers: Sendable {
   /// Makes a PostgreSQL source write its progress into the trail. Questions of several nodes within a second share one
   /// such request.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
-    // An SQLite source says it by itself.
+    // The journal of an SQLite source shows the progress without a request.
     guard case .postgres = place else { return [OriginAnswer.whole] }
     let askedAt = Clock.monotonicMilliseconds
     // The order of two events in the same millisecond is unknown, so only a later one counts.

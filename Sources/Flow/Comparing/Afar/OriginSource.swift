@@ -169,9 +169,9 @@ extension ByteReader {
     let refusal = try readString()
     var inner = ByteReader(try readCounted())
     return OriginTable(
-      // Nothing else of it is of use here.
+      // Comparing needs no other parts of the schema.
       name: name, schema: try inner.readSchema().compared, refusal: refusal.isEmpty ? nil : refusal,
-      // Its name there is of no use here, and is never read.
+      // Only whether there is a rowid matters here; the name is never used.
       rowidName: flags & 4 != 0 ? "rowid" : nil, isPartitioned: flags & 1 != 0, sortsBackwards: flags & 2 != 0)
   }
 
