@@ -59,7 +59,8 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Returns the last known transaction of the trail that was noted last under a name; 0 if there is none.
+  /// Returns the number of the last known transaction of a trail, by the trail's name; 0 if there is none. If several
+  /// trails have the name, the one that was stored last counts.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
   /// The greatest clock of all known transactions; 0 if there is none.

@@ -2,7 +2,7 @@ import CCurl
 import Changes
 import Glibc
 
-/// The reason why a request failed, as libcurl reports it and as an error of Cairn, in one line.
+/// The reason why a request failed: the message of libcurl, and the error of Cairn that is made from it.
 struct TransferFailure {
   let code: CURLcode
   let text: String

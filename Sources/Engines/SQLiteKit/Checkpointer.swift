@@ -2,8 +2,8 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of a
-/// captured application, which write twice as much as before, do not wait for that.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of an
+/// application, which write twice as much under capture, do not wait for that.
 ///
 /// The log can restart only while the file has all of it, which may never happen while an application writes without a
 /// pause. So from ``pagesMax`` on, the commit itself checkpoints, as in plain SQLite.

@@ -127,7 +127,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// Appends the value that SQLite holds for a value of PostgreSQL.
+  /// Appends the common form of the value that SQLite stores for a PostgreSQL value.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -147,7 +147,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends a source value in the form that it gets in the target's type.
+  /// Appends the common form of the value that a source value becomes in the target's type.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

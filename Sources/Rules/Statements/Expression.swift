@@ -1,6 +1,6 @@
 import Changes
 
-/// An expression of SQLite, as far as it is understood.
+/// A parsed expression of SQLite. Forms without a case here are refused.
 indirect enum Expression: Equatable, Sendable {
   case literal(Value)
   /// A parameter by its number, from 1.

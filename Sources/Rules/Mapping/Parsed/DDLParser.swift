@@ -39,7 +39,7 @@ struct DDLParser {
 
   /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
+  /// The largest ``weight`` of an accepted expression. With large column values, a heavier one would need gigabytes for
   /// one row.
   static let weightMax = 64
   /// The largest total ``weight`` of CHECKs that are kept: more would make each row slow to check.
