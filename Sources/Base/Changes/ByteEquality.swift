@@ -17,7 +17,7 @@ extension String {
   package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
   package static func > (a: String, b: String) -> Bool { b < a }
 
-  /// Returns whether a text matches a pattern of a `switch`, by its bytes.
+  /// Returns whether a text has the same bytes as a `case` of a `switch`.
   package static func ~= (pattern: String, text: String) -> Bool { text.hasSameBytes(as: pattern) }
 
   package func hasPrefix(_ prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
@@ -71,7 +71,7 @@ package protocol ByteComparable: Hashable {
   func hashBytes(into hasher: inout Hasher)
 }
 
-/// A stored text of a type whose `==` Swift derives: it is compared by its bytes.
+/// A property wrapper for a text in a type whose `==` Swift derives. The text is then compared by its bytes.
 ///
 ///     struct Table: Equatable {
 ///       @ByBytes var name: String

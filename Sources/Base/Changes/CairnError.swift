@@ -1,7 +1,7 @@
 /// The one error that crosses module borders.
 ///
 /// The message is in lower case and names the object and the value. The hint is the operator's next step. The code that
-/// throws the error chooses the remedy, on which only a supervisor acts.
+/// throws the error chooses the remedy. Only a supervisor of workers acts on the remedy.
 package struct CairnError: Error, Sendable, CustomStringConvertible {
   package enum Remedy: Sendable {
     /// The action may work if it is tried again later: a lock or a lost connection prevented it.
@@ -31,8 +31,8 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
     self.context = context
   }
 
-  /// Returns whether another error is reported in the same words. A change of the code alone is news: one code may mean
-  /// that Cairn tries again, and another one that an operator must act.
+  /// Returns whether both errors have the same code, message and hint, so that a log need not repeat them. The code
+  /// counts, because one code may mean that Cairn tries again, and another one that an operator must act.
   package func isReported(as other: CairnError) -> Bool {
     code == other.code && message.hasSameBytes(as: other.message) && hint.hasSameBytes(as: other.hint)
   }

@@ -1,4 +1,5 @@
-/// The order in which the chunks of a refresh read one key column: one that both engines and all collations share.
+/// The order in which the chunks of a refresh read one key column. It is the same in both engines, whatever the
+/// collation.
 package enum ChunkOrder: Equatable, Sendable {
   /// The order in which PostgreSQL sorts the column's type.
   case native

@@ -1,8 +1,8 @@
 extension DDL {
   /// Returns, for each column after the change, its index before; nil if that is unknown.
   ///
-  /// If the record has origins, they count. Without them, each column keeps its place if only names can have changed.
-  /// That needs an SQLite source, no refresh that follows, and the same types place by place.
+  /// The origins in the record take precedence. Without them, each column keeps its place if only names can have
+  /// changed. That needs an SQLite source, no refresh that follows, and the same types place by place.
   package func origins(from before: TableSchema, to after: TableSchema) -> [Int?]? {
     if let origins { return origins }
     let isRenamedOnly =

@@ -18,7 +18,8 @@ package struct ExecutedStatement: Equatable, Sendable {
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     /// The flag of a record that has ``ExecutedStatement/now``.
     static let hasNow = Flags(rawValue: 1)
-    /// The flag of a source that cannot report whether the statement asked for the time, nor which time it got.
+    /// The flag of a statement whose source cannot report whether the statement asked for the time, nor which time it
+    /// got.
     package static let nowUnknown = Flags(rawValue: 2)
     /// The flag of a statement that touched tables which are not captured, so that the trail has only some of its
     /// changes. It is recorded for readers and cannot be executed again.

@@ -17,12 +17,13 @@ package struct Knowledge: Equatable, Sendable {
 
   /// The most trails of one name that are kept. Versions from an older, forgotten trail count as unknown.
   private static let trailsMax = 4
-  /// The entries by trail name, `NODE.NAME`. If trails share a name, the one noted last is last in the list.
+  /// The entries by trail name, `NODE.NAME`. If several trails have the same name, the entry that was stored last is
+  /// last in the list.
   package private(set) var origins: [String: [Entry]] = [:]
 
   package init() {}
 
-  /// Notes the last known transaction of a trail. The number of a trail never decreases: an apply that begins again may
+  /// Stores the last known transaction of a trail. The stored number never decreases: an apply that starts again may
   /// note a lower number than the database has.
   ///
   /// - Parameter id: The id of the trail; nil if an earlier version wrote the note.
@@ -58,7 +59,8 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Returns the last known transaction of the trail that was noted last under a name; 0 if there is none.
+  /// Returns the number of the last known transaction of a trail, by the trail's name; 0 if there is none. If several
+  /// trails have the name, the one that was stored last counts.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
   /// The greatest clock of all known transactions; 0 if there is none.
@@ -73,7 +75,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Records what the transaction's author knew, and raises its clock above that of every known transaction.
+  /// Stores in the header what the transaction's author knew. Raises the transaction's clock above that of every known
+  /// transaction.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -89,8 +92,7 @@ extension TransactionHeader {
   ///
   ///     header.hand(on: .init(origin: "shop.pos", number: 17), after: note.clock)
   ///
-  /// - Parameter clock: The clock of the transaction that the rows come from. The clock of this transaction becomes
-  ///   later.
+  /// - Parameter clock: The clock of the transaction that the rows come from. This transaction gets a later clock.
   package mutating func hand(on origin: Dependency, after clock: UInt64) {
     flags.insert(.relayed)
     let known = dependencies.first { $0.origin == origin.origin }?.number ?? 0
@@ -126,9 +128,10 @@ extension ByteReader {
   }
 }
 
-/// The note that apply writes into its own commit: the database holds the transactions of a trail through this one.
+/// The note that apply writes into its own commit. It states the last transaction of a trail that the database
+/// contains.
 ///
-/// Number 0 means that the commit is apply's, but brought no changes.
+/// Number 0 means that apply made the commit, but that the commit contains no changes of the trail.
 package struct AppliedNote: Equatable, Sendable {
   /// Returns the first word of a note's text, which encodes whether the note has ``origin`` and ``id``.
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
@@ -144,8 +147,8 @@ package struct AppliedNote: Equatable, Sendable {
   package var clock: UInt64
   /// The position of the noted transaction in the trail.
   package var position: Position
-  /// The transaction in which the rows began; nil if they must not enter the trail of this database. They may if apply
-  /// knows of no way back to their origin.
+  /// The transaction that first wrote the rows; nil if the rows must not enter the trail of this database. They may
+  /// enter it if apply knows no trail that would bring them back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(

@@ -23,9 +23,10 @@ extension StringProtocol {
   }
 }
 
-// Swift finds a mark in a text as a `Character`. If a combining character follows the mark, both are another character.
+// Swift searches for a `Character`. If a combining character follows an ASCII character, Swift takes both as one other
+// character.
 extension StringProtocol {
-  /// Returns the parts of a text between occurrences of a mark, which is an ASCII character.
+  /// Returns the parts of a text between the occurrences of an ASCII character.
   ///
   ///     "a,\u{301}b".split(at: ",")  // ["a", "\u{301}b"]
   package func split(at mark: Unicode.Scalar, maxSplits: Int = .max, omittingEmpty: Bool = true) -> [String] {
@@ -33,14 +34,15 @@ extension StringProtocol {
       .map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// Returns the texts before and after the first mark, which is an ASCII character; nil if the text has no such mark.
+  /// Returns the texts before and after the first occurrence of an ASCII character; nil if the text does not contain
+  /// it.
   ///
   ///     "sales.\u{301}item".cut(at: ".")  // ("sales", "\u{301}item")
   package func cut(at mark: Unicode.Scalar) -> (before: String, after: String)? {
     utf8.firstIndex(of: UInt8(ascii: mark)).map(cut)
   }
 
-  /// Returns the texts before and after the last mark, which is an ASCII character; nil if the text has no such mark.
+  /// Returns the texts before and after the last occurrence of an ASCII character; nil if the text does not contain it.
   package func cut(atLast mark: Unicode.Scalar) -> (before: String, after: String)? {
     utf8.indices.reversed().first { utf8[$0] == UInt8(ascii: mark) }.map(cut)
   }
@@ -52,7 +54,7 @@ extension StringProtocol {
     )
   }
 
-  /// Returns whether a text contains a mark, which is an ASCII character.
+  /// Returns whether a text contains an ASCII character.
   package func has(_ mark: Unicode.Scalar) -> Bool { utf8.contains(UInt8(ascii: mark)) }
 }
 

@@ -41,7 +41,7 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == NameKey {
-  /// The dictionary's value for the name with these bytes, as ``Swift/StringProtocol/nameKey``.
+  /// The value whose key has the same bytes as `name`; nil if there is none. Setting nil removes the entry.
   package subscript(name: String) -> Value? {
     get { self[NameKey(name)] }
     set { self[NameKey(name)] = newValue }

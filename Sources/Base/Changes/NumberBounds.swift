@@ -36,7 +36,7 @@ extension FixedWidthInteger {
 }
 
 extension NumberBounds {
-  /// Returns the number that a database stores as a signed one; nil if it is out of ``NumberBounds``.
+  /// Returns the number that a database stores as a signed number; nil if it is out of ``NumberBounds``.
   package static func number(_ stored: Int64) -> UInt64? {
     UInt64(exactly: stored).flatMap { isNumber($0) ? $0 : nil }
   }

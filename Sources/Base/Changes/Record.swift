@@ -30,15 +30,15 @@ package struct TransactionHeader: Equatable, Sendable {
     package static let group = Flags(rawValue: 1)
     /// The flag of a transaction whose commit time is the time at which capture saw it.
     package static let late = Flags(rawValue: 2)
-    /// The flag of a transaction whose rows an apply wrote; its first dependency is where the rows come from.
+    /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// The last transaction of another origin that the author's database had applied.
+  /// The last transaction of another origin that the database had applied when the author committed.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
     /// The id of the trail in which `number` counts: a new trail of the same name counts from 1. Nil in data of an
-    /// earlier version, and for the transaction in which relayed rows began.
+    /// earlier version, and for the transaction that first wrote relayed rows.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)
@@ -80,7 +80,7 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable public static var before: ChangeFlags { ChangeFlags(rawValue: 1) }
   @inlinable public static var after: ChangeFlags { ChangeFlags(rawValue: 2) }
-  /// The flag of a delete that the engine made for a REPLACE: the row may be gone already.
+  /// The flag of a delete that the engine made for a REPLACE. The row may be missing at the target already.
   @inlinable public static var implied: ChangeFlags { ChangeFlags(rawValue: 4) }
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
@@ -147,7 +147,7 @@ package struct Refresh: Equatable, Sendable {
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows that the chunks name are refreshed; all other rows stay.
+    /// Only the rows whose keys are in the chunks are refreshed; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
@@ -158,7 +158,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists, and no other row. The key has the form of those in `keys`.
     case row([Value?])
-    /// Some rows, each by its key. All other rows of the reader stay.
+    /// The rows that follow the chunk, each found by its key. The target keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -230,7 +230,7 @@ package enum Record {
   case statement(StatementView)
   /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// A row that was queued for a unique value of another row, when the chunk of the copy before it was read.
+  /// A row that was queued because another row had one of its unique values when the preceding chunk was read.
   case waitingRow(WaitingRow)
   /// A record of a kind that format 1 reserves without defining its content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)

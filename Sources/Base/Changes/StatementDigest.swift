@@ -34,7 +34,7 @@ package struct StatementDigest: Equatable, Sendable {
     add(image, seed: table.seed &+ 1)
   }
 
-  /// Adds a deleted row, as it was before.
+  /// Adds a deleted row, with its values before the delete.
   package mutating func addGone(_ image: UnsafeRawBufferPointer, of table: Table) {
     gone &+= 1
     add(image, seed: table.seed &+ 2)

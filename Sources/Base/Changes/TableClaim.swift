@@ -1,5 +1,5 @@
-/// The rows of a target's table that belong to one trail. Copies, truncates and deletes treat all of them as rows of
-/// the trail's source, so no two trails may claim the same rows.
+/// The rows of a target's table that belong to one trail. Copies, truncates and deletes of the trail treat all of them
+/// as rows of its source, so the claims of two trails may not overlap.
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
@@ -23,8 +23,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The constant of each column that has one, both as bytes. They are compared as bytes because Unicode may combine an
-  /// equals sign with its neighbors.
+  /// The constant value of each column that has one, by the column's name; both as bytes. They are compared as bytes
+  /// because Unicode may combine an equals sign with its neighbors.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -42,7 +42,8 @@ package struct TableClaim: Equatable, Sendable {
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether the claim does not collide with the unknown claim of a trail that an older version did not record.
+  /// Whether the trail may write to a table together with a trail whose claim is unknown, because an older version of
+  /// Cairn stored none.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
   /// Another trail with rows in the same table of the target; the claim is nil if it is unknown.

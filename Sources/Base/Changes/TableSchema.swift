@@ -3,7 +3,7 @@ package enum Engine: UInt8, Sendable {
   case postgres = 2
 }
 
-/// The shape of a table at one epoch: the names, order and types of the values in its images.
+/// The shape of a table between two schema changes: the names, order and types of the values in its images.
 ///
 /// Two shapes are equal if all their texts have the same bytes and all else is equal.
 package struct TableSchema: Equatable, Sendable {
@@ -85,7 +85,7 @@ package struct TableSchema: Equatable, Sendable {
       case deferrable = 1
       case deferred = 2
 
-      /// The words for the moment in a PostgreSQL statement, with a space before them; empty for the default.
+      /// The clause for the moment in a PostgreSQL statement, such as ` DEFERRABLE`; empty for the default.
       package var clause: String {
         switch self {
         case .immediate: ""

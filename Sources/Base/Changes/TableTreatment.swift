@@ -1,5 +1,5 @@
-/// The instructions of an apply's rule for a table, besides the table's shape. A trail does not contain them; the
-/// reader attaches them to the schema.
+/// The instructions of an apply's rule for a table, besides the table's shape. A trail does not contain them: the
+/// reader of the trail attaches them to the schema.
 package struct TableTreatment: Equatable, Sendable {
   /// The treatment of rows that the source has deleted.
   package enum Removal: Equatable, Sendable {
@@ -55,9 +55,11 @@ package struct ChangeTreatment: OptionSet, Sendable {
   package init(rawValue: UInt8) { self.rawValue = rawValue }
   /// The flag of a change whose row may be missing at the target, or may differ from the before image.
   package static let tolerant = ChangeTreatment(rawValue: 1)
-  /// The flag of a change that cannot be made from the data that the source sends. The reader knows the reason.
+  /// The flag of a change that cannot be made from the data that the source sends. The reader of the trail has the
+  /// reason.
   package static let refused = ChangeTreatment(rawValue: 2)
-  /// The flag of a change that lacks the data to insert the row if it is missing. The reader knows the reason.
+  /// The flag of a change that lacks the data to insert its row if the row is missing. The reader of the trail has the
+  /// reason.
   package static let incomplete = ChangeTreatment(rawValue: 4)
   /// The flag of a row that comes from a copy and is not a change.
   package static let copied = ChangeTreatment(rawValue: 8)

@@ -3,7 +3,7 @@ enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))
     var (at, letter) = (0, 0)
-    // The place of the last star, and the letter through which it reaches: the only place to go back to.
+    // The place of the last star, and the end of the text that it matches. Only that match may have to be extended.
     var star: (at: Int, letter: Int)?
     while letter < name.count {
       if at < pattern.count, pattern[at] == "*" {

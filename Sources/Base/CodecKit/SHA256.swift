@@ -6,7 +6,7 @@ package final class SHA256 {
   private let context: OpaquePointer
   private let copy: OpaquePointer
 
-  /// Throws `.unsupported` if libcrypto is configured not to give SHA-256.
+  /// Throws `.unsupported` if libcrypto is configured not to provide SHA-256.
   package init() throws {
     guard let context = EVP_MD_CTX_new() else { throw Self.unavailable }
     guard let copy = EVP_MD_CTX_new() else {

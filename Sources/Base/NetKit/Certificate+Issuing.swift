@@ -41,7 +41,7 @@ extension Certificate {
     _ terms: CertificateTerms, for request: CertificateRequest, by authority: Certificate, key: PrivateKey
   ) throws -> Certificate {
     let certificate = try Certificate()
-    // Not the request itself: its name would come along.
+    // Only the key is taken from the request, because the certificate would otherwise get its name too.
     var publicKey: gnutls_pubkey_t?
     try GnuTLSError.check(gnutls_pubkey_init(&publicKey))
     defer { gnutls_pubkey_deinit(publicKey) }
@@ -55,7 +55,7 @@ extension Certificate {
     try GnuTLSError.check(gnutls_x509_crt_set_version(handle, 3))
     var serial = [UInt8](repeating: 0, count: 16)
     try GnuTLSError.check(gnutls_rnd(GNUTLS_RND_NONCE, &serial, serial.count))
-    // Positive, and of full length.
+    // The serial number must be positive, and all its bytes must count.
     serial[0] = serial[0] & 0x7f | 0x40
     try GnuTLSError.check(gnutls_x509_crt_set_serial(handle, serial, serial.count))
     try GnuTLSError.check(gnutls_x509_crt_set_activation_time(handle, time_t(terms.notBefore / 1_000_000)))

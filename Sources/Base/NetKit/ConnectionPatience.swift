@@ -22,11 +22,11 @@ struct ConnectionPatience: Equatable, Sendable {
   init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }
 
   mutating func enter(_ phase: Phase, now: Int64) {
-    // A body that trickles in after its refusal gets one limit in all.
+    // A refused body has one time limit, however many parts arrive.
     if phase == .dropping, self.phase == .dropping { return }
     if case .waiting = phase { bodyBegun = nil }
     guard phase == .receivingFromStranger else { return (self.phase, since) = (phase, now) }
-    // So does the body of a stranger, whatever is done with its parts.
+    // The body of a client without a proven identity has one time limit too.
     let begun = bodyBegun ?? now
     (self.phase, since, bodyBegun) = (phase, begun, begun)
   }

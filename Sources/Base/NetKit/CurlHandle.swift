@@ -7,7 +7,7 @@ import SystemKit
 /// Owns one easy handle of libcurl and the multi handle that drives it, so that a stop signal ends a wait.
 final class CurlHandle {
   private static let isReady: Bool = curl_global_init(Int(CURL_GLOBAL_ALL)) == CURLE_OK
-  /// The pause between two signs of life of a request that waits for an answer.
+  /// The time in milliseconds between two calls of `Pulse.beat()` while a request waits for an answer.
   private static let beatMilliseconds: Int32 = 1000
 
   private let easy: UnsafeMutableRawPointer
@@ -61,7 +61,7 @@ final class CurlHandle {
 
   var errorText: String { String(cString: errorBuffer) }
 
-  /// Whether the last request got as far as a connection that was ready to send it.
+  /// Whether the last request had a connection that was ready to send it.
   var wasConnected: Bool {
     var microseconds: curl_off_t = 0
     _ = cairn_curl_get_pointer(easy, CURLINFO_PRETRANSFER_TIME_T, &microseconds)
@@ -122,8 +122,8 @@ final class CurlHandle {
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 
-  /// Creates the list. If two headers have one name, the first one is sent. A header with an empty value is not sent,
-  /// even if libcurl would send it by default.
+  /// Creates the list. If two headers have the same name, the first one is sent. A header with an empty value is not
+  /// sent, even if libcurl would send it by default.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
     for (name, value) in headers where names.insert(name.asciiLowercased).inserted {

@@ -5,7 +5,7 @@ struct GnuTLSError: Error, CustomStringConvertible {
   let code: Int32
   var description: String { gnutls_strerror(code).map { String(cString: $0) } ?? "error \(code)" }
 
-  /// Throws if the code is one of an error.
+  /// Throws if a result code of GnuTLS is an error.
   static func check(_ code: Int32) throws(GnuTLSError) {
     if code < 0 { throw GnuTLSError(code: code) }
   }

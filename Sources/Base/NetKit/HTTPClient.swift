@@ -6,7 +6,7 @@ import SystemKit
 /// The answer to a request.
 package struct HTTPReply: Sendable {
   package let status: Int
-  /// Names in lower case.
+  /// The headers of the answer by name; the names are in lower case.
   package let headers: [String: String]
   /// The part of the body that was not passed to the sink. It is the whole body if there was no sink, or if the status
   /// is not a success.
@@ -21,10 +21,10 @@ package struct HTTPReply: Sendable {
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
-    /// The time without a byte in either direction after which the request fails; more than the longest wait that is
-    /// asked for.
+    /// The seconds without a byte in either direction after which a request fails. They exceed the longest wait that a
+    /// request asks the peer for.
     package var silenceSeconds: Int
-    /// The rate limit, which is shared by all clients that have the same one.
+    /// The limit on bytes per second. Clients with the same object share it.
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?
@@ -172,7 +172,7 @@ package final class HTTPClient {
       curl.set(CURLOPT_SSL_VERIFYHOST, 0)
     } else if let authorities = tls?.authorities {
       curl.set(CURLOPT_CAINFO, text: authorities)
-      // Without this, the authorities of the system would count as well.
+      // Otherwise, libcurl would also accept the authorities of the system.
       curl.set(CURLOPT_CAPATH, text: nil)
     }
   }

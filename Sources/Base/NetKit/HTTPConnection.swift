@@ -9,7 +9,7 @@ final class HTTPConnection: Sendable {
 
   private let descriptor: Int32
   let remote: String
-  /// The limit of connections that this connection exceeds.
+  /// The limit that this connection exceeds: on all connections, on those of one address, or none.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
@@ -49,7 +49,8 @@ final class HTTPConnection: Sendable {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
-  /// The certificate names to whose limits the connection counts; usually one.
+  /// The names in certificates under which this connection is counted, to limit the connections of each name; usually
+  /// one.
   var names: Set<String> { counted.withLock { $0 } }
   func countsFor(_ name: String) { _ = counted.withLock { $0.insert(name) } }
   var isEnded: Bool { ended.load(ordering: .relaxed) }

@@ -43,7 +43,8 @@ final class HTTPConnections: Sendable {
     return true
   }
 
-  /// Counts a connection for the name in its certificate. Returns whether the name has no more connections than it may.
+  /// Counts a connection for the name in its certificate. Returns whether the number of connections of the name is
+  /// within the limit.
   func admit(_ connection: HTTPConnection, _ name: String) -> Bool {
     state.withLock { state in
       let those = state.perPeer[name, default: []]
@@ -84,7 +85,7 @@ final class HTTPConnections: Sendable {
       }
       return mayGoOn(request)
     }
-    // Not under the lock, because files are read.
+    // This is done without the lock, because it reads files.
     let unwelcome = state.withLock { Array($0.all.values) }.filter { connection in
       !connection.isEnded && !(connection.underWay.map(isWelcome) ?? true)
     }
@@ -97,7 +98,7 @@ final class HTTPConnections: Sendable {
   /// Ends the connections that have exceeded their time limits.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds
-    // Under the lock, because a connection is taken out before its descriptor is closed.
+    // This is done under the lock: a connection is removed under it before its descriptor is closed.
     state.withLock { state in
       for connection in state.all.values { connection.endWhenOver(now: now, limits) }
     }

@@ -82,7 +82,7 @@ final class HTTPExchange {
     switch action {
     case .answer(var response):
       if head.contentLength ?? .max > server.limits.unwantedBytes {
-        // Too much to be read for nothing: an answer that is queued before the body has come ends the connection.
+        // The body is too large to be read and dropped. An answer before its end closes the connection.
         response.closes = true
         stage = .done
         return queue(response, handle)
@@ -109,7 +109,7 @@ final class HTTPExchange {
   private func queue(_ response: HTTPResponse, _ handle: OpaquePointer) -> MHD_Result {
     connection.enter(.moving)
     var response = response
-    // A client that has not shown who it is has one answer, and no connection to keep.
+    // A client that has not proved its identity gets one answer, and cannot keep the connection.
     if server.tls != nil, connection.isStranger { response.closes = true }
     guard let made = response.make() else { return MHD_Result.NO }
     defer { MHD_destroy_response(made) }

@@ -85,9 +85,9 @@ package protocol HTTPBodySink: AnyObject {
   /// Takes the next bytes, which are valid during the call. If it returns an answer, the rest of the body is refused:
   /// the server drops it or closes the connection.
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?
-  /// Returns the answer to a whole body.
+  /// Returns the answer to the request, after the whole body has arrived.
   func finish() -> HTTPResponse
-  /// Notes that the connection broke, or that the body was refused.
+  /// Ends the receiver without an answer: the connection broke, or the body was refused.
   func abandon()
 }
 

@@ -43,8 +43,8 @@ package final class HTTPServer: Sendable {
 
   /// Begins to listen, before it returns.
   ///
-  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is none, `conf-value` if certificate and key
-  ///   are of no use.
+  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is not an address, `conf-value` if the
+  ///   certificate and the key cannot be used.
   package init(
     host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
   ) throws {
@@ -52,7 +52,7 @@ package final class HTTPServer: Sendable {
     let socket = try ListeningSocket(host: host, port: port)
     let core = Unmanaged.passRetained(Core(handler, tls, limits))
     guard let daemon = Self.start(socket.descriptor, texts, limits, core.toOpaque()) else {
-      // The socket has been closed.
+      // libmicrohttpd has closed the socket already.
       core.release()
       throw CairnError(
         .ioFailed, "cannot serve HTTP on \(host):\(socket.port): a thread or TLS could not be started",

@@ -1,7 +1,7 @@
 import Changes
 import Glibc
 
-/// A TCP socket that listens. The user of the descriptor closes it.
+/// A TCP socket that listens. The caller that takes the descriptor closes it.
 struct ListeningSocket {
   let descriptor: Int32
   let port: UInt16

@@ -9,7 +9,8 @@ struct TLSFiles {
 
   /// Reads the files.
   ///
-  /// - Throws: `conf-value` if a file cannot be read, or if certificate and key are none or do not belong together.
+  /// - Throws: `conf-value` if a file cannot be read, or if the certificate and the key are invalid or do not belong
+  ///   together.
   init(_ tls: ServerTLS) throws {
     certificate = try Self.text(tls.certificate)
     key = try Self.text(tls.key)

@@ -1,7 +1,7 @@
 import CCurl
 import Glibc
 
-/// The state of one request while it is under way.
+/// The state of one HTTP request while libcurl performs it.
 final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
@@ -81,7 +81,7 @@ final class Transfer {
   private func takeHeader(_ bytes: UnsafeRawBufferPointer) {
     let line = String(decoding: bytes, as: UTF8.self).filter { $0 != "\r\n" && $0 != "\n" && $0 != "\r" }
     if line.hasPrefix("HTTP/") {
-      // After an interim answer comes another.
+      // After an interim answer, another answer follows.
       let words = line.split(separator: " ")
       status = words.count > 1 ? Int(words[1]) ?? 0 : 0
       headers = [:]

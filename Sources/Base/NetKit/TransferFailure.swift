@@ -2,12 +2,12 @@ import CCurl
 import Changes
 import Glibc
 
-/// The reason why a request failed, as libcurl reports it and as an error of Cairn, in one line.
+/// The reason why a request failed: the message of libcurl, and the error of Cairn that is made from it.
 struct TransferFailure {
   let code: CURLcode
   let text: String
   let base: HTTPBase
-  /// The name that the certificate must be for.
+  /// The host name or address that the server's certificate must be for.
   let name: String
   let wasConnected: Bool
   let options: HTTPClient.Options

@@ -29,7 +29,7 @@ package final class AlternatingLock: Sendable {
 
   /// Takes the lock. Returns false if the other party has it, or has its turn.
   ///
-  /// - Parameter now: Monotonic ms.
+  /// - Parameter now: The time of a clock that never jumps, in ms.
   package func tryLock(_ party: Party, now: Int64 = Clock.monotonicMilliseconds) -> Bool {
     state.withLock { state in
       let isOthersTurn = state.last == party && state.asking.map { $0.party != party && now < $0.until } ?? false

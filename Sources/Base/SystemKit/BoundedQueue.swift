@@ -49,8 +49,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return element
   }
 
-  /// Waits until the queue has an element or is closed, for at most so many milliseconds. Returns false if the time ran
-  /// out.
+  /// Waits until the queue has an element or is closed, for at most `milliseconds`. Returns false if the time ran out.
   package func wait(milliseconds: Int) -> Bool {
     var limit = timespec()
     clock_gettime(CLOCK_MONOTONIC, &limit)

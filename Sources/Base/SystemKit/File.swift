@@ -63,7 +63,8 @@ package final class File {
     get throws(FileError) { try status().st_nlink > 0 }
   }
 
-  /// Whether its path still leads to it: it may have been removed, moved away, or replaced by another file.
+  /// Whether the file's path still leads to this file. The file may have been removed, moved, or replaced by another
+  /// one.
   package var isInPlace: Bool {
     get throws(FileError) {
       let own = try status()
@@ -138,8 +139,8 @@ package final class File {
     }
   }
 
-  /// Replaces the content of a file by way of another file, named with `.new` after it. After a crash the file has all
-  /// of the old or all of the new content.
+  /// Replaces the content of a file. It writes another file, whose name ends in `.new`, and renames it. After a crash
+  /// the file has all of the old or all of the new content.
   package static func replace(_ path: String, with bytes: UnsafeRawBufferPointer) throws(FileError) {
     let fresh = path + ".new"
     let file = try File(fresh, .openOrCreate)

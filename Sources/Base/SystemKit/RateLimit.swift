@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Limits reading or sending to so many bytes a second, by pauses between slices. Threads may share it.
+/// Limits reading or sending to a number of bytes per second, by pauses between slices. Several threads may use one
+/// limit.
 package final class RateLimit: Sendable {
   private struct State {
     var bytes = 0

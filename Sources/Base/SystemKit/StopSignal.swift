@@ -28,7 +28,7 @@ package final class StopSignal: Sendable {
 
   package func set() {
     flag.store(true, ordering: .releasing)
-    // Safe in a signal handler. A full pipe is already readable, so a failed write changes nothing.
+    // write(2) is safe in a signal handler. A full pipe is already readable, so a failed write changes nothing.
     var one: UInt8 = 1
     _ = write(writing, &one, 1)
   }

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-/* In the thread's own memory, so that nothing has to be freed when it ends. */
+/* Each thread has these in its own memory, so that nothing needs to be freed when the thread ends. */
 static _Thread_local char last_message[2048];
 static _Thread_local char last_hint[2048];
 static _Thread_local int last_sqlite_code;
 
-/* What is too long is cut, never within a character. */
+/* Stores a text. A text that is too long is cut between two characters. */
 static void keep(char *place, size_t size, const char *text) {
   size_t length = strlen(text);
   if (length >= size) {

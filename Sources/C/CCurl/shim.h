@@ -11,17 +11,17 @@ static inline CURLcode cairn_curl_set_offset(CURL *easy, CURLoption option, curl
 static inline CURLcode cairn_curl_set_pointer(CURL *easy, CURLoption option, const void *value) {
   return (curl_easy_setopt)(easy, option, value);
 }
-/// For CURLOPT_WRITEFUNCTION, CURLOPT_HEADERFUNCTION and CURLOPT_READFUNCTION.
+/// Sets CURLOPT_WRITEFUNCTION, CURLOPT_HEADERFUNCTION or CURLOPT_READFUNCTION.
 static inline CURLcode cairn_curl_set_write(CURL *easy, CURLoption option,
                                             size_t (*function)(char *, size_t, size_t, void *)) {
   return (curl_easy_setopt)(easy, option, function);
 }
-/// For CURLOPT_SOCKOPTFUNCTION.
+/// Sets CURLOPT_SOCKOPTFUNCTION.
 static inline CURLcode cairn_curl_set_socket(CURL *easy, CURLoption option,
                                              int (*function)(void *, curl_socket_t, curlsocktype)) {
   return (curl_easy_setopt)(easy, option, function);
 }
-/// For CURLOPT_SEEKFUNCTION.
+/// Sets CURLOPT_SEEKFUNCTION.
 static inline CURLcode cairn_curl_set_seek(CURL *easy, int (*function)(void *, curl_off_t, int)) {
   return (curl_easy_setopt)(easy, CURLOPT_SEEKFUNCTION, function);
 }

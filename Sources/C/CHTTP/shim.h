@@ -1,20 +1,20 @@
-// libmicrohttpd takes its options as variadic arguments, which Swift cannot give.
+// libmicrohttpd takes its options as variadic arguments, which Swift cannot pass.
 #pragma once
 #include <microhttpd.h>
 #include <sys/socket.h>
 
 struct cairn_http_options {
-  /// Bound and listening; belongs to the daemon, also when that cannot be started.
+  /// The descriptor of a listening socket. It belongs to the daemon, even if the daemon cannot be started.
   int listening;
   unsigned connections;
-  /// Memory for the head of a request and for reading its body, of each connection.
+  /// The memory of each connection for the head of a request and for reading its body, in bytes.
   size_t connection_bytes;
   size_t stack_bytes;
-  /// Texts in PEM; NULL without TLS.
+  /// The certificate, its key and the trusted authorities, as texts in PEM; NULL without TLS.
   const char *certificate;
   const char *key;
   const char *authorities;
-  /// What may be negotiated, in the words of GnuTLS.
+  /// The GnuTLS priority string: the allowed versions and ciphers of TLS.
   const char *priorities;
   void *context;
   MHD_AccessHandlerCallback handle;
@@ -23,7 +23,7 @@ struct cairn_http_options {
   void *(*target)(void *context, const char *uri, struct MHD_Connection *connection);
 };
 
-/// Starts a daemon with a thread that accepts and one for each connection; NULL when it cannot.
+/// Starts a daemon with a thread that accepts connections and one for each connection; NULL if it cannot be started.
 static inline struct MHD_Daemon *cairn_http_start(const struct cairn_http_options *o) {
   unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
   struct MHD_OptionItem items[16];
@@ -56,13 +56,13 @@ static inline const struct sockaddr *cairn_http_address(struct MHD_Connection *c
   return info ? info->client_addr : NULL;
 }
 
-/// What the callback for connections has put down for this one.
+/// Returns the pointer that the callback `connection` stored for this connection.
 static inline void *cairn_http_socket_context(struct MHD_Connection *connection) {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   return info ? info->socket_context : NULL;
 }
 
-/// The session of GnuTLS; NULL without TLS.
+/// Returns the GnuTLS session of a connection; NULL without TLS.
 static inline void *cairn_http_tls_session(struct MHD_Connection *connection) {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
   return info ? info->tls_session : NULL;

@@ -1,5 +1,5 @@
-// A file system layer for one connection. A captured file is hostile input: with it, SQLite opens, asks for and deletes the
-// database and its companions, and nothing else.
+// A file system layer for one connection. A captured file is hostile input. Through this layer, SQLite opens, examines
+// and deletes only the database and its companions.
 #define _GNU_SOURCE
 #include "CShims.h"
 #include "index.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The methods of one file, which are as the usual ones but fail once the index was cut off.
+// The methods of one file. They equal the usual ones, but fail once the shared memory was truncated.
 struct guarded_methods {
   sqlite3_io_methods methods;  // First: a file points to it.
   const sqlite3_io_methods *usual;
@@ -40,7 +40,7 @@ static int refuse(struct cairn_guard *guard, int refusal, const char *path, int 
 int cairn_guard_is_cut(struct cairn_guard *guard) { return guard != NULL && cairn_index_is_cut(guard->number); }
 
 int cairn_guard_refusal(struct cairn_guard *guard, const char **path) {
-  // For good: the memory stays as it is.
+  // This is permanent: the memory stays invalid.
   if (cairn_guard_is_cut(guard)) {
     *path = guard->shared ? guard->shared : "";
     return CAIRN_REFUSAL_CUT;
@@ -51,7 +51,7 @@ int cairn_guard_refusal(struct cairn_guard *guard, const char **path) {
   return refusal;
 }
 
-// Whether SQLite may touch the file: the database, or what SQLite puts beside it.
+// Returns whether SQLite may touch the file: the database, or a companion that SQLite creates beside it.
 static int is_own(struct cairn_guard *guard, const char *path) {
   if (guard->path == NULL) return 0;
   size_t length = strlen(guard->path);
@@ -60,14 +60,15 @@ static int is_own(struct cairn_guard *guard, const char *path) {
   return *rest == 0 || strcmp(rest, "-journal") == 0 || strcmp(rest, "-wal") == 0;
 }
 
-// Whoever owns a companion could write the database too: else that user would write it by our hand.
+// Returns whether the owner of a companion may write the database. If not, a forged companion could make Cairn write
+// it.
 static int could_write(const struct stat *database, const struct stat *companion) {
   if (companion->st_uid == 0 || companion->st_uid == geteuid() || companion->st_uid == database->st_uid) return 1;
   if (database->st_mode & S_IWOTH) return 1;
   return (database->st_mode & S_IWGRP) != 0 && companion->st_gid == database->st_gid;
 }
 
-// A folder goes through: SQLite has words for that. What is not there is made, or not, by SQLite.
+// Returns the reason to refuse a path; 0 if there is none. SQLite itself reports folders and missing files.
 static int refusal_of(struct cairn_guard *guard, const char *path, int is_companion) {
   struct stat there, database;
   if (lstat(path, &there) != 0) return 0;
@@ -75,7 +76,7 @@ static int refusal_of(struct cairn_guard *guard, const char *path, int is_compan
   if (S_ISDIR(there.st_mode) && !is_companion) return 0;
   if (!S_ISREG(there.st_mode)) return CAIRN_REFUSAL_NOT_A_FILE;
   if (!is_companion) return 0;
-  // None: SQLite deletes such a file just now.
+  // A file without a name passes: SQLite is just deleting it.
   if (there.st_nlink > 1) return CAIRN_REFUSAL_HARD_LINK;
   if (lstat(guard->path, &database) == 0 && !could_write(&database, &there)) return CAIRN_REFUSAL_OWNER;
   return 0;
@@ -90,7 +91,7 @@ static int guarded_read(sqlite3_file *file, void *bytes, int count, sqlite3_int6
   return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_READ : own->usual->xRead(file, bytes, count, offset);
 }
 
-// With an index that is partly gone, SQLite would write to wrong places.
+// With an index that is partly lost, SQLite would write to wrong places.
 static int guarded_write(sqlite3_file *file, const void *bytes, int count, sqlite3_int64 offset) {
   struct guarded_methods *own = methods_of(file);
   return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_WRITE : own->usual->xWrite(file, bytes, count, offset);
@@ -113,7 +114,7 @@ static int guarded_shm_map(sqlite3_file *file, int region, int size, int extend,
 
 static int guarded_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
   struct guarded_methods *own = methods_of(file);
-  // A lock is still given back.
+  // Locks can still be released.
   if ((flags & SQLITE_SHM_LOCK) && cairn_guard_is_cut(own->guard)) return SQLITE_IOERR_SHMLOCK;
   return own->usual->xShmLock(file, offset, count, flags);
 }
@@ -173,12 +174,12 @@ static int guarded_delete(sqlite3_vfs *vfs, const char *name, int is_folder_sync
 
 static int guarded_access(sqlite3_vfs *vfs, const char *name, int flags, int *result) {
   struct cairn_guard *guard = (struct cairn_guard *)vfs;
-  // An error, not "no such file": without it SQLite would take a journal that names it for done, and delete the journal.
+  // This is an error. If the file counted as missing, SQLite would delete the journal that names it.
   if (!is_own(guard, name)) return refuse(guard, CAIRN_REFUSAL_OTHER_FILE, name, SQLITE_IOERR_ACCESS);
   return guard->usual->xAccess(guard->usual, name, flags, result);
 }
 
-// Links among the folders are the administrator's; the last part may be none.
+// Resolves the links in the folders of a path, which the administrator made. The last part must not be a link.
 static int guarded_full_pathname(sqlite3_vfs *vfs, const char *name, int size, char *out) {
   struct cairn_guard *guard = (struct cairn_guard *)vfs;
   if (name == NULL || *name == 0) return guard->usual->xFullPathname(guard->usual, name, size, out);
@@ -197,7 +198,7 @@ static int guarded_full_pathname(sqlite3_vfs *vfs, const char *name, int size, c
   if (lstat(full, &there) == 0 && S_ISLNK(there.st_mode))
     return refuse(guard, CAIRN_REFUSAL_LINK, full, SQLITE_CANTOPEN);
   int code = guard->usual->xFullPathname(guard->usual, full, size, out);
-  // The first is the database; another one would be attached.
+  // The first path is that of the database; a later one would be attached.
   if (code == SQLITE_OK && guard->path == NULL) guard->path = strdup(out);
   return code;
 }

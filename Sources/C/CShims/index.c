@@ -1,6 +1,6 @@
-// SQLite maps the file `-shm` into memory, whatever its settings. Each user who may write to the file can truncate it: then
-// the kernel answers an access with SIGBUS, which ends the process. The handler here puts an empty page in the place of the
-// one that is gone, and marks the connections that have it: they fail, and the process goes on.
+// SQLite maps the file `-shm` into memory, whatever its settings. Each user who may write to the file can truncate it.
+// Then the kernel answers an access with SIGBUS, which ends the process. The handler here replaces the missing page by
+// an empty one, and marks the connections that have mapped it. These connections then fail, and the process continues.
 #define _GNU_SOURCE
 #include "index.h"
 #include "CShims.h"
@@ -14,7 +14,7 @@
 
 enum { CONNECTIONS = 16384, REGIONS = 65536 };
 
-// Read by the handler, which may interrupt any thread: so without a lock.
+// The handler reads these, and may interrupt any thread. So they are used without a lock.
 struct region {
   _Atomic uintptr_t start;  // 0: free. Written last, and erased first.
   _Atomic size_t length;
@@ -26,8 +26,8 @@ static struct region regions[REGIONS];
 static atomic_int regions_used;  // No region from here on was ever taken.
 static atomic_int is_cut[CONNECTIONS];
 static char is_taken[CONNECTIONS];
-// SQLite gives one mapping to all connections of the process to a file. So nothing is mapped between the moment when the
-// records of the last connection go and the moment when SQLite unmaps the memory.
+// SQLite gives one mapping to all connections of the process to a file. So nothing is mapped between the moment when
+// the records of the last connection go and the moment when SQLite unmaps the memory.
 static pthread_mutex_t mapping = PTHREAD_MUTEX_INITIALIZER;
 
 int cairn_index_take(void) {
@@ -60,7 +60,7 @@ void cairn_index_give(int number) {
 
 int cairn_index_is_cut(int number) { return number >= 0 && atomic_load_explicit(&is_cut[number], memory_order_relaxed); }
 
-// Records memory of a connection. Returns 0 if there is no room.
+// Stores which memory a connection has mapped. Returns 0 if the table is full.
 static int record(int number, uintptr_t start, size_t length) {
   int used = atomic_load(&regions_used), open = -1, was_cut = 0;
   for (int index = 0; index < used; index++) {
@@ -80,7 +80,7 @@ static int record(int number, uintptr_t start, size_t length) {
   atomic_store(&region->number, number);
   atomic_store(&region->is_cut, was_cut);
   atomic_store(&region->start, start);
-  // Another connection has the same memory, with an empty page in it.
+  // Another connection has the same memory, in which a missing page was replaced.
   if (was_cut) atomic_store(&is_cut[number], 1);
   return 1;
 }
@@ -127,13 +127,13 @@ static void memory_is_gone(int signal, siginfo_t *info, void *context) {
     }
   }
   if (is_ours) {
-    // A system call without a lock. munmap(2) of SQLite takes this page too.
+    // This system call needs no lock. SQLite's munmap(2) unmaps this page too.
     void *page = mmap((void *)(address & ~(page_size - 1)), page_size, PROT_READ | PROT_WRITE,
                       MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
     errno = error;
     if (page != MAP_FAILED) return;
   }
-  // Not ours: the access is tried again, and meets the action that was there before.
+  // For any other cause, the access is tried again, and the action applies that was set before.
   sigaction(SIGBUS, &before, NULL);
   if (info->si_code <= 0) raise(SIGBUS);
 }

@@ -4,13 +4,13 @@
 
 // Returns a number for one connection; -1 if there are too many.
 int cairn_index_take(void);
-// Gives the number of a closed connection back.
+// Frees the number of a closed connection.
 void cairn_index_give(int number);
 
-// Whether memory of the connection was cut off, so that what it reads counts no more.
+// Returns whether memory of the connection was truncated, so that everything read since then is invalid.
 int cairn_index_is_cut(int number);
 
-// As xShmMap and xShmUnmap of `usual`. They record which memory the connection has.
+// Call xShmMap and xShmUnmap of `usual`, and record which memory the connection has mapped.
 int cairn_index_map(int number, const sqlite3_io_methods *usual, sqlite3_file *file, int region, int size, int extend,
                     void volatile **memory);
 int cairn_index_unmap(int number, const sqlite3_io_methods *usual, sqlite3_file *file, int is_deleted);

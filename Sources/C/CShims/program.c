@@ -1,9 +1,9 @@
-// What the embedded API needs of SQLite beyond its calls: the time that a statement saw, and how far the journal has grown.
+// Facts that the embedded API needs and SQLite does not return: the time that a statement got, and new journal rows.
 #include "CShims.h"
 #include <pthread.h>
 #include <string.h>
 
-// The statement that this thread steps: whether it is watched, and what it was told the time is (0: it did not ask).
+// For the statement that this thread steps: whether it is watched, and the time that it got (0: it did not ask).
 static __thread int is_watched;
 static __thread sqlite3_int64 told;
 
@@ -28,7 +28,7 @@ const char *cairn_watching_vfs(void) {
   if (!is_registered) {
     usual = sqlite3_vfs_find(NULL);
     if (usual != NULL && usual->iVersion >= 2 && usual->xCurrentTimeInt64 != NULL) {
-      // A copy with another clock. The rest of it uses nothing of the structure but what is copied.
+      // A copy with another clock. Its other functions use only fields that are copied.
       watching = *usual;
       watching.pNext = NULL;
       watching.zName = "cairn-watching";

@@ -1,7 +1,7 @@
 #include "CShims.h"
 #include <netinet/in.h>
 #include <sys/socket.h>
-// The kernel's own header: that of the C library lacks the counters.
+// This is the kernel's header, because the C library's header lacks the counters.
 #include <linux/tcp.h>
 
 uint64_t cairn_tcp_moved(int descriptor) {

@@ -4,6 +4,6 @@
 #include "CShims.h"
 
 void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count) {
-  // A hint only: whatever is wrong, the next sync says.
+  // This is only a hint: the next sync reports any error.
   (void)sync_file_range(descriptor, (off64_t)offset, (off64_t)count, SYNC_FILE_RANGE_WRITE);
 }

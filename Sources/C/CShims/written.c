@@ -1,8 +1,8 @@
-// Rows as statements write them, where the library was built to tell of them (SQLITE_ENABLE_PREUPDATE_HOOK, as Debian's is).
+// Reports rows while statements write them, if the library was built with SQLITE_ENABLE_PREUPDATE_HOOK, as Debian's is.
 #include "CShims.h"
 #include <string.h>
 
-// The header declares them only under that option, and a library without it has none.
+// SQLite declares these functions only under that option, and a library without the option lacks them.
 __attribute__((weak)) void *sqlite3_preupdate_hook(
     sqlite3 *, void (*)(void *, sqlite3 *, int, char const *, char const *, sqlite3_int64, sqlite3_int64), void *);
 __attribute__((weak)) int sqlite3_preupdate_new(sqlite3 *, int, sqlite3_value **);

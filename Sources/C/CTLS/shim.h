@@ -4,5 +4,5 @@
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 
-/// Gives back what GnuTLS has allocated.
+/// Frees memory that GnuTLS allocated.
 static inline void cairn_tls_free(void *memory) { gnutls_free(memory); }

@@ -4,8 +4,8 @@ namespace {
 struct broken_promise {};
 }  // namespace
 
-// Some text that is not TOML makes toml++ 3.3 break its own assertions; it is to be an error like any other, also in
-// a release build, where assertions would become assumptions. Exceptions end in cairn_toml_parse.
+// Some texts that are not TOML violate assertions of toml++ 3.3. They must be errors like all others, also in a release
+// build, in which the compiler would assume that assertions hold. cairn_toml_parse catches the exceptions.
 #undef NDEBUG
 #define TOML_ASSERT(expression) \
   do { \
@@ -34,9 +34,10 @@ namespace {
 
 constexpr int dots_max = 16;
 
-/// Finds what toml++ 3.3 cannot be given. Tables are freed by recursion, as deep as keys have dots, and it sets no limit
-/// to these; of letters outside of ASCII, where there may be none, it runs into code that it declared unreachable.
-/// Text that is not TOML may be misread here, but only behind the place where the parser gives up. NULL: nothing.
+/// Returns the reason why toml++ 3.3 cannot parse a text safely; NULL if there is none. It frees tables by recursion,
+/// as deep as keys have dots, and does not limit the dots. At misplaced letters outside of ASCII it reaches code that
+/// it declared unreachable. Here, text that is not TOML may be misread, but only after the place where the parser
+/// stops.
 const char *find_trap(std::string_view text, cairn_toml_place &here) {
   here = {1, 1};
   int dots = 0;
@@ -62,7 +63,7 @@ const char *find_trap(std::string_view text, cairn_toml_place &here) {
         step();
       }
       for (size_t n = 0; n < width && i < text.size(); n++) step();
-      // Up to two quotes may stand before the three that end a text of many lines.
+      // Up to two quotes may precede the three that end a text of many lines.
       for (size_t n = 0; width == 3 && n < 2 && i < text.size() && text[i] == c; n++) step();
       continue;
     }
@@ -134,7 +135,7 @@ void report(cairn_toml_error *error, cairn_toml_place place, std::string_view te
   error->text[length] = 0;
 }
 
-/// NULL when it is not TOML: with the error, or `is_broken` where toml++ cannot name it.
+/// Parses a text. If it is not TOML, returns NULL and sets `error`, or `is_broken` if toml++ cannot describe the error.
 cairn_toml *parse(std::string_view text, cairn_toml_error *error, bool &is_broken) {
   is_broken = false;
   try {
@@ -151,7 +152,7 @@ cairn_toml *parse(std::string_view text, cairn_toml_error *error, bool &is_broke
   return nullptr;
 }
 
-/// The line with the error that toml++ cannot name: the last one of the shortest beginning that has it.
+/// Returns the line with an error that toml++ cannot describe: the last line of the shortest beginning with that error.
 uint32_t line_of_broken(std::string_view text) {
   std::vector<size_t> ends;
   for (size_t i = 0; i < text.size(); i++)

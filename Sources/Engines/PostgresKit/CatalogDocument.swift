@@ -10,7 +10,7 @@ import Changes
 package struct CatalogDocument: Sendable {
   package enum Section: UInt8, Sendable {
     /// The row of the table: oid, schema, name, kind, persistence, replica identity, estimated rows, owner. Then
-    /// whether this role is or may become the owner, whether row level security hides rows, and this role.
+    /// whether this role is or may become the owner, whether row level security hides rows, and the name of this role.
     case table = 0x74  // t
     /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
     /// identity. Then the value for rows older than the column, and whether its type may have a default.

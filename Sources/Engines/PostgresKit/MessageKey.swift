@@ -22,7 +22,8 @@ package struct MessageKey: Equatable, Sendable {
 
   let innerPad: [UInt8]
   let outerPad: [UInt8]
-  /// The place in the log up to which messages without a code are accepted, because earlier builds wrote such messages.
+  /// The place in the log up to which messages without an authentication code are accepted, because earlier builds
+  /// wrote such messages.
   package let since: LSN
 
   // MARK: Messages
@@ -36,7 +37,8 @@ package struct MessageKey: Equatable, Sendable {
     """
   }
 
-  /// Returns the content of a message without its code; nil if the message lacks this key's code for this transaction.
+  /// Returns the content of a message without its authentication code. Nil if the message has no code, or one that this
+  /// key did not make for this transaction.
   package func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ hasher: SHA256
   ) -> UnsafeRawBufferPointer? {
@@ -83,7 +85,8 @@ package struct MessageKey: Equatable, Sendable {
 
   /// Creates the table of the key with a new secret, unless it exists. Call it in a transaction, as the owner of the
   /// schema.
-  /// - Parameter hadMessages: Whether an earlier build may have written messages without a code until now.
+  /// - Parameter hadMessages: Whether an earlier build may have written messages without an authentication code until
+  ///   now.
   package static func install(_ place: Place, _ connection: PostgresConnection, hadMessages: Bool = false) throws {
     guard try read(place, connection) == nil else { return }
     let table = "\(place.rawValue).key"
@@ -130,7 +133,8 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: Sending
 
-  /// Emits a signed message in the current or in its own transaction. Creates schema and key if they are missing.
+  /// Emits a message with an authentication code, in the current transaction or in one of its own. Creates the schema
+  /// and the key if they are missing.
   ///
   /// Errors: `privilege-missing` if the role may not read the key.
   package static func emit(_ prefix: String, _ content: [UInt8], _ connection: PostgresConnection) throws {

@@ -102,7 +102,8 @@ package enum PgOutput {
 }
 
 extension PgOutput.Tuple {
-  /// Appends the row as an image: each value as exact text, a value that was not sent (TOAST) as unchanged.
+  /// Appends the row as an image. Each value is exact text; a value that the server did not send (TOAST) becomes
+  /// unchanged.
   ///
   /// - Parameter given: For each column, whether the row has its value; a column that is false becomes unchanged.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {

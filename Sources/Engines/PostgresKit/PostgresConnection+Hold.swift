@@ -72,7 +72,7 @@ extension PostgresConnection {
     do { try execute("LOCK TABLE \(name) IN ACCESS SHARE MODE") } catch let error as PostgresError
       where error.sqlState == "42809"
     {
-      // Such as a foreign table.
+      // An example is a foreign table.
       throw Self.notTable(name, place, "object that cannot be locked")
     }
     let table = name.utf8.starts(with: "ONLY ".utf8) ? String(name.utf8.dropFirst(5)) ?? name : name

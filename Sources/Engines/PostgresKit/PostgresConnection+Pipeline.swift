@@ -66,9 +66,9 @@ extension PostgresConnection {
     try tryFlush("pipeline")
   }
 
-  /// Reads the answers to the next `count` statements, which have been pushed. Calls `answer` with each statement's
-  /// number, from 0, and the number of rows that it changed; preparations count as statements. Throws the first error
-  /// at once; ``drain(_:)`` must follow.
+  /// Reads the answers to the next `count` statements; ``pushPipeline()`` must precede. Calls `answer` with each
+  /// statement's number, from 0, and the number of rows that it changed; preparations count as statements. Throws the
+  /// first error at once; ``drain(_:)`` must follow.
   package func readAnswers(_ count: Int, _ answer: (Int, Int64) -> Void) throws {
     var index = 0
     while index < count {

@@ -27,11 +27,11 @@ extension PostgresConnection {
     return places.flatMap { $0.split(separator: ",").map(String.init) }.filter { !isLocal($0) }
   }
 
-  /// Returns the options that libpq would use to connect: the URI, the service that the URI or the environment names,
-  /// the environment, defaults.
+  /// Returns the options that libpq would use to connect, from the URI, the service that the URI or the environment
+  /// names, the environment, and the defaults.
   ///
-  /// Only a connection can resolve the service of a URI. This one never connects: libpq checks its options first, and
-  /// refuses one of them.
+  /// Only a connection of libpq resolves the service of a URI. The connection here never reaches a server, because
+  /// libpq refuses one of its options first.
   private static func applied(to uri: String) -> [String: String] {
     let given: [String] = ["dbname", "channel_binding", uri, "refused"]
     let texts = given.map { strdup($0) }

@@ -1,8 +1,9 @@
 import Changes
 
-// The interpretation of the catalog rows.
+// These functions interpret the rows of the catalog.
 extension PostgresTable {
-  /// Returns an SQL condition that is true if row `c` of pg_class, in schema `n`, is a table that could be captured.
+  /// Returns an SQL condition that is true if a table could be captured. `c` is the table's row of pg_class, and `n`
+  /// its schema's row of pg_namespace.
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'
@@ -14,16 +15,16 @@ extension PostgresTable {
 
   struct Index {
     var isPrimary, isReplicaIdentity, isPlain: Bool
-    /// Whether the index may be checked later than with each row. PostgreSQL does not accept such an index as replica
+    /// Whether the index belongs to a DEFERRABLE constraint. PostgreSQL does not accept such an index as replica
     /// identity.
     var isDeferrable: Bool
-    /// The numbers in the catalog of the index's key columns.
+    /// The catalog's numbers of the index's key columns.
     var columns: [Int]
     /// The text of the index as a table constraint; empty for an index without a constraint.
     var constraint: String
   }
 
-  /// Reads a table from its document; nil if the table does not exist.
+  /// Reads a table from its catalog rows; nil if the table does not exist.
   package init?(_ document: CatalogDocument) throws {
     guard let row = document[.table].first else { return nil }
     func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }
@@ -84,7 +85,7 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the index in the schema of the column with a number in the catalog; nil if there is none.
+  /// Returns the place in the schema of the column that has this number in the catalog; nil if there is none.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
   /// Returns the places in the schema of an index's columns. Nil if one is generated: the log lacks its values.

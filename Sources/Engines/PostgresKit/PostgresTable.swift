@@ -47,10 +47,10 @@ package struct PostgresTable: Sendable {
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key: UPDATE and DELETE work, but the log lacks their key.
     package var isOfGenerated = false
-    /// Whether the reason is another table with the same full name, or with one that two-way replication takes as
-    /// equal.
+    /// Whether the reason is another table that has the same full name, or a name that two-way replication does not
+    /// distinguish from it.
     package var isOfName = false
-    /// Whether the reason is two columns whose names two-way replication takes as equal: UPDATE and DELETE work.
+    /// Whether the reason is two columns whose names two-way replication does not distinguish: UPDATE and DELETE work.
     package var isOfColumns = false
   }
 

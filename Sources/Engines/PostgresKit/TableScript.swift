@@ -1,6 +1,6 @@
 import Changes
 
-/// The SQL statements that create a table with everything that it needs. They do no harm if a part of that exists.
+/// The SQL statements that create a table with everything that it needs. Parts that exist already are left unchanged.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument

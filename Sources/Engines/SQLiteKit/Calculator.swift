@@ -73,7 +73,8 @@ package final class Calculator {
     }
   }
 
-  /// Sets the row over which expressions are evaluated. The memory of its views must stay valid until then.
+  /// Sets the row over which expressions are evaluated. The memory of its values must stay valid until they have been
+  /// evaluated.
   package func set(_ row: [ColumnView]) throws {
     limit.allow(Self.instructionsMax)
     for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }

@@ -2,8 +2,8 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of a
-/// captured application, which write twice as much as before, do not wait for that.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of an
+/// application, which write twice as much under capture, do not wait for that.
 ///
 /// The log can restart only while the file has all of it, which may never happen while an application writes without a
 /// pause. So from ``pagesMax`` on, the commit itself checkpoints, as in plain SQLite.
@@ -43,8 +43,8 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Handles a commit, after which the log has `pages` pages. A failed checkpoint does not fail the commit: the next
-  /// one tries again.
+  /// Is called after a commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the
+  /// next commit tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {

@@ -162,7 +162,8 @@ package final class Database {
       refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
   }
 
-  /// Denies from now on every action that only a hostile file requests: its views and triggers are not run.
+  /// Denies every action that only a hostile file requests, from this call on: the file's views and triggers are not
+  /// run.
   ///
   /// This is for connections that read tables and write Cairn's own. See ``ForbiddenCode``.
   package func forbidForeignCode() {

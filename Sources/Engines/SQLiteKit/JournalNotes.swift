@@ -3,9 +3,9 @@ import Changes
 /// Writes the notes of an apply into the journal of a captured SQLite file, each as a row in apply's transaction. So
 /// capture reads a note at its place among the changes.
 ///
-/// Does nothing if the file is not captured, or if an older cairn captures it.
+/// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
-  /// The `code` of a journal row with a note in `v0`. No table has rows with this code, because no layout has number 0.
+  /// The `code` of a journal row that has a note in its column `v0`. No row of a table has this code.
   package static let code: Int64 = 1
   /// The first version of the journal that has rows with notes.
   package static let versionMin: Int64 = 3
@@ -22,8 +22,10 @@ package final class JournalNotes {
 
   package init(_ database: Database) { self.database = database }
 
-  /// Empties the stage, at the start of a transaction that writes. The application's writes may have left rows there.
-  /// Apply fires no triggers to keep those rows current, so the application's next write would record them as replaced.
+  /// Empties the table `cairn_stage`, in which triggers keep old rows, at the start of a transaction that writes.
+  ///
+  /// The application's writes may have left rows there. Apply fires no triggers to keep those rows current, so the
+  /// application's next write would record them as replaced.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -33,7 +35,7 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Returns whether the file's capture takes rows that applies write. Call it in a transaction that writes.
+  /// Returns whether the file's capture also takes rows that applies write. Call it in a transaction that writes.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }
@@ -78,8 +80,8 @@ package final class JournalNotes {
     schemaVersion = version
   }
 
-  /// Removes journal rows that capture has taken, or that exceed the cap. Triggers do this for applications, but apply
-  /// fires no triggers.
+  /// Removes journal rows that are already in a trail, or that exceed the limit of the journal. Triggers do this for
+  /// applications, but apply fires no triggers.
   private func bound() throws {
     try database.executeScript(
       """

@@ -7,7 +7,7 @@ import Changes
 /// written earlier. A row contains a text that is executed repeatedly only once, and likewise a value that is bound to
 /// it repeatedly.
 package struct JournalStatements: ~Copyable {
-  /// The `code` of a journal row that ends a transaction. No table's rows have it, because no layout has number 0.
+  /// The `code` of a journal row that ends a transaction. No row of a table has this code.
   package static let endCode: Int64 = 2
   /// The `code` of a journal row with statements that does not end a transaction.
   package static let partCode: Int64 = 3
@@ -58,7 +58,7 @@ package struct JournalStatements: ~Copyable {
     }
   }
 
-  /// The state of the gathered statements at a savepoint, to which they can return.
+  /// The state of the gathered statements at a savepoint. A rollback to the savepoint restores it.
   package struct Mark {
     fileprivate var count: Int
     fileprivate var textCount: UInt64
@@ -74,7 +74,7 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The sequence number from which the first statement of the row is counted.
+  /// The journal's sequence number from which that of the row's first statement is counted.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0
@@ -144,7 +144,8 @@ package struct JournalStatements: ~Copyable {
       }, body)
   }
 
-  /// Calls `body` with a row for a part, and then begins again without statements; `savepoints` are the open ones.
+  /// Calls `body` with a journal row that has the statements so far, and then begins again without statements.
+  /// `savepoints` are the open ones.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {
@@ -183,7 +184,7 @@ package struct JournalStatements: ~Copyable {
     Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
   }
 
-  /// Removes the statements since a savepoint's mark, because they are rolled back.
+  /// Removes the statements after a savepoint, because they are rolled back.
   package mutating func rollBack(to mark: Mark) {
     if let kept = mark.kept {
       entries.removeAll()
@@ -192,7 +193,7 @@ package struct JournalStatements: ~Copyable {
       entries.truncate(to: mark.count)
     }
     (base, end, parts) = (mark.base, mark.end, mark.parts)
-    // Texts defined since the mark must be defined again; defining the others again is harmless.
+    // Texts defined after the savepoint must be defined again; defining the others again is harmless.
     generation += 1
     textCount = mark.textCount
   }

@@ -2,8 +2,8 @@ import CSQLite
 import CShims
 import Changes
 
-/// The connection of an application that uses the embedded API: a ``Database`` that also knows more about each
-/// statement. That is the time that it was given, the tables that it touches, and the journal rows that it causes.
+/// The connection of an application that uses the embedded API. For each statement, it reports the time that SQLite
+/// gave to the statement, the tables that the statement touches, and the journal rows that it causes.
 ///
 /// For a connection that the application opened itself, nothing of this is known, because its hooks belong to the
 /// application.
@@ -54,8 +54,8 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Lets a thread write the write-ahead log back while the application commits. An operation that another connection
-  /// of the process would disturb calls ``settle()`` first.
+  /// Starts a thread that writes the write-ahead log back while the application commits. An operation that needs the
+  /// file for itself calls ``settle()`` first.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)

@@ -2,7 +2,7 @@ import Changes
 
 /// Finds properties of tables that change what triggers on them see.
 extension Database {
-  /// Marks the tables whose AFTER triggers get wrong values of OLD.
+  /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
   ///
   /// When SQLite looks for the rows that reference a deleted row, it applies the affinity of the referencing column to
   /// the registers of OLD. `OLD.code` of '01234' is 1234 if a column INTEGER references a column TEXT. Seen in 3.40.1,
@@ -41,7 +41,7 @@ extension Database {
     return !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
   }
 
-  /// Marks the tables with BEFORE triggers of the application.
+  /// Sets ``SQLiteTable/hasBeforeTriggers`` of each table on which the application has BEFORE triggers.
   func markBeforeTriggers(_ tables: inout [SQLiteTable]) throws {
     let rows = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
     let names = Set(

@@ -95,7 +95,7 @@ package final class Statement {
   /// again for a changed schema.
   package var columnCount: Int { Int(sqlite3_column_count(handle)) }
 
-  /// The number of times that SQLite has prepared the statement again by itself, in the first step of a run.
+  /// The number of times that SQLite prepared the statement again by itself, because the schema had changed.
   ///
   /// Source: https://sqlite.org/c3ref/c_stmtstatus_counter.html
   package var repreparedCount: Int32 { sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_REPREPARE, 0) }

@@ -32,7 +32,7 @@ package struct StoredTrigger: Sendable {
         case "INTO": index + 1
         case "FROM" where index > 0 && body[index - 1].word == "DELETE": index + 1
         case "UPDATE" where index + 1 < body.count && body[index + 1].word == "OR": index + 3
-        // Not the UPDATE of an upsert.
+        // This excludes the UPDATE of an upsert.
         case "UPDATE" where index == 0 || body[index - 1].word != "DO": index + 1
         default: nil
         }

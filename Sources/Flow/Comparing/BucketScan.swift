@@ -22,13 +22,13 @@ struct BucketScan: Sendable {
   /// A part of a table's rows.
   enum Part: Sendable {
     case all
-    /// The rows with NULL in their key.
+    /// The rows with NULL in one of their key columns.
     case nullKeys
-    /// The rows after a key, in the order of each end.
+    /// The rows after this key, in the sort order of each end; nil: from the first row.
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets that differ, with the number of rows in them at the end that has more.
+  /// Buckets in which rows differ, with the number of rows in them at the end that has more.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -38,7 +38,7 @@ struct BucketScan: Sendable {
 
   private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
 
-  /// Returns groups of buckets that differ; the rows of each group fit into memory at once.
+  /// Returns the buckets in which rows differ, in groups. The rows of each group fit into memory at once.
   func run(bytesInMemory: Int) throws -> [Group] {
     let source = try WorkerThread { Result { try self.sums(.source) } }
     // Without a second thread, this one reads the target.
@@ -75,8 +75,8 @@ struct BucketScan: Sendable {
     return sums
   }
 
-  /// Reads all rows in short parts, with the hashes of their keys; only the first time do they count as progress.
-  /// `between` is called after each part, when the reader is free.
+  /// Reads all rows in short parts, and passes the hashes of their keys to `body`. Rows count as progress only if
+  /// `isFirst`. `between` is called after each part, when the reader is free.
   func scan(
     _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
     _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}
@@ -126,7 +126,7 @@ struct BucketScan: Sendable {
     var from: UInt32 = 0
     var step: UInt32 = 8
     while !watch.stop.isSet {
-      // The last part has no end: the table grows meanwhile.
+      // The last part has no end, because the table may grow meanwhile.
       let isLast = pages - from < step
       let end = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
       if isLast { return }

@@ -5,7 +5,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The places of the two databases, for each thread that opens them.
+/// The locations of the two databases, from which each thread opens its own connections.
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
@@ -16,14 +16,14 @@ package struct CompareEnds: Sendable {
 
   package let source: Place
   package let target: Place
-  /// A random number for each comparison, so that rows with colliding hashes cannot be prepared.
+  /// The random seed of the hashes of one comparison. So an attacker cannot prepare rows whose hashes collide.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
     (self.source, self.target, self.seed) = (source, target, seed)
   }
 
-  /// Opens an end for reading, for the thread that calls.
+  /// Returns a reader of one database for the calling thread.
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):
@@ -68,7 +68,7 @@ package final class CompareWatch: Sendable {
 
   func count(_ side: CanonicalColumn.Side, rows: Int, bytes: Int) {
     state.withLock { state in
-      // Another node's numbers.
+      // Another node may send any numbers, so the sums must not trap.
       if side == .source { state.sourceRows &+= rows } else { state.targetRows &+= rows }
       state.rows &+= rows
       state.bytes &+= bytes

@@ -74,10 +74,10 @@ package struct ComparedTable: Sendable {
   }
 }
 
-/// A table at one end, in that end's terms.
+/// A table in one of the two databases, with its names and types there.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// The index in the schema's columns, for each place.
+  /// The index of each compared column in the schema, in the order of places.
   package let columns: [Int]
   /// The name for a FROM clause.
   package let sqlName: String
@@ -104,12 +104,12 @@ package struct TableEnd: Sendable {
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
   /// Returns the quoted name of a column, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// Returns an SQLite column under the collation of its key.
+  /// Returns the SQL of an SQLite column with its collation.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
   }
-  /// The table and the types of the compared columns, as they were read.
+  /// The table and the types of its compared columns, by which a reader checks that a name still means the same table.
   var shape: HeldShape {
     HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }

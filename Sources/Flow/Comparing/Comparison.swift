@@ -11,7 +11,7 @@ package final class Comparison {
   package struct Options: Sendable {
     /// The tables to compare; nil: the tables of the replication, or all.
     package var tables: TablePatterns?
-    /// The name policy; nil: the policy of the replication.
+    /// The conversion of names between the engines; nil: that of the replication.
     package var names: NamePolicy?
     /// The trail of the replication between both ends; nil if there is none.
     package var trail: TrailPlace?
@@ -56,7 +56,7 @@ package final class Comparison {
     package var mended = 0
     package var milliseconds: Int64 = 0
     package var isStopped = false
-    /// Tables that were not begun, or not finished, when it was stopped.
+    /// The number of tables that were not begun, or not finished, when the comparison was stopped.
     package var tablesLeft = 0
   }
 
@@ -124,8 +124,8 @@ package final class Comparison {
     return summary
   }
 
-  /// Returns the reader that recognises rows which are not applied yet; nil if no replication connects the ends, or if it
-  /// has applied nothing yet.
+  /// Returns a judge of suspects that recognises rows in flight from the trail. Nil if no replication connects the two
+  /// databases, or if it has applied nothing yet.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -167,7 +167,7 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
-  /// Compares a table without reporting the differences. Returns their number, with the rows still in flight.
+  /// Compares a table without reporting the differences. Returns their number, including rows that may be in flight.
   private func countDifferences(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
   ) throws -> Int {

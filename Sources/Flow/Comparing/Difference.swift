@@ -1,6 +1,6 @@
 import Changes
 
-/// A difference between the two ends.
+/// A difference between the rows of the source and of the target.
 package struct Difference: Sendable {
   package enum Kind: String, Sendable {
     /// The target lacks a row of the source.
@@ -34,7 +34,7 @@ package struct Difference: Sendable {
   /// The complete rows, each in its end's representation; nil if the row is missing.
   package var source: [Value]?
   package var target: [Value]?
-  /// The number of equal rows without a key that differ in this way.
+  /// The number of identical rows without a key for which this difference counts.
   package var times = 1
   /// The name of the column, for differences that are about one column.
   package var column = ""
@@ -46,7 +46,8 @@ package struct Difference: Sendable {
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The keys in each end's representation, as far as they were read there; nil for a row without a usable key.
+  /// The keys in the representations of source and target, as far as they were read there; nil for a row without a
+  /// usable key.
   var sourceKey: [Value]?
   var targetKey: [Value]?
   /// The approximate size of the row, in bytes.

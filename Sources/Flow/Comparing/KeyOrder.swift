@@ -17,7 +17,7 @@ struct KeyOrder {
     let wanted = table.key.map { table.target.columns[$0] }
     let schema = table.target.schema
     let isKey = schema.key == wanted && !schema.flags.contains(.wholeRow)
-    // Only for the key is it known by which collation its index sorts.
+    // The collation of the index is known only for the key.
     return isKey || (schema.engine == .postgres && schema.uniques.contains(wanted))
   }
 

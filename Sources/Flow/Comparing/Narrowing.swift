@@ -10,7 +10,8 @@ struct Narrowing: ~Copyable {
 
   private struct Entry {
     let rowHash: UInt64
-    /// The place of the source's key; -1: a row that is identified by all its values; -2: a row of the target only.
+    /// The place of the source's key among the encoded keys; -1: all values identify the row; -2: only the target has
+    /// the row.
     let key: Int
     var rowBytes: UInt32
     /// The balance of a row. With a key: 1 until the target's row was read, 0 if that was equal, -1 for a suspect.
@@ -35,10 +36,11 @@ struct Narrowing: ~Copyable {
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// The error for too many rows in memory: more rows share a hash than chance explains.
+  /// The error for too many rows in memory. It means that more rows have the same hash than chance explains.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` if the rows in memory exceed the limit, which rows with unprepared hashes never reach.
+  /// Throws ``TooMany`` if the rows exceed the memory limit. That happens only if rows were made so that their hashes
+  /// collide.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }
@@ -50,7 +52,7 @@ struct Narrowing: ~Copyable {
     keys.appendCounted(mark.key)
   }
 
-  /// Takes a row of the target. Call it after all rows of the source.
+  /// Adds a row of the target. Call it after all rows of the source.
   mutating func takeTarget(_ mark: borrowing RowMark) {
     if mark.key.isEmpty { return count(mark, -1) }
     guard var entry = entries[mark.keyHash] else {

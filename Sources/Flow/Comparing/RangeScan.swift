@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SystemKit
 
-/// A range of the key in the source's values.
+/// A range of the key, with bounds in the source's representation.
 struct KeyRange: Sendable {
   let after: [Value]?
   let through: [Value]?
@@ -42,7 +42,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range while the scan continues, and `idle` about once a second without one.
+  /// Calls `narrow` with each differing range while the scan continues. While there is none, it calls `idle` about once
+  /// a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)

@@ -92,8 +92,8 @@ final class Repair {
     }
   }
 
-  /// Waits until the rows have gone through the trail to the target. Returns the number of rows that still differ. The
-  /// next table may follow then.
+  /// Waits until the rows have gone through the trail to the target. Returns the number of rows that still differ.
+  /// Afterwards, another table can be repaired.
   /// - Parameter recount: compares the whole table again.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {
     defer {

@@ -1,6 +1,6 @@
 import Changes
 
-/// The number of copies of some rows, identified by the hash of all their values, and those values.
+/// A count of identical rows, by the hash of all values of a row. It also keeps the values of one row of each hash.
 final class RowCounts {
   /// The memory for one hash at one end, without the row, in bytes.
   static let hashBytes = 24
@@ -8,7 +8,7 @@ final class RowCounts {
   /// The hashes in ascending order.
   let hashes: [UInt64]
   private var counts: [Int32]
-  /// The places of the rows in the buffer; -1 if none was seen.
+  /// The places of the kept rows in the buffer; -1 for a hash of which no row was counted.
   private var places: [Int]
   private var rows = ByteWriter()
 

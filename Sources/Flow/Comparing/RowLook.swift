@@ -46,7 +46,8 @@ final class RowLook {
     return found
   }
 
-  /// Returns the numbers, and the values, of the rows with these hashes of all their values. The hashes ascend.
+  /// Returns the number of rows for each of these hashes of all values, with the values of one such row. `hashes` is in
+  /// ascending order.
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
     let counts = RowCounts(hashes)

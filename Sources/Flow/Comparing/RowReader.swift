@@ -2,7 +2,7 @@ import Changes
 import CodecKit
 import Mapping
 
-/// Reads rows of one end, each as hashes of its canonical form. For one thread.
+/// Reads rows of one database. Each row is a hash of its common form (``CanonicalColumn``). For one thread.
 protocol RowReader: AnyObject {
   var engine: Engine { get }
 
@@ -78,7 +78,7 @@ struct RowMark: ~Copyable {
   let key: UnsafeRawBufferPointer
 }
 
-/// Brings rows into their canonical form and hashes them.
+/// Converts rows into the common form of both ends (``CanonicalColumn``) and hashes them.
 struct RowHasher: ~Copyable {
   let table: ComparedTable
   let side: CanonicalColumn.Side

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Judges two rows by the contract of their columns.
+/// Decides whether a row of the source and a row of the target are equal, by the contracts of their columns.
 final class RowVerdict {
   let table: ComparedTable
   /// The target's server, which is queried if only PostgreSQL knows how the type reads a text.

@@ -25,21 +25,21 @@ struct Settlement {
   }
 }
 
-/// A way to distinguish differences from rows in flight.
+/// A method to distinguish differences from rows in flight.
 protocol Settling {
-  /// Judges rows with a key.
+  /// Judges suspects that have a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Judges rows that all their values identify, by their hashes in ascending order. `report` receives the verdicts,
-  /// rows of one hash together.
+  /// Judges suspects that all their values identify, by their hashes in ascending order. `report` receives the
+  /// verdicts, those about one hash together.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Judges rows without a trail, when rows in flight cannot be recognised. A row that stays the same at both ends, and
-/// unequal, is a difference.
+/// Judges suspects without a trail, by reading their rows again after pauses. Rows in flight cannot be recognised then.
+/// A row that stays the same at both ends, and unequal, is a difference.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The shorter pauses for later rows, if many rows differ.
+  /// The pauses in milliseconds after the comparison has waited 20 s in all, because many rows differ.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
@@ -50,8 +50,8 @@ final class SettlingByLooks: Settling {
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Calls `body` until it returns false, with a pause before each call except the first. Stops early if the comparison
-  /// is stopped.
+  /// Calls `body` until it returns false, with a pause before each call except the first, a few times at most. Stops
+  /// early if the comparison is stopped.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {

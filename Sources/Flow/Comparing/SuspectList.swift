@@ -4,7 +4,8 @@ import Changes
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The places of the keys; -1 for none.
+    /// The places of the source's key and the target's key among the encoded keys; -1 for a row that was not seen
+    /// there.
     let source: Int
     let target: Int
     let rowBytes: Int

@@ -10,7 +10,7 @@ final class TableComparison {
   /// The memory for judging one suspect, without the rows themselves, in bytes.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// The memory for hashes and keys, in bytes.
+  /// The limit on the memory for hashes and keys, in bytes.
   private static let bytesInMemory = 12 << 20
   /// The bytes of rows without a key that one scan judges; each scan reads the table once.
   private static let wholeBytes = 16 << 20
@@ -28,7 +28,7 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The suspects without a key, by hash.
+  /// The hashes of suspects without a key.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 

@@ -2,7 +2,7 @@ import Changes
 import SystemKit
 import Synchronization
 
-/// A limit on the request bodies of each peer that are held in memory until they are complete.
+/// A limit on the number of request bodies of each peer that are held in memory at one time.
 final class BodyPermits: Sendable {
   /// The most bodies of one peer at a time.
   static let ofPeerMax = 4

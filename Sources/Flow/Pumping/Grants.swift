@@ -17,9 +17,10 @@ package struct Grants: Equatable, Sendable {
 
   package init(_ peers: [String: Peer]) { self.peers = peers }
 
-  /// Returns whether a peer may do something with a trail.
+  /// Returns whether a peer has a right to a trail.
   ///
-  /// A certificate may hold a text that is no name of a peer, yet equals one in Swift: the Kelvin sign equals K.
+  /// Names are compared by their bytes. A certificate may hold a text that is not a peer's name, yet equals one in
+  /// Swift, as the Kelvin sign equals K.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
     guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {

@@ -53,7 +53,7 @@ final class PieceHandover {
         return nil
       }
     } catch {
-      // Without another thread, this one works on it.
+      // If no thread can be started, the calling thread works on the piece.
       try piece.run()
     }
   }

@@ -143,8 +143,8 @@ package final class Pump: Sendable {
     return chosen
   }
 
-  /// Ends and starts transfers, so that there is one for each wanted trail. If an error is thrown, the transfers that started
-  /// continue.
+  /// Ends and starts transfers, so that there is one for each trail in `wanted`. If an error is thrown, the transfers
+  /// that started continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }

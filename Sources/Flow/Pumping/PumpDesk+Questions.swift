@@ -5,7 +5,7 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Receives a question from a peer that may pull the trail, and answers it.
+  /// Receives a question about rows of a trail's source from a peer that may pull the trail, and returns the answer.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -20,8 +20,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether a question waits that this peer may answer, because it may push the trail. In the first seconds,
-  /// only the trail's origin may answer.
+  /// Returns whether a question about rows waits that this peer may answer, because it may push the trail. In the first
+  /// seconds, only the trail's origin may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -29,7 +29,8 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns the next question for a peer, as soon as there is one; status 204 if none arrived in time.
+  /// Returns the next question about rows that a peer may answer, as soon as there is one. The status is 204 if none
+  /// arrived in time.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -45,7 +46,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the sink for a peer's answer to a question that it took.
+  /// Returns the receiver for the body of a peer's answer to a question that the peer took.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in
@@ -67,7 +68,7 @@ extension PumpDesk.Visit {
   }
 }
 
-/// A sink that holds a body up to a size limit, and answers it when it is complete.
+/// A receiver that holds a request body up to a size limit, and answers it when it is complete.
 private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse

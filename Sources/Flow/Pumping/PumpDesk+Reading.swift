@@ -5,7 +5,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// The requests by which peers read: the state of trails, and their bytes.
+// These requests of peers read: the state of trails, and their bytes.
 extension PumpDesk {
   func trails(_ peer: String) throws -> HTTPResponse {
     let grants = options.grants()
@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns this node's requests for copies of trails that the peer may push. It waits until they differ from the list
-  /// that the peer already has.
+  /// Returns this node's requests for copies of tables, for all trails that the peer may push. It waits until they
+  /// differ from the list that the peer already has.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -99,7 +99,7 @@ extension PumpDesk {
     return try follow(visit, source, segment, ear)
   }
 
-  /// Returns a sealed segment from an offset to its end.
+  /// Returns the content of a finished segment, from an offset to its end.
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
@@ -130,7 +130,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the bytes after a place. It waits until there are some.
+  /// Returns the bytes of a trail after a place. It waits until there are some.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// The requests by which peers write: bytes of trails, and requests for copies.
+// These requests of peers write: bytes of trails, and requests for copies.
 extension PumpDesk {
   func push(_ visit: Visit, _ id: TrailID, _ segment: UInt64) throws -> HTTPAction {
     try visit.require(.push)
@@ -35,7 +35,7 @@ extension PumpDesk {
   }
 }
 
-/// A sink for the bytes that a peer pushes.
+/// A receiver of the bytes that a peer pushes into a copy of a trail.
 final class PushSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit
@@ -118,7 +118,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// A sink for a peer's request for copies of tables.
+/// A receiver of a peer's request for copies of tables.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

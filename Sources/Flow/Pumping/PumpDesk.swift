@@ -4,14 +4,14 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The desk that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
+/// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
     /// The name of this node.
     package var node: String
     /// Returns the rights of peers; called for each request.
     package var grants: @Sendable () -> Grants
-    /// Answers `POST join` and `POST renew`.
+    /// Answers `POST join` and `POST renew`, by which nodes get and renew certificates.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
     /// The longest body of whole blocks that is sent at once; a larger block is sent alone.

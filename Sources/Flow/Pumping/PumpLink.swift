@@ -73,7 +73,7 @@ final class PumpLink {
 
   /// Adds bytes to the copy at the peer, and returns its state after that.
   ///
-  /// - Parameter restart: The end of a copy that begins again.
+  /// - Parameter restart: The end of the peer's copy, if the copy starts again at a later segment; else nil.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
@@ -89,7 +89,7 @@ final class PumpLink {
     case nothing
   }
 
-  /// Passes the bytes after a place to `sink`. It waits until there are some, `waitSeconds` at most.
+  /// Passes the bytes of a trail after a place to `sink`. It waits until there are some, `waitSeconds` at most.
   ///
   /// - Parameter isKnown: Whether `place.chain` is known, so that it is sent.
   func follow(
@@ -102,12 +102,13 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Reports that everything before a place is durable here. If the place is wrong, the next request gets the error.
+  /// Reports to the peer that this node has everything before a place durably. If the place is wrong, the next request
+  /// gets the error.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
 
-  /// Returns the path and query for the bytes after a place.
+  /// Returns the path and query of a request for the bytes of a trail after a place.
   private func address(
     of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
   ) -> String {
@@ -117,7 +118,7 @@ final class PumpLink {
     return target
   }
 
-  /// Fetches a sealed segment.
+  /// Fetches a finished segment.
   func segment(
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
@@ -138,8 +139,8 @@ final class PumpLink {
   /// The most trails whose requests fit into one answer.
   private static let requestsMax = 4096
 
-  /// Returns the copies that the peer waits for, by trail, for all trails that this node may push there. The peer
-  /// answers as soon as the list's mark differs from `known`, or after some time.
+  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push there. The peer
+  /// answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
@@ -169,7 +170,8 @@ final class PumpLink {
     return reply.body
   }
 
-  /// Returns the next question of the peer about a trail that this node may push there; nil if none arrives in time.
+  /// Returns the next question of the peer about rows of a trail that this node may push there; nil if none arrives in
+  /// time.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
@@ -179,7 +181,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Sends an encoded answer. The peer drops it if the node that asked has stopped waiting.
+  /// Sends the encoded answer to a question. The peer drops the answer if the node that asked has stopped waiting.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }

@@ -1,8 +1,8 @@
 import Changes
 import Trails
 
-/// A request of a trail's reader to send rows of tables through the trail again (`docs/reference/protocol.md`,
-/// Refresh).
+/// A request of a node that reads a trail: the source is to send rows of tables through the trail again
+/// (`docs/reference/protocol.md`, Refresh).
 package struct CopyRequest: Hashable, Sendable {
   /// The id. Two requests with the same id are one request.
   @ByBytes package var id: String
@@ -47,7 +47,7 @@ package struct TrailReport: Equatable, Sendable {
   /// The node that sends the report.
   package var node: String
   package var standing: TrailStanding
-  /// The position that every apply of the node has finished with.
+  /// The position up to which every apply of the node has processed the trail.
   package var applied: Position?
   package var requests: [CopyRequest]
 
@@ -88,7 +88,7 @@ package struct TrailReport: Equatable, Sendable {
 extension JSONObject {
   private static let toldBytesMax = 4096
 
-  /// Returns a text from another node, cut to a few lines, because a log or a status page repeats it.
+  /// Returns a text member that another node sent, cut to 4096 bytes, because a log or a status page repeats it.
   func told(_ name: String) -> String? {
     guard let text = text(name), text.utf8.count > Self.toldBytesMax else { return text(name) }
     return String(decoding: text.utf8.prefix(Self.toldBytesMax), as: UTF8.self) + "…"

@@ -17,14 +17,13 @@ package final class QuestionBook: Sendable {
     package let bytes: [UInt8]
   }
 
-  /// The most bytes of a question, and of an answer.
+  /// The size limits in bytes of a question and of an answer.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The most waiting questions of one asker, and of all together.
+  /// The limits on the number of waiting questions: of one asker, and of all together.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time in which a pump or a peer must take a question, and the time in which the answer must arrive, in
-  /// milliseconds.
+  /// The time limits in milliseconds: until a pump or a peer takes a question, and until the answer arrives.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -99,7 +98,7 @@ package final class QuestionBook: Sendable {
   /// questions on may take it too.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Records the name of the node at the address `asker`, so that its question is not passed back to a peer of this
+  /// Stores the name of the node at the address `asker`, so that its question is not passed back to a peer of this
   /// name.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
@@ -158,7 +157,7 @@ package final class QuestionBook: Sendable {
       return [0] + bytes
     } catch {
       let known = (error as? CairnError) ?? (error as? PumpFault)?.error
-      // The state of a database, and its place, are for its own node to report.
+      // Only the node of a database reports the state and the location of the database.
       let error =
         known.flatMap { toldCodes.contains($0.code) ? $0 : nil }
         ?? CairnError(

@@ -15,7 +15,8 @@ final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// The time in milliseconds for which questions are answered before new requests are received again.
+  /// The time in milliseconds for which the loop answers questions about rows before it fetches requests for copies
+  /// again.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -23,7 +24,8 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time of the last question that passed through. The next one often follows soon, so the loop then pauses less.
+  /// The time at which the loop last passed on a question about rows. The next one often follows soon, so the loop then
+  /// pauses less.
   private var questionedAt: Int64 = 0
 
   /// Creates the loop for the peer of a plan.
@@ -58,7 +60,7 @@ final class RequestEar {
     let told = try link.requests(known: known)
     let ours = Set(trails())
     hooks.questions.note(told.node, at: plan.url)
-    // It may ask only about what goes there.
+    // The peer may request copies only for trails that this node pushes to it.
     for (trail, requests) in told.requests where plan.trails.includes(trail) && ours.contains(trail) {
       _ = hooks.asked(plan.url, trail, requests)
     }
@@ -68,7 +70,7 @@ final class RequestEar {
     while Clock.monotonicMilliseconds < limit, !stop.isSet, let question = try link.nextQuestion() {
       questionedAt = Clock.monotonicMilliseconds
       let sealed = QuestionBook.sealed {
-        // The peer may ask only about trails that go there.
+        // The peer may ask only about trails that this node pushes to it.
         guard plan.trails.includes(question.trail), trails().contains(question.trail) else {
           throw CairnError(
             .peerRefused, "trail \(question.trail) is not sent to node '\(told.node)'",
@@ -78,7 +80,7 @@ final class RequestEar {
       }
       try link.answer(question, sealed)
     }
-    // The peer then answers at once whether there are more.
+    // Without a known list, the peer answers the next request at once, and reports whether it has more questions.
     known = nil
   }
 
@@ -88,7 +90,7 @@ final class RequestEar {
     for trail in trails() {
       let wanted = hooks.requests(trail)
       guard wanted != asked[trail] ?? [] else { continue }
-      // If it is too much at once, the transfer asks for it again.
+      // If the peer has too many requests now, the transfer sends them again later.
       do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }
@@ -96,7 +98,7 @@ final class RequestEar {
     guard let question = hooks.questions.take(for: plan.url, { trail, _ in ours.contains(trail) }) else { return }
     questionedAt = Clock.monotonicMilliseconds
     do { hooks.questions.answer(question.id, by: plan.url, try link.ask(question.bytes, question.trail)) } catch {
-      // The asker gets the error, and the link begins again unless the error was an answer.
+      // The asker gets the error. Unless the peer answered with it, the connection starts again.
       hooks.questions.answer(question.id, by: plan.url, QuestionBook.sealed { throw Self.told(error) })
       guard error is CairnError, (error as? CairnError)?.code != .peerUnreachable else { throw error }
     }

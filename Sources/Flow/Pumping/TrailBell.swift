@@ -8,7 +8,7 @@ import SystemKit
 package final class TrailBell: Sendable {
   /// A listener for one trail. A notification between two waits is not lost.
   package final class Ear: Sendable {
-    /// The ends of a pipe.
+    /// The descriptors of the pipe that wakes the waiting thread: its reading end and its writing end.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32
@@ -117,7 +117,7 @@ package final class TrailBell: Sendable {
       watches.withLock { watches in
         var one: UInt8 = 1
         for (number, entry) in watches where watch < 0 || number == watch {
-          // A full pipe rings already.
+          // A full pipe is readable already, so a failed write changes nothing.
           for listener in entry.listeners { _ = write(listener, &one, 1) }
         }
       }

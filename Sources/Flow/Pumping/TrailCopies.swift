@@ -6,7 +6,7 @@ import Trails
 /// The copies of other nodes' trails that this process writes. Each trail has one open copy, shared by all transfers and
 /// peers that send its bytes.
 package final class TrailCopies: Sendable {
-  /// A slot for one copy, which is used under the lock only.
+  /// A holder of one open copy. Its content is used only under its lock.
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())
     var copy: TrailCopy?
@@ -23,7 +23,7 @@ package final class TrailCopies: Sendable {
 
   package func folder(_ trail: TrailName) -> String { "\(state)/\(trail)" }
 
-  /// Returns whether anything of the trail is here.
+  /// Returns whether the state folder has a copy of the trail.
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
   /// Calls `body` with the copy of a trail, which no other thread uses meanwhile.

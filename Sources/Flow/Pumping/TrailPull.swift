@@ -89,8 +89,8 @@ final class TrailPull: TrailTransfer {
     return result ?? standing
   }
 
-  /// Writes the bytes that `fetch` receives to the copy, and syncs the copy. Returns its new extent; nil if `fetch`
-  /// received nothing. After an error, it keeps the blocks that were checked and written before.
+  /// Writes the bytes that `fetch` receives to the copy, and syncs the copy. Returns the copy's state after that; nil
+  /// if `fetch` received nothing. After an error, it keeps the blocks that were checked and written before.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
@@ -118,7 +118,7 @@ final class TrailPull: TrailTransfer {
   }
 
   /// Starts the copy again at the oldest segment of the sender, which has deleted the segments that follow the copy.
-  /// Returns the new extent of the copy; nil if the sender has no such trail, or nothing was copied yet.
+  /// Returns the copy's state after that; nil if the sender has no such trail, or nothing was copied yet.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {

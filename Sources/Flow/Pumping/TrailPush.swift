@@ -126,7 +126,7 @@ final class TrailPush: TrailTransfer {
     hooks.acknowledged(report.node, trail, report.standing.end)
     if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
     hooks.questions.note(report.node, at: plan.url)
-    // Known by its address: what it calls itself may be anything.
+    // The peer is identified by its address, because it may give itself any name.
     _ = hooks.asked(plan.url, trail, report.requests)
   }
 

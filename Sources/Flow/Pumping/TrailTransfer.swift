@@ -32,7 +32,7 @@ extension TrailTransfer {
         return
       } catch is LeftOut {
         gauge.set { ($0.state, $0.error) = (.leftOut, nil) }
-        // Names of nodes do not change without a restart of the pump; only that is waited for.
+        // The name of a node changes only with a restart of the pump, so the transfer waits until it is stopped.
         while !stop.wait(milliseconds: 60_000) {}
         return
       } catch let fault as PumpFault {

@@ -12,8 +12,8 @@ struct TransferPatience: Equatable, Sendable {
   /// Resets the counts of failures, after a success.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
-  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, keeps transfers from coming back at
-  /// once.
+  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, spreads the tries of several
+  /// transfers over time.
   mutating func next(_ error: CairnError, chance: Double) -> Int? {
     failures += 1
     let longest: Int

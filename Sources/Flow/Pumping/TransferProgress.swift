@@ -3,11 +3,11 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The progress of one trail on its way to or from one peer.
+/// The progress of one transfer of a trail to or from one peer.
 package struct TransferProgress: Sendable {
   package enum State: String, Sendable {
     case starting
-    /// Bytes are on their way.
+    /// Bytes are being transferred.
     case moving
     /// The receiving side has everything.
     case waiting
@@ -34,9 +34,9 @@ package struct TransferProgress: Sendable {
   package var copiedPosition: Position?
   /// The end of the trail at the sending side.
   package var end: TrailPlace?
-  /// The position that every apply of the other side has finished with.
+  /// The position up to which every apply of the other side has processed the trail.
   package var peerApplied: Position?
-  /// The bytes of the trail that have moved since the transfer began.
+  /// The bytes of the trail that were transferred since the transfer began.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?

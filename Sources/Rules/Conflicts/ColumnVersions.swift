@@ -1,10 +1,11 @@
 import Changes
 
-/// The result that the living versions of a row give for one column.
+/// The resolution of one column from the versions of a row that no delete has ended.
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The versions of the column that no later version, by an author who knew them, replaced; by ascending stamps.
+  /// The versions of the column that no later version replaced, by ascending stamps. A version replaces the versions
+  /// that its author knew.
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {

@@ -19,7 +19,7 @@ package struct Conflict: Equatable, Sendable {
     case deleteOriginDiffers = "delete_origin_differs"
     /// A delete of a row that another origin has already deleted.
     case deleteMissing = "delete_missing"
-    /// A row that has the unique values of several other rows.
+    /// A written row that has unique values of several other rows.
     case multipleUniqueConflicts = "multiple_unique_conflicts"
   }
 

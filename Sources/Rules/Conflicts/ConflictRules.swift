@@ -26,8 +26,8 @@ package struct ConflictRules: Equatable, Sendable {
   /// The rules of single columns, by index of the column. Each such column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node or trail that decides conflicts whose result is no function of the versions. Until it has decided, all
-  /// other nodes keep the latest version. If nil, each node resolves such conflicts itself.
+  /// The node or trail that decides conflicts whose result does not depend on the versions alone. Until it has decided,
+  /// all other nodes keep the latest version. If nil, each node resolves such conflicts itself.
   @ByBytes package var decider: String? = nil
   /// The node or trail whose rows no other node may change (`insert-only`); nil if all may.
   @ByBytes var owner: String? = nil

@@ -51,7 +51,8 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// Whether the sequence has another increment than the default of 1, so that an operator has separated it.
+  /// Whether the sequence has another increment than the default of 1, because an operator separated it from those of
+  /// other nodes.
   package var isSeparated: Bool { if case .sequence(let sequence) = source { sequence.increment != 1 } else { false } }
 }
 
@@ -81,7 +82,7 @@ extension DrawnKey.Sequence {
   }
 }
 
-/// The share of a key's values that one of several nodes generates, so that no two nodes generate the same value.
+/// The part of a key's values that one of several nodes generates, so that no two nodes generate the same value.
 package struct KeyShare: Equatable, Sendable {
   /// The number of nodes: 1 to 100,000.
   package var nodes: Int64
@@ -91,14 +92,14 @@ package struct KeyShare: Equatable, Sendable {
   /// up.
   package var isBelowZero: Bool
 
-  /// Creates a share; nil if `node` or `of` is out of range.
+  /// Creates the part of one node; nil if `node` or `of` is out of range.
   package init?(node: Int64, of nodes: Int64, isBelowZero: Bool = false) {
     guard nodes > 0, nodes <= 100_000, (1...nodes).contains(node) else { return nil }
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
   }
 
-  /// Returns the sequence with start and increment such that it draws only values of this node, all beyond the existing
-  /// ones. Nil if no value is left.
+  /// Returns the sequence with a start and an increment by which it draws only values of this node, all beyond the
+  /// existing ones. Nil if no value is left.
   /// - Parameter extreme: the greatest value in the table, or the least one if `isBelowZero`; nil if the table is
   ///   empty.
   package func separated(_ sequence: DrawnKey.Sequence, extreme: Int64?) -> DrawnKey.Sequence? {

@@ -45,8 +45,11 @@ package struct LocalWritesPlan: Equatable, Sendable {
 }
 
 extension TablePatterns {
-  /// Returns the setting for a table, given by its name at the target in the form of either engine; nil if none is for
-  /// it. A setting with the exact name precedes settings with patterns; else the first one counts.
+  /// Returns the setting for a table; nil if there is none. A setting with the table's exact name precedes settings
+  /// with patterns; else the first one counts.
+  ///
+  /// - Parameter name: The table's name at the target, in the form of either engine.
+  /// - Parameter meant: Returns the name or pattern of a setting.
   static func first<Said>(of all: [Said], forTarget name: String, meant: (Said) -> String) -> Said? {
     func isMeant(_ text: String) -> Bool {
       let joined = String(decoding: text.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)

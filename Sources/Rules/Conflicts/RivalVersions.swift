@@ -54,10 +54,10 @@ struct RivalVersions {
     }
   }
 
-  /// The common ancestor of all living versions: the row before the first version that not all later versions follow.
+  /// The common ancestor of all living versions: the row before the first version that some later author did not know.
   ///
-  /// The result stays the same when versions that all others follow are forgotten, because every later author had the
-  /// resulting row. Nil if the last of them is an insert. A value is nil if no version provides it.
+  /// The result stays the same when versions that all later authors knew are forgotten, because those authors had the
+  /// resulting row. Nil if that version or a later one is an insert. A value is nil if no version provides it.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

@@ -17,7 +17,8 @@ package struct RowHistory: Sendable {
     return true
   }
 
-  /// Forgets the versions that every node has seen and that all remaining versions follow.
+  /// Forgets the versions that every node has seen and that the authors of all remaining versions knew.
+  ///
   /// - Parameter isSeen: whether every node has seen a version.
   package mutating func forget(where isSeen: (Stamp) -> Bool) {
     // Find the latest place before which every version is seen, and followed by every version after it.
@@ -32,7 +33,7 @@ package struct RowHistory: Sendable {
   }
 
   /// Returns the history without the heads that satisfy the condition; nil if no head does. A head is a version that no
-  /// other version follows.
+  /// other version's author knew.
   package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
     let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
     guard !leftOut.isEmpty else { return nil }
@@ -41,6 +42,7 @@ package struct RowHistory: Sendable {
     return left
   }
 
-  /// Returns whether an incoming version follows all versions of the history, so that it can replace the row at once.
+  /// Returns whether the author of an incoming version knew all versions of the history, so that it can replace the row
+  /// at once.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

@@ -3,7 +3,7 @@
 ///
 /// If a node claims to know a version that is still to be written, this does not hold. Then pairs are compared.
 extension [RowVersion] {
-  /// Whether the clocks fit the claims: no author claims to know a version whose clock is not earlier than its own.
+  /// Whether the clocks are consistent: no author claims to know a version whose clock is equal to its own or later.
   var areCausal: Bool {
     // By origin: the least number among the versions with later or equal clocks.
     var later: [String: UInt64] = [:]
@@ -23,10 +23,11 @@ extension [RowVersion] {
     return true
   }
 
-  /// The versions that no other version in the list follows.
+  /// The versions that the author of no other version in the list knew.
   var heads: [RowVersion] {
     guard areCausal else { return filter { one in !contains { $0.follows(one) } } }
-    // A version is followed if an origin has a greater number, or has seen that number or a later one.
+    // Another version's author knew a version if it has the same origin and a greater number, or has seen that number
+    // or a later one.
     var bounds: [String: UInt64] = [:]
     for version in self {
       bounds[version.stamp.origin] = Swift.max(bounds[version.stamp.origin] ?? 0, version.stamp.number)
@@ -37,21 +38,21 @@ extension [RowVersion] {
     return filter { $0.stamp.number >= bounds[$0.stamp.origin] ?? 0 }
   }
 
-  /// The versions that follow no other version in the list.
+  /// The versions whose authors knew no other version in the list.
   var roots: [RowVersion] {
     guard areCausal else { return filter { one in !contains(where: one.follows) } }
     let first = byOrigin { $0 < $1 }
     return filter { one in first.allSatisfy { one.stamp == $0.stamp || !one.follows($0) } }
   }
 
-  /// The version that follows all other versions; nil if there is none.
+  /// The version whose author knew all other versions; nil if there is none.
   var whole: RowVersion? {
     let last = areCausal ? byOrigin { $0 > $1 } : self
     return last.filter { one in last.allSatisfy { one.stamp == $0.stamp || one.follows($0) } }
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The versions without the leading ones that all later versions follow.
+  /// The versions without the leading ones that the authors of all later versions knew.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

@@ -6,8 +6,8 @@ package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
   /// provides one.
   package private(set) var row: RowVersion.Row?
-  /// Whether the existing row stays, whatever `row` is: only the owner may change existing rows, and no version is by
-  /// the owner or an insert.
+  /// Whether the existing row stays, whatever `row` is. That is so if only the owner may change existing rows, and no
+  /// version is by the owner or an insert.
   package private(set) var isKept = false
   /// The stamps of the versions that are ignored, because their authors may not change existing rows.
   package private(set) var leftOut: Set<Stamp> = []

@@ -31,11 +31,12 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   }
 }
 
-/// A row that is missing from its table, because another row has, or had, one of its unique values.
+/// A row that is not in its table, because another row has, or had, one of its unique values. The row waits, or
+/// competes, for these values.
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// Whether the row was written by the current group. All other claims have been judged before, and lost.
+  /// Whether the row was written by the current group. All other waiting rows were judged before, and lost.
   package var isNew: Bool
   /// The lower-ranked rows that have a unique value of this row. They stay in the table only because a higher-ranked
   /// row makes this row wait.
@@ -52,28 +53,32 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that have a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table. Nil if the rank is forgotten: every author of anything new knew the row.
+  /// Returns the rank of a row in the table. Nil if the rank was forgotten, because the authors of all new versions
+  /// knew the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the claim's row, and queues the rows in `others` in its place. Returns false if the row cannot be written
-  /// for another reason.
+  /// Writes the waiting row of `claim`, and queues the rows in `others` instead. Returns false if the row cannot be
+  /// written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Queues the claim's row, because the row `other` ranks higher. The claim's list of earlier rows is kept with it.
+  /// Queues the row of `claim`, because the row `other` ranks higher. The list ``UniqueClaim/earlier`` is stored with
+  /// it.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
-  /// Decides which of the claimed rows get into the table. A row is queued if, and only if, a higher-ranked row in the
+  /// Decides which of the waiting rows get into the table. A row is queued if, and only if, a higher-ranked row in the
   /// table has one of its values.
-  /// The decision starts with the latest row and goes down, so the result depends only on the rows and their ranks. A
-  /// row never displaces a higher-ranked one, and a row that is queued because of a higher-ranked one stays queued. So
-  /// one pass from the latest claim to the earliest is enough, whatever has changed since the last pass.
   ///
+  /// The decision starts with the highest rank and goes down, so the result depends only on the rows and their ranks. A
+  /// row never displaces a higher-ranked one, and a row that is queued because of a higher-ranked one stays queued. So
+  /// one pass is enough, whatever has changed since the last pass.
+  ///
+  /// - Parameter claims: The waiting rows.
   /// - Returns: whether any row was moved.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
-    // Each queued claim, with the number of rows settled when it was queued.
+    // Each queued row, with the number of rows that had been written when it was queued.
     var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
-    // The order in which rows were settled.
+    // The order in which rows were written.
     var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
@@ -88,7 +93,7 @@ extension UniqueContest {
       held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
     for var one in held {
-      // Rows that were settled since rank lower than the claim, and were not moved again.
+      // Rows that were written after that rank lower than the queued row, and were not moved again.
       if settled.count > one.since {
         one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
       }
@@ -97,7 +102,7 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a substitute for a row's forgotten rank: just above the ranks of all claims that wait for the row.
+  /// Returns a substitute for a row's forgotten rank: just above the ranks of all rows that wait for this row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -105,8 +110,8 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the claim ranks above a row. A forgotten rank is below all new rows. It is above all other rows,
-  /// except rows that have already been found to rank above it.
+  /// Returns whether the waiting row ranks above a row in the table. A forgotten rank is below all new rows. It is
+  /// above all other rows, except rows that have already been found to rank above it.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

@@ -3,8 +3,8 @@ import Changes
 /// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
 /// same form if, and only if, they are equal by the contract of the column.
 ///
-/// If that form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never have
-/// the same bytes.
+/// If the common form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never
+/// have the same bytes.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -36,7 +36,7 @@ package struct CanonicalColumn: Sendable {
   /// Whether the exact text that PostgreSQL prints counts, because apply looks for rows in SQLite by that text.
   private let isExactKey: Bool
 
-  /// Compares a column of the source with one of the target, as they are at both ends.
+  /// Creates the comparison of a column of the source with a column of the target, as both databases have them.
   /// - Parameter isUnique: whether the column is part of a unique key.
   /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
   package init(
@@ -60,7 +60,7 @@ package struct CanonicalColumn: Sendable {
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
-  /// Whether both sides use the bytes that the column's own engine stores.
+  /// Whether the common form has the bytes that each database stores, without a conversion.
   package var isSame: Bool { way == .same }
 
   /// Whether only a server can convert a text to the type, so that unequal bytes do not prove unequal values.
@@ -101,7 +101,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends a text that PostgreSQL prints, or the text that it would print for an input.
+  /// Appends the common form of a text that PostgreSQL printed, or of a text that PostgreSQL can read.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
     case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
@@ -127,7 +127,7 @@ package struct CanonicalColumn: Sendable {
     form.appendReal(foldsZero && number == 0 ? 0 : number)
   }
 
-  /// Appends the value that SQLite holds for a value of PostgreSQL.
+  /// Appends the common form of the value that SQLite stores for a PostgreSQL value.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
     case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
@@ -147,7 +147,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends a source value in the form that it gets in the target's type.
+  /// Appends the common form of the value that a source value becomes in the target's type.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

@@ -26,7 +26,7 @@ package struct ColumnContract: Equatable, Sendable {
     self.misfits = misfits
   }
 
-  /// The contract of a PostgreSQL column whose values SQLite keeps.
+  /// Creates the contract of a PostgreSQL column whose values SQLite keeps.
   package init(toSQLite column: TableSchema.Column) {
     let declared = SQLiteValue(from: column).declaredType
     self.init(
@@ -69,7 +69,7 @@ package struct ColumnContract: Equatable, Sendable {
     return change(type)
   }
 
-  /// Returns the change that the type makes to values that it accepts.
+  /// Returns how the type changes values that it accepts; lossless if it changes none.
   private static func change(_ type: PostgresType) -> Verdict {
     switch type.kind {
     case .bpchar: .lossy("padded with spaces to its length")

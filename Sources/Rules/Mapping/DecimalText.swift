@@ -10,8 +10,8 @@ struct DecimalText {
   private(set) var powers: ClosedRange<Int>?
   private(set) var isNegative = false
 
-  /// Returns nil unless the text is written as PostgreSQL prints numbers: no plus sign, no leading zeros, digits on
-  /// both sides of a point. An exponent is accepted if `hasExponent`.
+  /// Parses a number that is written as PostgreSQL prints it: no plus sign, no leading zeros, digits on both sides of a
+  /// point. Returns nil for any other text. An exponent is accepted if `hasExponent`.
   init?(_ bytes: UnsafeRawBufferPointer, hasExponent: Bool) {
     var at = 0
     func digit(_ index: Int) -> UInt8? {
@@ -61,7 +61,7 @@ struct DecimalText {
 
   // MARK: Numbers
 
-  /// Returns nil unless the text is an integer as PostgreSQL prints it.
+  /// Returns the integer that PostgreSQL printed; nil for any other text.
   static func integer(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     var value: Int64 = 0
     let isNegative = bytes.first == UInt8(ascii: "-")

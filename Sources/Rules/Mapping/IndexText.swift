@@ -10,8 +10,8 @@ package struct IndexText {
   let isUnique: Bool
   let terms: [Term]
 
-  /// Returns nil for an index with expressions, a WHERE clause, its own collation or operator class, or another method
-  /// than btree.
+  /// Parses the statement. Returns nil for an index with expressions, a WHERE clause, its own collation or operator
+  /// class, or another method than btree.
   package init?(_ text: String, columns: [String], engine: Engine) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

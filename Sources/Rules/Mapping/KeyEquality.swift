@@ -2,7 +2,8 @@ import Changes
 
 /// A part of a column's type: the type itself, or a type used by its arrays, ranges, composite types or domains.
 package struct KeyPart: Sendable {
-  /// The name in `pg_type`, with its extension and a dot before it if it comes from one; `text` in SQLite.
+  /// The name of the type in `pg_type`. The name of its extension and a dot precede it, if it comes from an extension.
+  /// In SQLite: `text`.
   package var type: String
   package var isEnumeration = false
   /// Whether the type has a length or a scale, such as `character(5)` and `numeric(12,2)`.
@@ -39,7 +40,7 @@ package enum KeyEquality {
   /// Returns the reason why a database may treat different key values of a column as equal, as the end of a sentence.
   /// Nil if there is none.
   ///
-  /// - Parameter parts: the column's type and all that it rests on.
+  /// - Parameter parts: the column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
 
   private static func problem(_ part: KeyPart) -> String? {

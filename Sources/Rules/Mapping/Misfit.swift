@@ -30,7 +30,7 @@ package struct MisfitPolicies: Equatable, Sendable {
 
   package init() {}
 
-  /// Throws `usage` for anything else than a list of policies.
+  /// Parses a list of policies. Throws `usage` for any other text.
   package init(parsing text: String) throws(CairnError) {
     for part in text.split(at: ",", omittingEmpty: false) {
       let sides = part.split(at: "=", omittingEmpty: false).map { side in

@@ -49,7 +49,7 @@ extension PostgresAlteration {
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether every rename has been made already.
+  /// Whether the target already has all renames.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }
@@ -184,7 +184,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns the generated columns that are new or created again.
+  /// Returns the statements that add generated columns: new ones, and those that are dropped to be created again.
   func newGenerated() -> [String] {
     let stale = staleGenerated.map(\.name)
     return new.columns.filter { column in

@@ -2,8 +2,8 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Returns whether two constraints are the same under the current column names. The key of a table may be a
-  /// constraint or an index in its place.
+  /// Returns whether two constraints are equal under the current column names. The key of a table may be a constraint
+  /// or an index in its place.
   private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
     was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
   }
@@ -105,7 +105,7 @@ extension PostgresAlteration {
 
   // MARK: Indexes
 
-  /// Returns whether an index is the same under the current names of its table and columns.
+  /// Returns whether two definitions of an index are equal under the current names of the table and its columns.
   private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
     let isRenamed =
       !after.objects.contains { $0.name.hasSameBytes(as: was.name) }
@@ -193,7 +193,7 @@ extension PostgresScript.Constraint.Kind {
 }
 
 extension PostgresAlteration.Target {
-  /// The target's table as PostgreSQL creates it from `schema`, with the names that PostgreSQL gives.
+  /// Creates the description of the table that PostgreSQL makes from `schema`, with the names that PostgreSQL gives.
   init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,

@@ -72,8 +72,7 @@ package struct PostgresAlteration {
   /// Computes the statements.
   ///
   /// - Parameter origins: The origins of the columns from the trail (``DDL/origins``).
-  /// - Parameter target: The table at the target; nil if it was not examined. Then `types` has the types that are known
-  ///   anyway.
+  /// - Parameter target: The table at the target; nil if it was not examined. Then the types are taken from `types`.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
     types: [PostgresUserType] = []

@@ -17,7 +17,7 @@ package struct PostgresScript {
     }
     /// The name of the constraint; nil if PostgreSQL chooses one.
     @ByBytes var name: String? = nil
-    /// The definition without the name, as in ADD.
+    /// The definition without the name, as in ALTER TABLE … ADD.
     @ByBytes var text: String
     var kind: Kind
     /// The columns of PRIMARY KEY and UNIQUE.

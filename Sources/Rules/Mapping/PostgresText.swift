@@ -12,10 +12,12 @@ package struct PostgresText: Sendable {
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool
   private let isUntyped: Bool
-  /// Whether both ends write, and identify rows by, the bytes of the value. PostgreSQL then gets one spelling only.
+  /// Whether applications write rows at both ends that the bytes of the value identify. PostgreSQL then gets one
+  /// spelling only.
   private let keepsSpelling: Bool
 
-  /// Whether two values of the source may be one here, such as two spellings of a UUID, and only the server knows.
+  /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID, and only
+  /// the server knows.
   package let mayFold: Bool
 
   /// Creates the conversion for a column.
@@ -83,7 +85,7 @@ package struct PostgresText: Sendable {
       case .bool: false
       case .time, .timestamp, .timestamptz: TimeText.isPrinted(bytes, type.kind)
       case .text, .varchar: !isUntyped || DecimalText.double(bytes) == nil
-      // 1 and '1' are two values there.
+      // In such a column of SQLite, 1 and '1' are two values.
       case .int2, .int4, .int8, .oid: !isUntyped
       case .numeric(let digits?) where digits.scale > 0:
         bytes.lastIndex(of: UInt8(ascii: ".")).map { bytes.count - $0 - 1 == digits.scale }

@@ -2,7 +2,8 @@ import Changes
 
 // The PostgreSQL types for the declarations of SQLite columns.
 extension PostgresType {
-  /// The PostgreSQL type for the declaration of an SQLite column; text if the declaration does not determine one.
+  /// Chooses the PostgreSQL type for the declaration of an SQLite column: text if the declaration does not determine
+  /// one.
   ///
   /// Source: https://sqlite.org/datatype3.html, section 3.1, for declarations without a known type name.
   package init(declaration: String) {

@@ -87,7 +87,7 @@ extension PostgresType {
     return !text.contains(":") || text.hasSuffix(last == "hour" ? ":00:00" : ":00")
   }
 
-  /// Returns whether the commas of a sum separate thousands.
+  /// Returns whether the commas in an amount of `money` separate groups of three digits; true if there are no commas.
   private static func hasThousands(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter {
       (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",")

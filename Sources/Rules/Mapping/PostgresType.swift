@@ -1,6 +1,6 @@
 import Changes
 
-/// A type of PostgreSQL, as far as values must be judged by it.
+/// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
 /// Taken from the text that `format_type()` gives under `search_path = pg_catalog`, and from what the type rests on.
 package struct PostgresType: Hashable, Sendable {
@@ -69,7 +69,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// The type of a column of a PostgreSQL table.
+  /// Creates the type of a column of a PostgreSQL table.
   package init(_ column: TableSchema.Column) { self.init(column.declaredType, base: column.baseType) }
 
   package static let text = PostgresType("text")
@@ -100,7 +100,7 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Whether the values that SQLite keeps for it sort as they do in PostgreSQL, text under the collation `C`.
+  /// Whether SQLite sorts the stored values of this type as PostgreSQL does, if text has the collation `C`.
   package var keepsOrderInSQLite: Bool {
     switch kind {
     case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .text, .varchar, .bytea, .uuid: true
@@ -122,8 +122,8 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
-  /// Returns whether the values of an SQLite column that fit this type sort as in SQLite, text under the collation `C`.
-  /// NOCASE sorts by `lower()`, RTRIM by `rtrim()`.
+  /// Returns whether this type sorts the values of an SQLite column as SQLite does, if text has the collation `C`. In
+  /// place of NOCASE, PostgreSQL then sorts by `lower()`; in place of RTRIM, by `rtrim()`.
   package func keepsOrder(of column: TableSchema.Column) -> Bool {
     switch kind {
     case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea: true

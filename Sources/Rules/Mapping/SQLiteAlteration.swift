@@ -15,12 +15,12 @@ package struct SQLiteAlteration: Sendable {
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
   package let difference: TableDifference
-  /// The target's table; its triggers and indexes are kept.
+  /// The table as it is at the target. The target's own triggers and indexes are kept.
   package let there: TableSchema
   package let triggers: [TableSchema.Object]
   /// Whether Cairn created the table. If so, it gets the source's shape exactly; otherwise only as far as rows need it.
   package let isOwn: Bool
-  /// Whether its CREATE statement must equal the source's, byte by byte.
+  /// Whether the target's CREATE statement must equal the source's, byte by byte.
   package let keepsText: Bool
   /// Whether a copy of the table follows, so that rows that do not fit may be left out.
   package let isRefreshed: Bool
@@ -40,7 +40,7 @@ package struct SQLiteAlteration: Sendable {
     folded = Set(self.there.columns.map { $0.name.sqliteKey })
   }
 
-  /// Creates a table with its indexes.
+  /// Returns the statements that create a table with its indexes.
   package static func create(_ table: TableSchema) -> [String] {
     [table.createText.isEmpty ? table.ownText(typesOf: table, isWhole: true) : table.createText]
       + table.objects.map(\.text)
@@ -52,7 +52,7 @@ package struct SQLiteAlteration: Sendable {
   private var after: TableSchema { difference.after }
   private var name: String { after.name.quotedName }
 
-  /// All statements.
+  /// All statements, in the order in which they must run.
   package var statements: [String] { rename + (alters.map { $0 + indexes } ?? rebuild) }
 
   // MARK: The name

@@ -14,7 +14,7 @@ struct SQLiteTableText {
   /// The offset after the last definition.
   private let end: Int
 
-  /// Returns nil if the statement has no list of columns.
+  /// Parses a CREATE TABLE statement. Returns nil if the statement has no list of columns.
   init?(_ text: String) {
     bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

@@ -9,7 +9,7 @@ import Changes
 /// Numbers that SQLite represents exactly become numbers, `bytea` becomes a blob, and everything else stays
 /// PostgreSQL's text. NaN becomes the text `NaN`, because SQLite stores the number NaN as NULL.
 package struct SQLiteValue: Sendable {
-  /// The affinity under which the value is kept.
+  /// The form in which SQLite stores the values.
   package enum Storage: Sendable {
     case integer
     case boolean
@@ -20,7 +20,7 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
-  /// Whether trailing spaces are removed, with which `char(n)` is padded.
+  /// Whether the trailing spaces are removed with which PostgreSQL pads a `char(n)`.
   private let cutsPadding: Bool
 
   package init(_ type: PostgresType, cutsPadding: Bool = false) {
@@ -44,7 +44,8 @@ package struct SQLiteValue: Sendable {
     self.init(PostgresType(column), cutsPadding: goesBothWays)
   }
 
-  /// The declared type of a column that Cairn creates; none for floats, since -0.0 survives nowhere else.
+  /// The declared type of a column that Cairn creates for the values. It is empty for floats, because SQLite keeps -0.0
+  /// only in a column without a type.
   package var declaredType: String {
     switch storage {
     case .integer, .boolean: "INTEGER"

@@ -1,8 +1,8 @@
 import Changes
 
 extension TableMapping {
-  /// Returns whether a column, added to the target's table with rows, gives them the same value as at the source. That
-  /// is so if its default means the same in both engines.
+  /// Returns whether a new column gives the target's existing rows the same value as the source's. That is so if its
+  /// default means the same in both engines.
   package func takesDefault(_ value: Value, column index: Int) -> Bool {
     guard source.engine == .sqlite, index < target.columns.count else { return false }
     guard target.engine == .postgres else { return true }

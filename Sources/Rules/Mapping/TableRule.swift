@@ -10,7 +10,8 @@ package struct TableRule: Equatable, Sendable {
     @ByBytes package var expression: String
     /// The type of the column if Cairn creates the table; nil: one that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether a constant in the key distinguishes this trail's rows from rows of other trails in the same table.
+    /// Whether the column is a constant in the key. It distinguishes this trail's rows from rows of other trails in the
+    /// same table.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {
@@ -21,9 +22,9 @@ package struct TableRule: Equatable, Sendable {
   /// The effect of a row that disappears at the source: a deleted one, or one that leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
-    /// The row stays.
+    /// The target's row stays unchanged.
     case keep
-    /// The row stays, and this column gets the time of the commit.
+    /// The target's row stays, and this column gets the time of the commit.
     case mark(column: String)
 
     package static func == (a: Delete, b: Delete) -> Bool {

@@ -11,7 +11,7 @@ enum TimeText {
     case any
   }
 
-  /// The largest years that PostgreSQL's types have.
+  /// The limits of PostgreSQL's types: the largest year of a date, that of a timestamp, and the largest year BC.
   private static let dateYearMax = 5_874_897
   private static let timestampYearMax = 294_276
   private static let yearMaxBC = 4714

@@ -13,7 +13,7 @@ struct Expression {
   /// The result type as declared in SQLite; empty if the text does not determine it.
   let type: String
 
-  /// Whether the expression itself distinguishes texts from numbers.
+  /// Whether the expression uses `typeof()`, so that a text and an equal number can give different results.
   let asksForTypes: Bool
 
   var isConstant: Bool { references.isEmpty }
@@ -139,7 +139,7 @@ struct Expression {
     return ""
   }
 
-  /// Returns the type that the operators outside of all parentheses give; nil if there is none.
+  /// Returns the result type of the operators that are outside of all parentheses; nil if there are none.
   private static func operators(_ words: ArraySlice<Word>) -> String? {
     var depth = 0
     var isCondition = false

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Builds a ``ReshapePlan``.
+/// Builds the plan by which a rule reshapes a table: ``ReshapePlan``.
 struct ReshapeDraft {
   let rule: TableRule
   let source: TableSchema
@@ -90,7 +90,7 @@ struct ReshapeDraft {
   private mutating func add(_ column: TableSchema.Column, _ output: ReshapePlan.Output) {
     var column = column
     column.keyOrdinal = 0
-    // Only the source generates values.
+    // Only the source generates values for the column.
     column.identity = .none
     if let text = column.defaultText, text.asciiLowercased.contains("nextval(") { column.defaultText = nil }
     schema.columns.append(column)

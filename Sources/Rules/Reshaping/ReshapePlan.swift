@@ -10,7 +10,7 @@ package struct ReshapePlan {
   enum Output: Equatable {
     /// A column of the source, byte for byte.
     case plain(Int)
-    /// A computed column, by its index among them.
+    /// A computed column, by its index among the computed columns.
     case computed(Int)
     /// A constant for all rows, in the encoding of images.
     case constant([UInt8])
@@ -21,7 +21,7 @@ package struct ReshapePlan {
 
   let rule: TableRule
   package let source: TableSchema
-  /// The table as apply sees it.
+  /// The table in the shape that apply receives.
   package let schema: TableSchema
   /// The properties of the source's table that the target's lacks, or has in another form, for messages.
   package let notices: [String]
@@ -61,7 +61,7 @@ package struct ReshapePlan {
     return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
   }
 
-  /// Returns a substitute for a table whose rule is impossible: nothing is written to it.
+  /// Returns the plan of a table whose rule is impossible: nothing is written to the table.
   static func refused(_ rule: TableRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {

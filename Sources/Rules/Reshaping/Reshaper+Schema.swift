@@ -9,7 +9,8 @@ extension Reshaper {
     switch (before, after) {
     case (.some, nil):
       guard case .shaped(let table) = find(ddl.before, given) else { return record }
-      // Kept rows stay when the source drops the table. A table that other trails share is not this trail's to drop.
+      // Kept rows stay if the source drops the table. If other trails have rows in the target's table, it is only
+      // emptied of this trail's rows.
       if table.removal != .applied { return nil }
       return table.hasShare ? .change(ChangeView(.truncate, schemaID: ddl.before)) : record
     case (let before?, let after?):

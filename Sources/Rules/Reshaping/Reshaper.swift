@@ -4,8 +4,8 @@ import Mapping
 /// Converts the records of a trail to the records that apply receives under its rules. Tables get other names and
 /// shapes, rows that leave or enter a filter become deletes and inserts, and histories become inserts.
 ///
-/// A stage between reader and apply: records in, records out, in the same order and at the same positions. Its only
-/// state is the shapes. Views in the results are valid until the next call.
+/// It is between the reader of the trail and apply. It takes and returns records in the same order, at the same
+/// positions. Its only state is the shapes of tables. Views in the results are valid until the next call.
 package final class Reshaper {
   enum Entry {
     case untouched
@@ -23,7 +23,7 @@ package final class Reshaper {
   private var entries: [UInt64: Entry] = [:]
   /// The plans of tables in earlier segments, by the source's name of the table.
   private var plans: [NameKey: ReshapePlan] = [:]
-  /// The commit time of the current transaction, as columns that mark removed rows store it.
+  /// The commit time of the current transaction, in the form that a delete mark stores.
   package private(set) var commitTime = ""
   private var encodedTime: [UInt8] = []
   private var row = SourceRow()
@@ -34,13 +34,14 @@ package final class Reshaper {
   /// says that it is refused.
   package private(set) var refusal: CairnError?
 
-  /// Creates a stage. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and ``HistoryColumn/position``.
+  /// Creates a reshaper. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and
+  /// ``HistoryColumn/position``.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
   }
 
-  /// Returns the table as apply sees it. `id` is valid within a segment.
+  /// Returns the table in the shape that apply receives. `id` is valid within a segment.
   package func schema(_ id: UInt64, _ given: TableSchema) -> TableSchema {
     switch entry(id, given) {
     case .untouched: given
@@ -64,7 +65,7 @@ package final class Reshaper {
     case .refreshRow(let id, let image):
       guard case .shaped(let table) = find(id, given) else { return record }
       return try reshape(row: image, id, table, position)
-    // Only tables without a rule go both ways.
+    // Only tables without a rule are replicated both ways.
     case .waitingRow(let row):
       if case .shaped = find(row.schemaID, given) { return nil }
     case .refresh(let refresh):

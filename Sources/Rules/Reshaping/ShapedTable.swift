@@ -1,6 +1,6 @@
 import Changes
 
-/// A table with its rule: converts the images of its changes into images of the target's table.
+/// A table with its rule. It converts the images of the source's changes into images of the target's table.
 final class ShapedTable {
   /// The verdict of the filter for a row.
   enum Side {
@@ -42,7 +42,8 @@ final class ShapedTable {
   /// Whether other trails may have rows in the target's table.
   var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
 
-  /// Returns the old value. If PostgreSQL did not log the old row, its key is the new one.
+  /// Returns the old value of a column. If PostgreSQL did not log the old row, the key did not change, and the new
+  /// value of a key column is returned.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)
       ?? (row.before.isEmpty && key.contains(column) && row.givesAfter(column) ? row.after[column] : nil)
@@ -62,7 +63,7 @@ final class ShapedTable {
 
   // MARK: Images
 
-  /// Appends the image of the derived row.
+  /// Appends the image of the target's row.
   /// - Parameter removed: the bytes for the column that marks removed rows.
   /// - Returns: whether the image has every column.
   /// - Throws: ``Missing`` if a column of a new row is unknown.
@@ -132,7 +133,7 @@ final class ShapedTable {
     }
   }
 
-  /// Returns whether an update changes nothing that the target holds.
+  /// Returns whether an update changes none of the columns that the target gets.
   func isUntouched(by row: SourceRow) -> Bool {
     guard !row.before.isEmpty else { return false }
     return plan.outputs.allSatisfy { output in
@@ -148,7 +149,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// Returns the key of a chunk's bound in the columns of the derived table.
+  /// Returns the key at a chunk's bound, in the columns of the target's table.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }

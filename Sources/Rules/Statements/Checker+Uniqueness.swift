@@ -3,7 +3,7 @@ import Mapping
 
 // Checks that a query gives at most one row, or one order of rows.
 extension Checker {
-  /// Returns whether a query cannot give several rows.
+  /// Returns whether a query returns at most one row, whatever the tables contain.
   func isOneRow(_ select: Select) -> Bool {
     guard select.others.isEmpty else { return false }
     let core = select.first
@@ -23,7 +23,8 @@ extension Checker {
     }
   }
 
-  /// Returns whether the conditions fix all columns of a key, without using any of the `unknown` sources.
+  /// Returns whether the conditions fix all columns of a key of `source`, without using a column of the sources in
+  /// `unknown`.
   private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
     source.keys.contains { key in
       key.allSatisfy { column in
@@ -45,7 +46,7 @@ extension Checker {
     return table == nil || table?.text.asciiLowercased == source.name
   }
 
-  /// Returns whether an UPDATE finds at most one row of its FROM clause for each of its rows.
+  /// Returns whether the FROM clause of an UPDATE has at most one matching row for each updated row.
   func isOneRowEach(_ sources: [Select.Source], _ condition: Expression?) -> Bool {
     var unknown = sources.compactMap { source($0, Select()) }
     guard unknown.count == sources.count else { return false }

@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// Checks a date function of SQLite: its input is given, or the statement's own time replaces it.
+  /// Checks a date function of SQLite: its time must be a constant, or `now`, which becomes the statement's own time.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {

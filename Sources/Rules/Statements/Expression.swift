@@ -1,6 +1,6 @@
 import Changes
 
-/// An expression of SQLite, as far as it is understood.
+/// A parsed expression of SQLite. Forms without a case here are refused.
 indirect enum Expression: Equatable, Sendable {
   case literal(Value)
   /// A parameter by its number, from 1.
@@ -19,7 +19,7 @@ indirect enum Expression: Equatable, Sendable {
   case cast(Expression, type: String)
   case collate(Expression, String)
   case exists(Select)
-  /// The first column of the first row.
+  /// A subquery whose value is the first column of its first row.
   case scalar(Select)
   /// CURRENT_TIMESTAMP, CURRENT_DATE or CURRENT_TIME in upper case, and its range in the text.
   case clock(String, Range<Int>)

@@ -8,7 +8,7 @@ enum Storage: Equatable, Sendable {
   case number
 }
 
-/// A column that can be named.
+/// A column that expressions can name at one place of a statement.
 struct NamedColumn: Equatable, Sendable {
   /// The name in lower case.
   @ByBytes var name: String

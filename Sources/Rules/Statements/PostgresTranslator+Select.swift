@@ -173,7 +173,7 @@ extension PostgresTranslator {
     return sql
   }
 
-  /// Returns the sources of an UPDATE's FROM clause: a list, and the conditions.
+  /// Returns the sources of an UPDATE's FROM clause as a list, with the conditions of their joins.
   mutating func besides(_ sources: [Select.Source]) throws(Unreplayable) -> (sql: String, conditions: [String]) {
     guard !sources.contains(where: { $0.join == .left }) else { throw refused("LEFT JOIN in an UPDATE") }
     var (texts, conditions): ([String], [String]) = ([], [])

@@ -11,7 +11,7 @@ enum PostgresValue: Equatable, Sendable {
   /// Values of this type, which may be copied, but not used in other expressions.
   case closed(PostgresType)
 
-  /// The type of a column's values, as far as its affinity and its type at the target determine it.
+  /// Determines the type of a column's values from its affinity at the source and its type at the target.
   init(_ source: TableSchema.Column, _ target: (name: String, type: PostgresType)) {
     self =
       switch (target.type.kind, source.affinity) {

@@ -9,8 +9,8 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Takes over the segment's schemas that are new; ids count from 1 without gaps. A table that differs from the
-  /// source's is forgotten.
+  /// Takes over the schemas of a segment that are new; ids count from 1 without gaps. A table that differs from the
+  /// source's is removed.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {

@@ -6,7 +6,7 @@ package struct StatementTable: Sendable {
   /// The table at a PostgreSQL target. The columns are in the source's order.
   package struct PostgresSide: Sendable {
     package var name: String
-    /// The name that excludes rows of inheriting tables.
+    /// The name in SQL that excludes rows of inheriting tables, such as `ONLY t`.
     package var rowsName: String
     package var columns: [(name: String, type: PostgresType)]
     package init(name: String, rowsName: String, columns: [(name: String, type: PostgresType)]) {

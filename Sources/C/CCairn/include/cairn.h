@@ -1,19 +1,22 @@
 /*
- * Cairn inside of a program: an SQLite database whose commits are captured, and its synchronisation with PostgreSQL or with
+ * Cairn as a library: an SQLite database whose commits are captured, and its synchronisation with PostgreSQL or with
  * another SQLite file. The manual is docs/guides/embedding.md. Link with `pkg-config --cflags --libs cairn`.
  *
- * Threads. Any thread may use any handle, also several at once: calls for one database wait for each other; a synchronisation
- * while another one of the same database is under way gets CAIRN_ALREADY_RUNNING. A handle that is closed is
- * known as such: where it is used or closed again, a function gives CAIRN_MISUSE, or nothing. Exceptions: a cairn_rows is used by one thread at a time; inside of a transaction only the
- * thread that is in it gets to the database, all others wait. cairn_sync_cancel and cairn_sync_pending may be called while a synchronisation runs in another thread. The
- * library starts threads of its own during a synchronisation only; callbacks come on the thread of the caller, always. After
- * fork() a child may not use handles of its parent; it may exec.
+ * Threads. Any thread may use any handle, and several threads may use one handle at once: calls for one database wait
+ * for each other. If a synchronisation of the database is running, another one returns CAIRN_ALREADY_RUNNING. A
+ * function that gets a closed handle returns CAIRN_MISUSE, or does nothing. Exceptions: only one thread at a time may
+ * use a cairn_rows. While a thread is inside a transaction, all other threads wait for the database. cairn_sync_cancel
+ * and cairn_sync_pending may be called while a synchronisation runs in another thread. The library starts threads of
+ * its own only during a synchronisation; callbacks always run on the thread of the caller. After fork(), a child may
+ * not use the handles of its parent; it may exec.
  *
- * Errors. A function that can fail returns a cairn_code. What it was is kept for the thread: cairn_error_message and its
- * neighbours hold until the next call of the same thread that fails. Messages tell no values that were bound; only that of a synchronisation with
- * CAIRN_REFUSED names the row by its key, and the value that an end does not take.
+ * Errors. A function that can fail returns a cairn_code. The library keeps the last error of each thread:
+ * cairn_error_message, cairn_error_hint and cairn_error_sqlite_code return it until the next failed call of the thread.
+ * Messages contain no bound values. The exception is CAIRN_REFUSED from a synchronisation: its message has the key of
+ * the row, and the value that a database refused.
  *
- * Texts are UTF-8; others are refused with CAIRN_MISUSE. What a function takes it copies; what it gives is valid as long as is said with it.
+ * Texts are UTF-8; any other text is refused with CAIRN_MISUSE. Functions copy the texts and values that they are
+ * given. The comment of a function says how long its result is valid.
  */
 #ifndef CAIRN_H
 #define CAIRN_H
@@ -29,10 +32,10 @@ typedef struct cairn_database cairn_database;
 typedef struct cairn_rows cairn_rows;
 typedef struct cairn_sync cairn_sync;
 
-/* What a call comes to. Numbers never change their meaning; new ones may come. */
+/* The result of a call. A number never gets another meaning; later versions may add numbers. */
 typedef enum cairn_code {
   CAIRN_OK = 0,
-  CAIRN_BUSY = 1,              /* a lock of somebody else: try again */
+  CAIRN_BUSY = 1,              /* another connection has a lock: try again */
   CAIRN_CONSTRAINT = 2,        /* a constraint refused the row */
   CAIRN_FULL = 3,              /* a disk, or the limit of the file, is full */
   CAIRN_CANNOT_OPEN = 4,
@@ -40,30 +43,30 @@ typedef enum cairn_code {
   CAIRN_NOT_A_DATABASE = 6,
   CAIRN_DAMAGED = 7,
   CAIRN_IO = 8,                /* a disk failed, or a file cannot be read or written */
-  CAIRN_REFUSED = 9,           /* a mistake in the statement; an end does not take a row that was synchronised */
-  CAIRN_TRANSACTION = 10,      /* a transaction inside of another one, a use outside of one, or of one that is over */
-  CAIRN_PARAMETERS = 11,       /* not as many values as the statement has parameters */
-  CAIRN_MISUSE = 12,           /* a null pointer, a value of no type, no statement or several in the text, a bad name */
+  CAIRN_REFUSED = 9,           /* an error in the statement, or a database refused a row of a synchronisation */
+  CAIRN_TRANSACTION = 10,      /* a transaction inside another one, or a use outside of a transaction */
+  CAIRN_PARAMETERS = 11,       /* the number of values differs from that of the parameters */
+  CAIRN_MISUSE = 12,           /* a null pointer, an unknown type, not exactly one statement, an invalid name */
   CAIRN_ROLLED_BACK = 13,      /* the callback of a transaction or savepoint did not return 0 */
-  CAIRN_CAPTURE = 14,          /* what stands in the file for capture cannot be used, or somebody else captures it */
+  CAIRN_CAPTURE = 14,          /* the capture in the file cannot be used, or another node captures the file */
   CAIRN_CANCELLED = 20,
-  CAIRN_UNREACHABLE = 21,      /* no line to the peer: try again later */
+  CAIRN_UNREACHABLE = 21,      /* no connection to the peer: try again later */
   CAIRN_ALREADY_RUNNING = 22,
   CAIRN_NOT_INITIALIZED = 23,  /* cairn_sync_initialize has not been called */
   CAIRN_ADDRESS = 24,
-  CAIRN_NOT_ALLOWED = 25,      /* login, privilege, or setting of the server */
-  CAIRN_ROWS_IN_THE_WAY = 26,  /* the end to which the first copy goes holds rows */
-  CAIRN_SCHEMA = 27,           /* a table waits for a change of its schema; the hint says which */
-  CAIRN_TABLE = 28,            /* a table cannot go both ways: it has no key, for example */
-  CAIRN_WENT_BACK = 29,        /* an end was restored from a backup: a first copy is needed */
-  CAIRN_CLOCK = 30,            /* a clock was ahead: what was committed then waits until its time has come */
+  CAIRN_NOT_ALLOWED = 25,      /* a login, a privilege or a setting of the server is missing */
+  CAIRN_ROWS_IN_THE_WAY = 26,  /* the database that the first copy would fill has rows */
+  CAIRN_SCHEMA = 27,           /* a table is suspended until its schema changes; the hint has the change */
+  CAIRN_TABLE = 28,            /* a table cannot be replicated both ways; for example, it has no key */
+  CAIRN_WENT_BACK = 29,        /* a database was restored from a backup: a first copy is needed */
+  CAIRN_CLOCK = 30,            /* a clock was ahead: later commits wait until that time */
   CAIRN_OTHER = 99
 } cairn_code;
 
-/* Of the last call of this thread that failed; empty texts where none has. */
+/* The message and the hint of the last failed call of this thread; empty if no call has failed. */
 const char *cairn_error_message(void);
 const char *cairn_error_hint(void);
-/* SQLite's extended result code; 0 where the error was not SQLite's. */
+/* SQLite's extended result code of the last failed call of this thread; 0 if the error was not SQLite's. */
 int cairn_error_sqlite_code(void);
 
 /* The version of the library, such as "0.1.0". */
@@ -79,7 +82,7 @@ typedef enum cairn_type {
   CAIRN_BLOB = 4
 } cairn_type;
 
-/* One value: which member counts is said by the type. Of a text, size counts bytes without a final 0. */
+/* One value. The type decides which member is valid. The size of a text is in bytes, without a final 0. */
 typedef struct cairn_value {
   cairn_type type;
   int64_t integer;
@@ -100,7 +103,7 @@ static inline cairn_value cairn_real(double number) {
   cairn_value value = {CAIRN_REAL, 0, number, NULL, 0};
   return value;
 }
-/* A text that ends with 0; NULL gives NULL. */
+/* Returns the value of a text that ends with 0; for a null pointer, the value NULL. */
 static inline cairn_value cairn_text(const char *text) {
   cairn_value value = {text ? CAIRN_TEXT : CAIRN_NULL, 0, 0, text, 0};
   if (text)
@@ -115,63 +118,66 @@ static inline cairn_value cairn_blob(const void *bytes, size_t size) {
 /* ---- Databases ---- */
 
 typedef struct cairn_options {
-  /* sizeof(cairn_options), as CAIRN_OPTIONS says. */
+  /* sizeof(cairn_options), as in CAIRN_OPTIONS. */
   size_t size;
-  /* For how long a call waits for a lock of another connection before it gives CAIRN_BUSY. */
+  /* The longest wait for a lock of another connection; after it, a call returns CAIRN_BUSY. */
   int64_t busy_timeout_milliseconds;
-  /* 0: nothing is put into the file, and nothing is kept. */
+  /* Whether commits are captured. 0: the library adds nothing to the file. */
   int captures;
-  /* 0: rows are kept, executed statements are not. */
+  /* Whether executed statements are captured too. 0: only rows are. */
   int keeps_statements;
 } cairn_options;
 
 #define CAIRN_OPTIONS {sizeof(cairn_options), 5000, 1, 1}
 
-/* Opens a database file, or creates it, and puts capture into it where it is not. `node` is the name of this installation:
-   letters, digits, - and _; never give that of one to another. `options` may be NULL. */
+/* Opens a database file, or creates it. Adds the triggers and tables of capture if they are missing. `node` is the name
+   of this installation: letters, digits, - and _. No two installations may have one name. `options` may be NULL. */
 cairn_code cairn_open(const char *path, const char *node, const cairn_options *options, cairn_database **database);
 
-/* The same on a connection (sqlite3 *) that the program goes on to use, and closes behind this. */
+/* Does the same as cairn_open on a connection (sqlite3 *) of the program. The program may use the connection, and must
+   close it after the database. */
 cairn_code cairn_open_connection(
     void *connection, const char *node, const cairn_options *options, cairn_database **database);
 
-/* Refused inside of a transaction; the handle is good then, and otherwise closed. NULL is taken for closed. */
+/* Closes the database. Inside a transaction, it is refused and the handle stays open. NULL counts as closed. */
 cairn_code cairn_close(cairn_database *database);
 
-/* Executes one statement, outside of a transaction as one of its own. `changed` (may be NULL): the rows that it inserted,
-   updated or deleted. */
+/* Executes one statement. Outside of a transaction, the statement is a transaction of its own. `changed` becomes the
+   number of rows that it inserted, updated or deleted; it may be NULL. */
 cairn_code cairn_execute(
     cairn_database *database, const char *sql, const cairn_value *parameters, size_t count, int64_t *changed);
 
-/* All rows of a query, also of a statement with RETURNING, as a copy. Close them. */
+/* Gets a copy of all rows of a query, or of a statement with RETURNING. The caller closes the rows. */
 cairn_code cairn_query(
     cairn_database *database, const char *sql, const cairn_value *parameters, size_t count, cairn_rows **rows);
 
 int64_t cairn_last_insert_rowid(cairn_database *database);
 
-/* The next row becomes the one at hand: 1, or 0 behind the last. Begin with it. */
+/* Moves to the next row; the first call moves to the first row. Returns 1, or 0 after the last row. */
 int cairn_rows_next(cairn_rows *rows);
 int cairn_rows_column_count(cairn_rows *rows);
-/* NULL where there is no such column, or no row at all. Valid until the rows are closed. */
+/* Returns the name of a column, from 0; NULL if there is no such column, or no row at all. It is valid until the rows
+   are closed. */
 const char *cairn_rows_column_name(cairn_rows *rows, int column);
-/* Of the row at hand; NULL where there is none. Texts end with 0. Valid until the next row is at hand, or the rows are closed. */
+/* Returns a value of the current row; NULL if there is none. Texts end with 0. The value is valid until the next call
+   of cairn_rows_next or cairn_rows_close. */
 cairn_value cairn_rows_value(cairn_rows *rows, int column);
 void cairn_rows_close(cairn_rows *rows);
 
-/* Runs `body` in a transaction, and commits when it returns 0; otherwise it rolls back, and CAIRN_ROLLED_BACK is returned.
-   `body` gets the database, and uses it as ever. `token` (may be NULL) stands for the commit. */
+/* Runs `body` in a transaction, and commits if `body` returns 0. Otherwise rolls back and returns CAIRN_ROLLED_BACK.
+   `body` uses the database as usual. `token` identifies the commit for cairn_sync_wait; it may be NULL. */
 cairn_code cairn_transaction(
     cairn_database *database, int (*body)(cairn_database *database, void *context), void *context, int64_t *token);
 
-/* The same inside of a transaction: what is rolled back is what `body` has done, and nothing else. */
+/* Runs `body` in a savepoint, inside a transaction. If `body` does not return 0, only its changes are rolled back. */
 cairn_code cairn_savepoint(
     cairn_database *database, int (*body)(cairn_database *database, void *context), void *context);
 
-/* What was committed, and no synchronisation or daemon has taken yet. */
+/* The commits that no synchronisation and no daemon has captured yet. */
 typedef struct cairn_pending {
   int64_t transactions;
   int64_t rows;
-  /* Of a synchronisation: transactions that it took, and that may not be at the peer. */
+  /* For a synchronisation: the transactions that it captured and that the peer may lack. */
   int64_t unsent;
 } cairn_pending;
 
@@ -180,23 +186,23 @@ cairn_code cairn_database_pending(cairn_database *database, cairn_pending *pendi
 /* ---- Synchronisation ---- */
 
 typedef struct cairn_sync_options {
-  /* sizeof(cairn_sync_options), as CAIRN_SYNC_OPTIONS says. */
+  /* sizeof(cairn_sync_options), as in CAIRN_SYNC_OPTIONS. */
   size_t size;
-  /* The folder for trails and checkpoints; NULL: beside the database. */
+  /* The folder for trails and checkpoints; NULL: a folder beside the database. */
   const char *state;
-  /* Tables that go both ways, parted by commas; NULL: all. */
+  /* The replicated tables, separated by commas; NULL: all. */
   const char *tables;
-  /* Not 0: the first copy goes from the database to the peer. Has no effect once it has begun. */
+  /* Not 0: the first copy goes from the database to the peer. It has no effect once that copy has begun. */
   int first_copy_up;
-  /* Not 0: the first copy may replace rows. */
+  /* Not 0: the first copy may replace existing rows. */
   int overwrites;
-  /* Not 0: a transaction that an end refuses is put aside, and all others go on. */
+  /* Not 0: a transaction that a database refuses is quarantined, and all others continue. */
   int sets_refused_aside;
-  /* How rows are settled that both ends wrote, such as "newest"; NULL: so. */
+  /* The rule that resolves conflicts of rows; NULL: "newest". */
   const char *conflict;
-  /* The same of single columns: "item.stock=delta,item.note=merge-text"; NULL: none has a rule of its own. */
+  /* The rules of single columns, such as "item.stock=delta,item.note=merge-text"; NULL: none. */
   const char *column_conflicts;
-  /* Not 0: of what was committed here since the last synchronisation, what cancels out is not sent. */
+  /* Not 0: changes since the last synchronisation that cancel each other out are not sent. */
   int folds;
 } cairn_sync_options;
 
@@ -206,7 +212,7 @@ typedef struct cairn_sync_outcome {
   uint64_t rows_sent;
   uint64_t rows_received;
   int64_t conflicts;
-  /* Transactions that are put aside at either end. */
+  /* The number of transactions in quarantine at either end. */
   int64_t refused;
 } cairn_sync_outcome;
 
@@ -214,35 +220,36 @@ typedef struct cairn_sync_progress {
   uint64_t rows_sent;
   uint64_t rows_received;
   int64_t conflicts;
-  /* The table of a first copy, valid during the call; NULL: none is copied. */
+  /* The table that the first copy is reading, valid during the call; NULL: no table is being copied. */
   const char *table;
   uint64_t table_rows;
   uint64_t table_rows_expected;
 } cairn_sync_progress;
 
-/* Called some 20 times a second, on the thread of the caller. It may call cairn_sync_cancel. */
+/* A function that is called some 20 times a second, on the thread of the caller. It may call cairn_sync_cancel. */
 typedef void (*cairn_sync_watcher)(const cairn_sync_progress *progress, void *context);
 
-/* `peer`: postgresql://user@host/db or sqlite:other.db. Connects to nothing yet. `options` may be NULL. The database must not be
-   closed before. */
+/* Prepares the synchronisation with `peer`: postgresql://user@host/db or sqlite:other.db. It does not connect yet.
+   `options` may be NULL. Close the synchronisation before the database. */
 cairn_code cairn_sync_open(
     cairn_database *database, const char *peer, const cairn_sync_options *options, cairn_sync **sync);
 
-/* Once: makes the tables that are missing and copies the rows that are there. `watcher` and `outcome` may be NULL. */
+/* Creates missing tables and makes the first copy of the rows. Call it once, before cairn_sync_run. `watcher` and
+   `outcome` may be NULL. */
 cairn_code cairn_sync_initialize(
     cairn_sync *sync, cairn_sync_watcher watcher, void *context, cairn_sync_outcome *outcome);
 
-/* Brings everything that was committed at either end up to now to the other one. */
+/* Brings everything that was committed at either end before the call to the other end. */
 cairn_code cairn_sync_run(
     cairn_sync *sync, cairn_sync_watcher watcher, void *context, cairn_sync_outcome *outcome);
 
-/* Ends what is under way at the next border of a transaction. Any thread. */
+/* Ends a running synchronisation after the transaction that it is writing. Any thread may call it. */
 void cairn_sync_cancel(cairn_sync *sync);
 
 cairn_code cairn_sync_pending(cairn_sync *sync, cairn_pending *pending);
 
-/* Waits until a commit is at the peer, and synchronises if nobody does. `applied`: 0 where that took too long. CAIRN_REFUSED: the
-   peer has put it aside. */
+/* Waits until the peer has a commit. Synchronises if no other thread does. `applied` becomes 0 if the time ran out,
+   else 1. Returns CAIRN_REFUSED if the peer has quarantined the commit. */
 cairn_code cairn_sync_wait(cairn_sync *sync, int64_t token, int64_t timeout_milliseconds, int *applied);
 
 void cairn_sync_close(cairn_sync *sync);

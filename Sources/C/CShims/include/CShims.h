@@ -1,22 +1,22 @@
-// What Swift cannot import by itself: variadic functions, macros, and one CPU instruction.
+// Functions for what Swift cannot import: variadic functions, macros, and one CPU instruction.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <sqlite3.h>
 
-/// CRC-32C (Castagnoli) of `length` bytes, continuing from `crc` (0 to begin).
+/// Returns the CRC-32C (Castagnoli) of `length` bytes, continued from `crc`; 0 to begin.
 uint32_t cairn_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/// Whether a file has an access control list besides its mode.
+/// Returns whether a file has an access control list besides its mode.
 int cairn_has_acl(const char *path);
 
-/// sqlite3_db_config for the options that take an int and give one back.
+/// Calls sqlite3_db_config for an option that takes an int and returns one.
 int cairn_db_config_int(sqlite3 *db, int option, int value);
 
-/// Whether such an option is on.
+/// Returns whether an option of sqlite3_db_config is on.
 int cairn_db_config_is_on(sqlite3 *db, int option);
 
-/// Binds bytes that SQLite copies (SQLITE_TRANSIENT) or that outlive the step (SQLITE_STATIC).
+/// Binds bytes. SQLite copies them if `copy` is not 0 (SQLITE_TRANSIENT). Otherwise they must outlive the step.
 static inline int cairn_bind_text(sqlite3_stmt *s, int i, const void *p, size_t n, int copy) {
   return sqlite3_bind_text64(s, i, (const char *)p, n, copy ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
@@ -29,95 +29,103 @@ enum {
   CAIRN_DBCONFIG_ENABLE_FKEY = SQLITE_DBCONFIG_ENABLE_FKEY,
 };
 
-/// The user and the process at the other end of a Unix socket, as they were at connect(2): SO_PEERCRED, unix(7). Returns an
-/// error number, 0 for none.
+/// Gets the user and the process at the other end of a Unix socket, as they were at connect(2): SO_PEERCRED, unix(7).
+/// Returns an error number; 0: no error.
 int cairn_peer_user(int descriptor, uint32_t *user, int32_t *process);
 
-/// Gives each of two paths the file or folder of the other, in one step: renameat2(2), RENAME_EXCHANGE. Returns an error
-/// number, 0 for none.
+/// Exchanges the files or folders at two paths in one step: renameat2(2), RENAME_EXCHANGE. Returns an error number; 0:
+/// no error.
 int cairn_exchange(const char *path, const char *other);
 
-/// sync_file_range(2): lets the disk begin to write a range; nothing is durable by it.
+/// Lets the disk begin to write a range of a file: sync_file_range(2). It makes nothing durable.
 void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count);
 
-/// How many bytes a TCP socket has received, and its peer has taken, in all; 0 where the kernel does not tell.
+/// Returns the bytes that a TCP socket received plus those that its peer acknowledged; 0 if the kernel does not report
+/// them.
 uint64_t cairn_tcp_moved(int descriptor);
 
-/// A TCP connection over which nothing comes back for so long is broken by the kernel, also one that is idle.
+/// Makes the kernel break a TCP connection, even an idle one, if its peer does not reply for this number of seconds.
 void cairn_tcp_watch(int descriptor, int seconds);
 
-/// The name of a VFS that is as the usual one, but tells ``cairn_step_watched`` what the time was; NULL where the usual one
-/// has no clock that can be watched.
+/// Returns the name of a VFS that equals the default one, except that ``cairn_step_watched`` reads the time from it.
+/// NULL if the default VFS has no clock in ms.
 const char *cairn_watching_vfs(void);
 
-/// sqlite3_step. `now` becomes the time that the statement was given (CURRENT_TIMESTAMP and the like), as a Julian day
-/// number in ms; 0 when it did not ask. The database must have been opened with the VFS ``cairn_watching_vfs``.
+/// Calls sqlite3_step. `now` becomes the time that SQLite gave to the statement (CURRENT_TIMESTAMP and the like), as a
+/// Julian day number in ms; 0 if the statement did not ask. The database must use the VFS ``cairn_watching_vfs``.
 ///
-/// SQLite asks once in a step, and every use of the time in it, also in triggers, gets that answer
-/// (sqlite.org/lang_datefunc.html).
+/// SQLite asks the VFS for the time once in a step. Every use of the time in that step, also in triggers, gets that
+/// answer (sqlite.org/lang_datefunc.html).
 int cairn_step_watched(sqlite3_stmt *statement, sqlite3_int64 *now);
 
-/// Rowids that a connection has given out in `cairn_journal`: the first since `first` was 0, and the last.
+/// The rowids that a connection assigned in `cairn_journal`: the first one since `first` was set to 0, and the last
+/// one.
 struct cairn_journal_watch {
   sqlite3_int64 first;
   sqlite3_int64 last;
 };
 
-/// Notes each insert into `cairn_journal` (sqlite3_update_hook). `watch` must live as long as the connection.
+/// Stores the rowid of each insert into `cairn_journal` in `watch` (sqlite3_update_hook). `watch` must live as long as
+/// the connection.
 void cairn_watch_journal(sqlite3 *db, struct cairn_journal_watch *watch);
 
-/// Whether the library tells of rows as they are written.
+/// Returns whether the SQLite library can report rows while a statement writes them (sqlite3_preupdate_hook).
 int cairn_tells_written(void);
 
-/// Who is told of each row of a table that a statement inserts or updates by itself, not by a trigger.
+/// The function that is called for each row of a table that a statement itself inserts or updates, not a trigger.
 struct cairn_written_watch {
   const char *table;
   void *context;
   void (*row)(void *context);
 };
 
-/// Begins to tell; NULL ends it. `watch` must stay until then.
+/// Begins to call `watch` for written rows; NULL ends that. `watch` must live until then.
 void cairn_watch_written(sqlite3 *db, struct cairn_written_watch *watch);
 
-/// A value of the row that is told, valid until the call returns; NULL: it cannot be had.
+/// Returns a value of the row for which ``cairn_written_watch`` is called; NULL if SQLite does not report it. The value
+/// is valid until that call returns.
 sqlite3_value *cairn_written_value(sqlite3 *db, int column);
 
 /// The file system layer of one connection (``cairn_guard_open``).
 struct cairn_guard;
 
-/// Why the layer refused a file.
+/// The reasons why the file system layer refused a file.
 enum {
-  /// It is a symbolic link.
+  /// The path is a symbolic link.
   CAIRN_REFUSAL_LINK = 1,
-  /// It is a pipe, a device or a socket.
+  /// The path is a pipe, a device or a socket.
   CAIRN_REFUSAL_NOT_A_FILE = 2,
-  /// It has more than one name.
+  /// The file has more than one name (hard links).
   CAIRN_REFUSAL_HARD_LINK = 3,
-  /// A user owns it who may not write the database.
+  /// The file belongs to a user who may not write the database.
   CAIRN_REFUSAL_OWNER = 4,
-  /// It is neither the database nor its companion: a journal names it, or a statement attaches it.
+  /// The file is neither the database nor its companion: a journal names it, or a statement attaches it.
   CAIRN_REFUSAL_OTHER_FILE = 5,
-  /// It was truncated while the connection had it in memory.
+  /// The shared memory (`-shm`) was truncated while the connection used it.
   CAIRN_REFUSAL_CUT = 6,
 };
 
-/// Installs a handler of SIGBUS, for the whole process: connections of ``cairn_guard_open`` whose `-shm` another process
-/// truncates fail from then on, and the process goes on. For every other cause the action that was there before is taken.
+/// Installs a handler of SIGBUS for the whole process. If another process truncates the `-shm` of a database,
+/// connections of ``cairn_guard_open`` to it fail from then on, and the process continues. For any other cause of
+/// SIGBUS, the action applies that was set before.
 ///
-/// SQLite maps `-shm` into memory, also with mmap_size = 0 (sqlite.org/wal.html#implementation_of_shared_memory_for_the_wal_index).
-/// For programs of Cairn only: a library must not change the signals of its host.
+/// SQLite maps `-shm` into memory, also with mmap_size = 0
+/// (sqlite.org/wal.html#implementation_of_shared_memory_for_the_wal_index).
+/// Call it in programs of Cairn only: a library must not change the signals of its host.
 void cairn_index_survive(void);
 
-/// Opens a database over a layer that touches only the database, `-journal`, `-wal` and `-shm`, and follows no link to them.
+/// Opens a database through a file system layer. The layer touches only the database, `-journal`, `-wal` and `-shm`,
+/// and follows no link to them.
 ///
-/// Without it, SQLite deletes any file that a forged `-journal` names as its super-journal (sqlite.org/tempfiles.html,
-/// section 2.3). `guard` is to be freed after the connection was closed, also when the call fails.
+/// Without the layer, SQLite deletes any file that a forged `-journal` names as its super-journal
+/// (sqlite.org/tempfiles.html, section 2.3). Free `guard` after the connection was closed, also if the call fails.
 int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_guard **guard);
 
-/// Why the last call of the connection was refused, and for which file; 0 when it was not. Forgets it.
+/// Returns the reason why the layer refused the last call of the connection, and the path of the file; 0 if it did not.
+/// The next call returns 0, unless `-shm` was truncated.
 int cairn_guard_refusal(struct cairn_guard *guard, const char **path);
 
-/// Whether `-shm` was truncated while the connection had it in memory: nothing that was read since counts.
+/// Returns whether `-shm` was truncated while the connection used it. Everything read since then is invalid.
 int cairn_guard_is_cut(struct cairn_guard *guard);
 
 void cairn_guard_free(struct cairn_guard *guard);

@@ -1,5 +1,5 @@
 // TOML (https://toml.io) as a flat list of items, by way of toml++ (https://marzer.github.io/tomlplusplus/).
-// No exception leaves it, and memory stays within a small multiple of the text.
+// It throws no exception, and needs memory of a small multiple of the text.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -19,23 +19,23 @@ enum cairn_toml_kind {
   CAIRN_TOML_DATE,
 };
 
-/// Lines and columns count from 1; columns are code points. 0: unknown.
+/// A place in a text. Lines and columns count from 1; columns are code points. 0: unknown.
 typedef struct cairn_toml_place {
   uint32_t line;
   uint32_t column;
 } cairn_toml_place;
 
-/// Items stand in depth-first order: an item's children follow it.
+/// A value of a document, or a table. The items of a document are in depth-first order: an item's children follow it.
 typedef struct cairn_toml_item {
   enum cairn_toml_kind kind;
-  /// Of direct children, where it is a table or an array.
+  /// The number of direct children of a table or an array.
   size_t children;
-  /// UTF-8, without an end mark; NULL for the root and in arrays.
+  /// The key in UTF-8, not ended by 0; NULL for the root and in arrays.
   const char *key;
   size_t key_length;
   cairn_toml_place key_place;
   cairn_toml_place place;
-  /// Of a string.
+  /// The content of a string.
   const char *text;
   size_t text_length;
   int64_t integer;
@@ -47,15 +47,15 @@ typedef struct cairn_toml cairn_toml;
 
 typedef struct cairn_toml_error {
   cairn_toml_place place;
-  /// Ends with a zero; cut where it is longer.
+  /// The message, ended by 0; a longer one is cut.
   char text[400];
 } cairn_toml_error;
 
-/// NULL and `error` when the text is not TOML, or nests deeper than conf files do.
+/// Parses a text. Returns NULL and sets `error` if the text is not TOML, or has deeper nesting than conf files need.
 cairn_toml *cairn_toml_parse(const char *text, size_t length, cairn_toml_error *error);
 void cairn_toml_free(cairn_toml *document);
 
-/// Valid until the document is freed. The first item is the root table.
+/// Returns the items of a document, which are valid until the document is freed. The first item is the root table.
 const cairn_toml_item *cairn_toml_items(const cairn_toml *document, size_t *count);
 
 #ifdef __cplusplus

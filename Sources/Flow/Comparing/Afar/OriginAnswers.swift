@@ -110,7 +110,7 @@ package final class OriginAnswers: Sendable {
   /// Makes a PostgreSQL source write its progress into the trail. Questions of several nodes within a second share one
   /// such request.
   private func progress(_ asker: String, _ isOver: () -> Bool) throws -> [UInt8] {
-    // An SQLite source says it by itself.
+    // The journal of an SQLite source shows the progress without a request.
     guard case .postgres = place else { return [OriginAnswer.whole] }
     let askedAt = Clock.monotonicMilliseconds
     // The order of two events in the same millisecond is unknown, so only a later one counts.
@@ -336,8 +336,8 @@ package final class OriginAnswers: Sendable {
     }
   }
 
-  /// Returns the slice to read: with at most ``rowsMax`` rows, and with this node's own name of the table for pages.
-  /// Throws if the slice does not fit the table.
+  /// Returns the slice to read, which has at most ``rowsMax`` rows. For pages, it has the name of the table or
+  /// partition that this node knows for the asked part. Throws if the slice does not fit the table.
   private static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):

@@ -1,7 +1,8 @@
 import Changes
 import Mapping
 
-/// A question of a comparison to the node of its source (`docs/reference/protocol.md`, Questions about rows).
+/// A question of a comparison about rows, sent to the node of the source (`docs/reference/protocol.md`, Questions about
+/// rows).
 ///
 /// The questions contain no SQL: tables are named, and keys are values that the origin binds.
 enum OriginQuestion {

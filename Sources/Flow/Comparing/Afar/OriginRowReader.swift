@@ -11,7 +11,8 @@ final class OriginRowReader: RowReader {
   private static let bytesMax: UInt64 = 1 << 34
   /// The fewest bytes of a row in an answer: two hashes, its bytes and its key.
   private static let markBytes = 18
-  /// The most parts of a table, and the first number of pages that no table of PostgreSQL has.
+  /// The limits on numbers in an answer: the parts of a table, and the pages of a PostgreSQL table (first invalid
+  /// number).
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
   /// The smallest count that is too large for ``RowCounts``.
@@ -48,12 +49,12 @@ final class OriginRowReader: RowReader {
       let fits = naming ? reader.remaining / Self.markBytes : .max
       guard rows <= UInt64(min(fits, slice.rowsMax)) else { throw Self.refusal("a slice has \(rows) rows") }
       end.rows = Int(rows)
-      // A slice without progress would be asked for without end.
+      // A slice without progress would be requested without end.
       guard end.last == nil || end.rows > 0 else { throw Self.refusal("a slice has a last row but no rows") }
       if let last = end.last { try check(last, endOf: slice, table) }
       guard naming else {
         let sum = try reader.readFixed(UInt64.self)
-        // One mark covers all rows of the slice.
+        // One `RowMark` covers all rows of the slice.
         if end.rows > 0 { try body(RowMark(keyHash: 0, rowHash: sum, bytes: end.bytes, key: Self.none)) }
         return end
       }
@@ -165,7 +166,7 @@ final class OriginRowReader: RowReader {
     try origin.ask(.rows(QuestionedTable(table, seed: seed), keys: keys)) { reader in
       moments.append(try reader.readMoment())
       let count = try reader.readCount()
-      // Tables that inherit may have a key again.
+      // Several tables of an inheritance may have rows with one key.
       guard count <= keys.count * 2 + 1000 else { throw Self.refusal("\(keys.count) keys have \(count) rows") }
       for _ in 0..<count {
         let index = try reader.readNumber("place of a key")

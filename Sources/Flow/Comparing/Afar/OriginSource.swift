@@ -11,7 +11,7 @@ package struct OriginSource: Sendable {
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The most tables of a source, and the most bytes in memory of their descriptions.
+  /// The limits on a source's tables: their number, and the bytes in memory of their descriptions.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 
@@ -169,9 +169,9 @@ extension ByteReader {
     let refusal = try readString()
     var inner = ByteReader(try readCounted())
     return OriginTable(
-      // Nothing else of it is of use here.
+      // Comparing needs no other parts of the schema.
       name: name, schema: try inner.readSchema().compared, refusal: refusal.isEmpty ? nil : refusal,
-      // Its name there is of no use here, and is never read.
+      // Only whether there is a rowid matters here; the name is never used.
       rowidName: flags & 4 != 0 ? "rowid" : nil, isPartitioned: flags & 1 != 0, sortsBackwards: flags & 2 != 0)
   }
 

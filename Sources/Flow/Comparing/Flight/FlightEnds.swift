@@ -49,7 +49,8 @@ struct FlightEnds {
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
   }
 
-  /// Returns whether the trail in `folder` includes everything seen, as noted in an SQLite source.
+  /// Returns whether the trail in `folder` includes every commit that was visible at `moment`. Only an SQLite source
+  /// records that, so the result is false for others.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false

@@ -123,8 +123,8 @@ struct SettlingByTrail: Settling {
     return (fold, there)
   }
 
-  /// Reads the trail until it includes everything seen at the source. Returns the position after that; nil if the trail
-  /// does not move.
+  /// Reads the trail until it includes every commit that was visible at the source. Returns the position after that;
+  /// nil if the trail does not grow.
   private func wait(
     for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
   ) throws -> Position? {

@@ -26,9 +26,9 @@ struct TrailFold {
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
-  /// Whether the table was copied, created again, or changed in a way that says nothing about single rows.
+  /// Whether the table was copied, created again, or altered, so that the trail does not show single rows.
   private(set) var isUnknown = false
-  /// The rows that the trail mentions, apart from a truncation of the table.
+  /// The hashes of the rows that the trail changes; a truncation of the table adds none.
   private(set) var touched: Set<UInt64> = []
 
   // The effect of the current transaction on the rows, pending until it is known whether the read included the
@@ -54,7 +54,7 @@ struct TrailFold {
   /// Returns the values of a row without a usable key; nil if they are not known.
   func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
-  /// Takes the next record of the trail.
+  /// Applies the next record of the trail.
   mutating func take(_ record: Record, _ reader: TrailReader) throws {
     switch record {
     case .begin: begin()
@@ -78,7 +78,7 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// Ends a transaction, with its source position.
+  /// Ends a transaction. If the source's rows do not show it yet, its changes are added to the state of the rows.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }

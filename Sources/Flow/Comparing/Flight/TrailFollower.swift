@@ -7,7 +7,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The place of a replication's trail.
+/// The location of a replication's trail: its state folder and its own folder.
 package struct TrailPlace: Sendable {
   /// The state folder, with the lock of the Cairn process that uses it.
   package let state: String
@@ -52,7 +52,7 @@ final class TrailFollower {
     return true
   }
 
-  /// Moves to a checkpoint.
+  /// Moves the reading position to a checkpoint.
   func go(to checkpoint: Checkpoint) throws { reader = try TrailReader.open(folder: place.folder, at: checkpoint) }
 
   /// Returns the open trail. Call ``goToEnd(_:)`` first.
@@ -67,7 +67,7 @@ final class TrailFollower {
     try reader?.lastSourcePosition.map { try SourceReach(decoding: $0, of: engine) }
   }
 
-  /// Forgets the position after an error.
+  /// Forgets the reading position after an error.
   func reset() { reader = nil }
 
   /// Passes all records to `take` up to the first end of a transaction at which `isEnough` holds. Returns false if the

@@ -10,7 +10,7 @@ extension DDLParser {
   private static let likeBytesMax = 1024
   private static let wildcardsMax = 8
   private static let regularBytesMax = 256
-  /// The most states that the repetitions of a regular expression ask for.
+  /// The limit on the states that the repetitions of an accepted regular expression need.
   private static let regularStatesMax = 4096
 
   /// Parses a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.

@@ -21,12 +21,12 @@ struct DDLParser {
   /// A column counts once each time that it is named, and twice in a function or cast that can double it. A generated
   /// column counts as much as its own expression (``weights``).
   private(set) var weight = 0
-  /// The ``weight`` before the last operand.
+  /// The ``weight`` before the last operand was read.
   private var operandWeight = 0
-  /// The ``weight`` before the current expression.
+  /// The ``weight`` before the current expression was read.
   private(set) var expressionWeight = 0
-  /// The ``weight`` before the current expression's operator that compares every part of two values; nil if there is
-  /// none.
+  /// The ``weight`` before the operator in the current expression that compares every part of two values; nil if there
+  /// is none.
   private var pairWeight: Int?
   /// The weights of generated columns, by name.
   var weights: [NameKey: Int] = [:]
@@ -39,7 +39,7 @@ struct DDLParser {
 
   /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an expression that is read: with a large value, a heavier one would take gigabytes for
+  /// The largest ``weight`` of an accepted expression. With large column values, a heavier one would need gigabytes for
   /// one row.
   static let weightMax = 64
   /// The largest total ``weight`` of CHECKs that are kept: more would make each row slow to check.

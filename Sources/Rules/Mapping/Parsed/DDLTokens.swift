@@ -53,7 +53,7 @@ struct DDLToken {
     }
   }
 
-  /// The token, without the space before it.
+  /// The text of the token, without the space before it.
   var printed: String {
     switch kind {
     case .word(_, let written): return written

@@ -99,6 +99,7 @@ enum KnownFunctions {
     jsonb_exists_all jsonb_exists_any jsonb_delete json_patch jsonb_patch
     """)
 
-  /// Functions that put one text into the places of another one: the new text must be a literal that is not longer.
+  /// Functions that replace parts of one text by another text. The other text must be a literal that is not longer than
+  /// the parts.
   static let replacing: Set<NameKey> = ["replace", "regexp_replace"]
 }

@@ -21,7 +21,7 @@ struct PostgresDDL {
   private var generatedWeight = 0
   private var counts = ScriptCounts()
 
-  /// Throws if the script is no list of statements.
+  /// Parses the script that creates a table. Throws if the script is not a list of statements.
   init(_ table: TableSchema, _ reach: TargetReach) throws(Unparsed) {
     (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
@@ -67,7 +67,7 @@ struct PostgresDDL {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  /// Returns a domain's, a column's or an index's expression alone, printed.
+  /// Parses the expression of a domain, a column or an index, and returns it printed again.
   static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
     parser.reach = reach

@@ -127,7 +127,7 @@ struct SQLiteDDL {
     let close = parser.at
     try parser.expect(symbol: ")")
     try readOptions()
-    // A generated column that is left out takes along the definitions that name it.
+    // If a generated column is left out, all definitions that name it are left out too.
     while let index = parts.firstIndex(where: { !$0.names.isDisjoint(with: gone) }) {
       let part = parts.remove(at: index)
       let what = part.column.map { "the generated column \($0)" } ?? "a constraint"
