@@ -36,6 +36,33 @@ struct AppliedTests {
     #expect(skipping.lineOnLacking(copy)?.contains("lacks what [apply.erp] writes to database erp") == true)
   }
 
+  @Test func `a conf that only looks like two-way says what its trail lacks`() throws {
+    let conf = """
+      [node]
+      name = "hq"
+      [database.erp]
+      url = "sqlite:///srv/erp.db"
+      [capture.erp]
+      database = "erp"
+      [apply.pos]
+      trail = "shop.pos"
+      database = "erp"
+      tables = ["item"]
+      [peer.copy]
+      pull = ["hq.erp"]
+
+      """
+    let both = try load(conf)
+    let line = try #require(both.lineOnApplied(both.captures[0]))
+    #expect(line.hasPrefix("rows that [apply.pos] writes to database erp do not go into trail hq.erp: peers may get"))
+    #expect(line.hasSuffix("set applied = \"include\" in [capture.erp]"))
+    let chain = try load(conf.replacing("[capture.erp]\n", with: "[capture.erp]\napplied = \"include\"\n"))
+    #expect(
+      chain.lineOnApplied(chain.captures[0]) == "rows that [apply.pos] writes to database erp go into trail hq.erp")
+    let alone = try load(conf.replacing("pull = [\"hq.erp\"]", with: "push = [\"shop.pos\"]"))
+    #expect(alone.lineOnApplied(alone.captures[0])?.hasSuffix("go into trail hq.erp") == true)
+  }
+
   @Test func `rows do not go on if a way leads back, over one database or several`() throws {
     let pair = try load(Self.chain + "[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"shop\"\n")
     #expect(pair.captures.allSatisfy { !pair.handsOn($0) })

@@ -65,18 +65,30 @@ extension Configuration {
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns a line that says whether rows that one-way applies write to a capture's database go into its trail.
-  /// Returns nil if there are no such applies.
+  /// Returns a line that says whether rows that applies write to a capture's database go into its trail. Returns nil if
+  /// there are no such applies, or if the origin of those rows applies that trail on this node.
   ///
   ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
-    let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }
-    guard !others.isEmpty else { return nil }
-    let names = others.map { "[apply.\($0.name)]" }.joined(separator: ", ")
-    let who = "rows that \(names) \(others.count == 1 ? "writes" : "write") to database \(capture.database)"
+    let into = applies.filter { $0.database == capture.database }
+    let others = into.filter { captureBehind($0) == nil }
+    guard !others.isEmpty else {
+      let assumed = into.filter { TrailName($0.trail).map { $0.origin != node.name } ?? false }
+      guard !assumed.isEmpty, capture.applied != .skip else { return nil }
+      return """
+        \(rows(of: assumed, capture)) do not go into trail \(trail(of: capture)): peers may get that trail, so both ends \
+        are taken to write; if the peers do not apply it there, set applied = "include" in [capture.\(capture.name)]
+        """
+    }
+    let who = rows(of: others, capture)
     if handsOn(capture) { return "\(who) go into trail \(trail(of: capture))" }
     let why = capture.applied == .skip ? "applied = \"skip\"" : "a way leads back"
     return "\(who) do not go into trail \(trail(of: capture)) (\(why))"
+  }
+
+  private func rows(of applies: [Apply], _ capture: Capture) -> String {
+    let names = applies.map { "[apply.\($0.name)]" }.joined(separator: ", ")
+    return "rows that \(names) \(applies.count == 1 ? "writes" : "write") to database \(capture.database)"
   }
 
   /// Returns a line about rows that never reach an apply: other applies write them to its source, and the capture there
