@@ -1,25 +1,27 @@
 import Changes
 import SQLiteKit
 
-/// The layouts of an SQLite source, and the schema changes at each marker row of its journal. It does no I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes at each marker row of its journal.
+/// It does no I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The refresh of some rows of this layout begins: rows of new columns follow later.
+    /// The copy of some rows of this table begins: rows whose added columns differ from the defaults follow later.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shape of a table before a layout took over, without the indexes that the layout lacks; by id of the layout.
+  /// The shapes of tables after ``dropIndexes(behind:told:)``, without the dropped indexes; by id of the table's next
+  /// layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether `dropIndexes` has dropped indexes of a table whose marker follows later in the look.
+  /// Whether `dropIndexes` has dropped indexes of a table whose marker row comes later in this reading of the journal.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
@@ -29,7 +31,8 @@ struct LayoutHistory {
   /// Rows before the marker of such a change may already violate the index. So the target drops the index before those
   /// rows, once it has the table's earlier shape. The other changes follow at the marker.
   ///
-  /// - Parameter told: The last journal row of a look that an earlier run began: its dropped indexes are in the trail.
+  /// - Parameter told: The last journal row of a reading that an earlier run began, whose dropped indexes are already
+  ///   in the trail; nil if there is none.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -89,8 +92,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the change that drops the indexes which a layout lacks; nil if there are none. Nil also if the embedded
-  /// API or an apply dropped them: then they are dropped exactly at the marker.
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if the
+  /// embedded API or an apply dropped them: then they are dropped exactly at the marker row.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -102,11 +105,12 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the copy will show it.
+  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the table's copy will show
+  /// it.
   ///
   /// - Parameters:
-  ///   - rowid: The rowid of the changed row; nil if the layout has none.
-  ///   - refresh: The refresh that is in progress; nil if there is none.
+  ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.
+  ///   - state: The copy that is in progress; nil if there is none.
   func wantsChange(of rowid: Int64?, during state: SourcePosition.RefreshState?) -> Bool {
     guard refresh != nil, !isPartial, !passesChanges else { return true }
     guard let state, state.layout == id, !state.isPartial else { return false }

@@ -4,10 +4,10 @@ import Trails
 
 /// The relation of an SQLite file to the end of its trail.
 enum SourceStanding {
-  /// The file has the mark of the trail's end.
+  /// The mark in the file is that of the trail's end.
   case atMark
-  /// The file has the previous mark, and its journal has the rows that the trail has after it. The value is their
-  /// CRC-32C.
+  /// The mark in the file is the one before the trail's end, and its journal has the rows that the trail has after that
+  /// mark. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has lost rows at its cap, so it cannot be proved that the file continues the trail.
   case lostRows
@@ -16,7 +16,7 @@ enum SourceStanding {
 
   /// Compares a file with the end of its trail.
   /// - Parameters:
-  ///   - marked: The mark in the file.
+  ///   - marked: The mark that is stored in the file.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -52,7 +52,7 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark of a file; nil if the file has no mark that Cairn wrote.
+  /// Reads the mark from the table `cairn_control`; nil if it has none that Cairn wrote.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],

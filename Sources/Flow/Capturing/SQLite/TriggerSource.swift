@@ -7,24 +7,24 @@ import Trails
 /// Finds the changes of an SQLite file by triggers, which write them into a journal
 /// (`docs/explanation/sqlite-capture.md`).
 ///
-/// The class keeps the triggers in step with the schema, the source's mark in step with the trail, and the journal
-/// short. ``LookWriter`` writes what a look found.
+/// The class adapts the triggers to the schema, stores in the source how far the trail has come (the mark), and keeps
+/// the journal short. ``LookWriter`` writes the changes to the trail.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal rows that the look writes: those after `from` through `through`.
+    /// The journal row after which this reading of the source writes rows to the trail, through row `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
-    /// The last journal row of the look's snapshot.
+    /// The last journal row in the snapshot of this reading.
     fileprivate let last: Int64
-    /// The journal row after which the look began; before `from` if the trail already has an earlier part of the look.
+    /// The journal row after which this reading began; before `from` if the trail already has a part of the reading.
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that contain only notes of applies, ms.
+  /// The least time between two transactions of the trail that contain only notes of applies (``AppliedNote``), ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two marks while the application writes without a pause, ms.
+  /// The least time between two updates of the mark in the source while the application writes without a pause, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -43,19 +43,18 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that a look has seen. The rows that the trail does not have may be notes of applies only,
-  /// which wait.
+  /// The last journal row that capture has seen. Of these, only notes of applies may not be in the trail yet.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
-  /// Whether the journal dropped rows that had not been marked as taken; set at the start of the run.
+  /// Whether the journal had dropped rows before they were in the trail; set at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
-  /// Whether the look has the turn to read rows of tables, so that no two-way apply writes meanwhile.
+  /// Whether capture holds the lock to read rows of tables, which keeps two-way applies from writing meanwhile.
   private var hasTurn = false
-  /// Whether the next look reads rows of tables, and so waits for the turn.
+  /// Whether the next reading needs rows of tables, and so must first take the lock that excludes two-way applies.
   private var wantsTurn = false
-  /// The pause before capture tries to get the turn again, ms.
+  /// The pause before capture tries again to take the lock that excludes two-way applies, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -74,7 +73,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, adds missing triggers and tables of capture, and checks that the source is where the trail ends.
+  /// Opens the source, adds missing triggers and tables of capture, and checks that the source continues the trail.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -152,8 +151,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if another capture owns the source. If that capture had the same state folder, it is
-  /// gone: its journal is removed, unless this trail has begun.
+  /// Throws `source-captured` if the journal belongs to the capture of another trail. If that trail was kept in the
+  /// same folder, it no longer exists. Then its journal is removed, unless the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -190,8 +189,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets a refresh that cannot continue after a restart. That is one of a table without key, whose rows a VACUUM
-  /// may have renumbered, and a requested one, which begins again.
+  /// Forgets a copy of a table that cannot continue after a restart. The table has no key, so that a VACUUM may have
+  /// renumbered its rows, or its copy was requested and begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
@@ -296,7 +295,8 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Takes the turn to read tables in this look. Returns false, after a pause, if a two-way apply has the turn.
+  /// Tries to take the lock that keeps two-way applies from writing while capture reads tables. Returns false, after a
+  /// pause, if an apply holds it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -311,15 +311,15 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until notes at the end of the journal are taken if nothing else follows them, ms.
+  /// The time until notes of applies at the end of the journal go into the trail if no other row follows them, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Writes the mark and purges while the application pauses. So an application that writes without a pause never meets
-  /// a lock of Cairn; its own triggers purge the journal.
+  /// Stores in the source how far the trail has come, and purges the journal, while the application pauses. So an
+  /// application that writes without a pause never waits for a lock of Cairn; its own triggers purge the journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -330,7 +330,7 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if tables of capture are gone, because an application dropped them.
+  /// Throws `source-went-back` if an application dropped tables of capture.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -348,7 +348,7 @@ final class TriggerSource: ChangeSource {
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  /// Returns the layouts of tables that an application wrote to without firing triggers.
+  /// Returns the layouts (recorded shapes) of tables that an application wrote to without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
     // An unhooked table is copied when it is hooked again, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
@@ -372,7 +372,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the mark that capture wrote, because an older file was restored.
+  /// Throws `source-went-back` if the source lacks the mark that capture wrote last, as after a restore of an older
+  /// file.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -385,7 +386,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Schema, loss, mark
 
-  /// Adopts a changed schema: writes triggers and layouts for it.
+  /// Adapts to a changed schema: writes new triggers and layouts (recorded table shapes).
   private func adoptSchema() throws {
     try source.checkOwnTables()
     try checkParts()
@@ -401,7 +402,7 @@ final class TriggerSource: ChangeSource {
     for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
-  /// Continues after the journal reached its cap and dropped rows that had not been taken: copies all tables again.
+  /// Continues after the journal reached its cap and dropped rows that are not in the trail: copies all tables again.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
     progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
@@ -468,6 +469,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number by which a mark is recognized.
+  /// Returns a random number that identifies one state of the mark.
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }
