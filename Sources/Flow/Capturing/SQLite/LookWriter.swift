@@ -16,8 +16,8 @@ final class LookWriter {
   /// The progress of writing the present reading of the source into the trail.
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows that the trail has after the source's mark. The mark is the last journal row
-    /// that the source has stored as taken.
+    /// The checksum of the journal rows that the trail has after the source's mark (the last journal row stored as
+    /// taken).
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
@@ -40,8 +40,7 @@ final class LookWriter {
   var position: SourcePosition
   /// The mark that is stored in the source now: the last journal row taken, with a random number.
   private(set) var marked: SourcePosition.Mark
-  /// The ids of layouts (recorded table shapes) with journal rows that may belong to either of two table rows. Their
-  /// tables must be copied.
+  /// The ids of layouts (recorded shapes) of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
   /// The estimated bytes of a journal row, from which the largest allowed number of journal rows is computed.
   var rowBytes = RowBytes()

@@ -4,11 +4,10 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Finds the changes of an SQLite file by triggers, which write them into a journal
-/// (`docs/explanation/sqlite-capture.md`).
+/// Finds the changes of an SQLite file by triggers, which write them into a journal.
 ///
-/// The class adapts the triggers to the schema, stores in the source how far the trail has come (the mark), and keeps
-/// the journal short. ``LookWriter`` writes the changes to the trail.
+/// `docs/explanation/sqlite-capture.md` describes it. The class adapts the triggers to the schema, stores in the source
+/// how far the trail has come (the mark), and keeps the journal short. ``LookWriter`` writes the changes to the trail.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
@@ -295,8 +294,8 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Tries to take the lock that keeps two-way applies from writing while capture reads tables. Returns false, after a
-  /// pause, if an apply holds it.
+  /// Tries to take the lock that keeps two-way applies from writing. Returns false, after a pause, if an apply holds
+  /// it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
