@@ -306,8 +306,7 @@ struct JournalReader: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
   }
 
-  /// Returns a hash of the values that identify a table row: key or rowid. Nil if the key contains NULL, which
-  /// identifies no row.
+  /// Returns a hash of the key or rowid of a row; nil if the key contains NULL, which identifies no row.
   private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
