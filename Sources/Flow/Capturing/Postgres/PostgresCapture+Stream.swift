@@ -60,7 +60,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the table of a change that belongs in the trail; nil for a change that the trail does not need.
+  /// Returns the description of the changed table; nil if the change does not go into the trail.
   private func table(_ id: UInt32) throws -> Captured? {
     guard session.incoming.change() else { return nil }
     switch session.tables.lookup(id) {
@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Takes a message that is part of a transaction. A message that Cairn did not write changes nothing: its transaction
-  /// is captured like any other.
+  /// Processes a message that is part of a transaction. If Cairn did not write the message, its transaction is captured
+  /// as any other.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -149,7 +149,8 @@ extension PostgresCapture {
     return nil
   }
 
-  /// Reads the keys that sign messages. A schema that contains an object of an untrusted role has no valid key.
+  /// Reads the keys that sign Cairn's messages. Keys are not used if their schema contains an object of an untrusted
+  /// role.
   func readKeys() throws {
     let connection = session.source.connection
     // The end of the log is read before the keys: messages up to it were signed with keys that existed then.
