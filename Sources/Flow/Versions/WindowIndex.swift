@@ -1,35 +1,35 @@
 import Changes
 import Conflicts
 
-/// The versions in the window, what each origin knew of the others over time, and what may be forgotten. It uses no
-/// trails and no locks.
+/// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It uses no
+/// files of trails and no locks.
 struct WindowIndex {
-  /// A trail whose versions are in the window; the own trail is one of them.
+  /// A trail whose versions are in the window: that of a peer, or that of this database's own capture.
   struct Origin {
     var name: String
-    /// The id of the origin's trail; nil if the trail does not exist on this node yet.
+    /// The id of the trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// The id that other origins report for this trail, while `id` is nil.
+    /// The id that transactions of other trails state for this trail, while `id` is nil.
     var told: TrailID?
-    /// The knowledge that this origin has of each other origin, by index of the other one.
+    /// For each trail, by index: what the transactions of this trail knew of it.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this origin that the database holds durably. All later ones know at least as much.
+    /// The last transaction of this trail that the database has durably. All later ones know at least as much.
     var reached: UInt64 = 0
-    /// The last transaction of this origin that an apply has begun to process, committed or not.
+    /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
     /// The clocks of the transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// The last transaction of this origin that counts while a table of its trail is suspended; nil if none is.
+    /// While a table of this trail is suspended: the last transaction whose knowledge counts; nil otherwise.
     var held: UInt64?
-    /// Which transactions of this origin every node knows.
+    /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last noted transaction of this origin with a reference to a row, and the latest clock of such transactions.
+    /// The last transaction of this trail with a foreign key to another row, and the latest clock of such transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
-    /// The latest clock of the versions of this origin that were noted.
+    /// The latest clock of all versions of this trail that were added.
     var lastClock: UInt64 = 0
-    /// Whether the versions from before the start of the process have been read from the trail.
+    /// Whether the trail has been read up to the state of the database at the start of the process.
     var isRead = false
 
     var border: UInt64 { min(reached, held ?? .max) }
@@ -39,11 +39,11 @@ struct WindowIndex {
   private(set) var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// Rows that received a version which every node already knew. The next sweep checks them.
+  /// The rows that got a version which every node already knew. The next ``sweep()`` may forget it.
   private var late: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   private(set) var lasts = LastVersions()
-  /// The versions in the window that deleted their row, if ``lasts`` are kept: only a write counts as a last version.
+  /// The versions in the window that deleted their row. A delete does not count as a last write (``lasts``).
   private var ends: Set<End> = []
 
   private struct End: Hashable {
@@ -51,18 +51,18 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of the own trail that was not read, because every node claims to know it; nil: none, or it is proven.
+  /// The part of the own trail that was not read, as every node states that it knows it; nil if none, or if proved.
   private var skipped: Skip?
-  /// Whether such parts are read, as a claim turned out to be false.
+  /// Whether a node stated falsely that it knew a transaction, so that all of the own trail must be read from now on.
   private var readsAll = false
 
   private struct Skip {
-    /// The last transaction that had been read before.
+    /// The last transaction that was read before the part that was not read.
     var from: UInt64
     var floor: KnownFloor
   }
 
-  /// Whether a reference was ever noted. Most databases have none, so sweeps then look at versions of rows only.
+  /// Whether any row with a foreign key was added. Most databases have none, which makes ``sweep()`` cheaper.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -73,7 +73,7 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
-  /// Whether the window holds no version of another origin.
+  /// Whether all versions in the window come from this database's own trail.
   var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
@@ -127,7 +127,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions and the knowledge of a transaction that was read from a trail.
+  /// Adds the versions in a transaction that was read from a trail, and what its author knew of other trails.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -137,19 +137,19 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns the last transaction that a transaction's author knew of each origin, by index; 0 for unknown origins.
+  /// Returns, for each trail by index, the last transaction that a transaction's author knew; 0 if it knew none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns false if the transaction follows every version of every row in the window.
+  /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
     // An honest author's clock is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Notes a transaction's versions of rows. Returns false, and notes nothing, if its author did not know all others.
+  /// Adds a transaction's versions of rows. Returns false, and adds none, if its author did not know all others.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -202,8 +202,8 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last version of a row that has no versions left. Nil if it is earlier than everything in the window,
-  /// or if last versions are not kept.
+  /// Returns the last write of a row that has no versions left. Nil if it is earlier than everything in the window, or
+  /// if last writes are not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -214,7 +214,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Notes the id of an origin's trail. Returns false if knowledge of another trail was counted under the same name.
+  /// Stores the id of a trail. Returns false if the window has counted knowledge of another trail with the same name.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -223,14 +223,14 @@ struct WindowIndex {
     return true
   }
 
-  /// Returns the id of an origin's trail; nil if it is not known.
+  /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns whether the id of an origin's trail is known.
+  /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether a known transaction belongs to the present trail of that name in the window. Earlier versions of
-  /// Cairn sent no id; then the name counts.
+  /// Returns whether a transaction that an author knew is of the present trail with that name, and not of an earlier
+  /// one. Earlier versions of Cairn stated no id; then the name decides.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id, let place = places[known.origin] else { return true }
     if let own = origins[place].id { return own == id }
@@ -240,7 +240,7 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns the last transaction that a transaction's author knew of each trail in the window, by trail name.
+  /// Returns, by trail name, the last transaction that an author knew of each trail in the window.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -249,7 +249,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Notes what the author of an origin's transaction knew of other origins.
+  /// Stores what the author of a trail's transaction knew of other trails.
   mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -260,14 +260,14 @@ struct WindowIndex {
     origins[place].metClock = max(origins[place].metClock, clock)
   }
 
-  /// Notes that all transactions met of an origin have been committed.
+  /// Notes that the database has committed all transactions of a trail that were begun.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Notes that the transactions met of an origin since the last commit will be met again.
+  /// Notes that the transactions of a trail since the last commit will be applied again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -280,7 +280,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version that the origin has not yet reported to know.
+  /// Returns whether the window keeps a version because this trail does not show yet that its node knows it.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -290,7 +290,7 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first transaction of an origin with a version in the window, and its begin; nil if there is none.
+  /// Returns the first transaction of a trail that has a version in the window, and its begin; nil if there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -300,10 +300,10 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number that follows an origin's last transaction that the database holds durably.
+  /// Returns the number after the last transaction of a trail that the database has durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Notes that the versions of an origin from before the start have been read, through transaction `number`.
+  /// Notes that a trail has been read through transaction `number`, up to the state of the database at the start.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)
@@ -349,9 +349,9 @@ extension WindowIndex {
     }
   }
 
-  /// Returns which transactions of an origin all other origins know.
+  /// Returns which transactions of a trail the nodes of all other trails know.
   ///
-  /// No author knew a transaction with a later clock than its own, whatever it claims.
+  /// No author knew a transaction with a later clock than its own, whatever it states.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -370,8 +370,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Compares a transaction of the own trail with what was skipped before it. Returns false if a node claimed to know
-  /// the transaction too early: the own trail must then be read from ``reached(_:)`` on.
+  /// Compares a transaction of the own trail with what was skipped before it. Returns false if a node stated too early
+  /// that it knew the transaction: the own trail must then be read from ``reached(_:)`` on.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
     skipped = nil
@@ -381,8 +381,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Has the next sweep look at a row again that has a version which every node claims to know, but with a clock that
-  /// is too late for that.
+  /// Marks a row for the next ``sweep()`` if it has a version that every node states to know, but whose clock is too
+  /// late for that.
   private mutating func lookAgain(at row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in
@@ -392,7 +392,7 @@ extension WindowIndex {
     if isClaimed { late.insert(row) }
   }
 
-  /// Forgets the versions and references of a row that no query can ask for any more.
+  /// Forgets versions of a row, and references to it, that no query can ask for any more.
   private mutating func sweep(_ chain: UInt64, _ floors: [KnownFloor]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {
@@ -430,8 +430,8 @@ extension WindowIndex {
     if hasReferences { try sweepReferences(row) }
   }
 
-  /// Forgets the versions of a row that all nodes know, up to the latest border after which every version follows them.
-  /// `RowHistory.forget` does the same.
+  /// Forgets the first versions of a row that all nodes know, as many as all later versions follow: their authors knew
+  /// them. `RowHistory.forget` does the same.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
@@ -453,7 +453,7 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns the largest number of leading versions, up to `count`, that all later ones follow; nil if there is none.
+  /// Returns how many of the first versions, at most `count`, the authors of all later ones knew; nil if none.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)
