@@ -43,8 +43,8 @@ final class BlockCrew: @unchecked Sendable {
 
   private let threads: Int
   private let condition = Condition()
-  // The variables below are accessed only under the lock, except a bench: it belongs to the thread that has taken its
-  // block.
+  // The variables below are accessed only under the lock, except the work area of a block: only the thread that checks
+  // the block uses it.
   private var isInUse = false
   private var isStarted = false
   private var benches: [Bench] = []

@@ -116,7 +116,7 @@ struct Recovery {
       if cursor.isAtBorder, !end.isSealed { border = (end.segment, end.place, end.lastNumber) }
     }
     if !end.isSealed, keeps == .transactions {
-      // The next segment is created only after the seal of this one has been synced.
+      // The next segment is created only after the last block of this one (the seal) has been synced.
       if hasLater {
         throw tear ?? cursor.fault(.torn, cursor.contentEnd, "the seal is missing, but there is a later segment")
       }

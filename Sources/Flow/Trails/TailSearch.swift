@@ -29,7 +29,7 @@ struct TailSearch {
         at += 1
       }
       if found < buffer.count { break }
-      // A magic may cross the border of two windows.
+      // The magic number of a block may be partly in this window and partly in the next one.
       offset += UInt64(found - 3)
     }
     return nil

@@ -104,7 +104,7 @@ package final class TrailWriter {
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
-    // A clock from a peer may already be the greatest possible one: then it stays there.
+    // A clock from a peer may be the largest possible number: then it is not increased.
     let before = lastHeader?.clock ?? 0
     let clock = before == .max ? before : before + 1
     let number = lastNumber.addingReportingOverflow(1)
@@ -175,7 +175,7 @@ package final class TrailWriter {
       try flush(&pending, [.border, .sync])
       let hasNews = !segment.isSynced
       if hasNews { try segment.sync() }
-      // Data in a removed file do not count: capture must not release them at the source.
+      // Data in a removed file are lost: capture must not release them at the source.
       guard try marks.file.isInPlace, try segment.isInPlace else { throw folder.removed() }
       if hasNews {
         mark = mark.moved(to: segment, lastTransaction: lastNumber)

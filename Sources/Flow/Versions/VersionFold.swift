@@ -18,7 +18,7 @@ package struct VersionFold {
       var after = try change.after?.values()
       if let before, let new = after { after = zip(before, new).map { $1 ?? $0 } }
       if change.operation == .update, before == nil {
-        // The source does not say what the row was, but that it was there.
+        // The trail does not have the old row, but an update shows that it existed.
         before = after?.enumerated().map { schema.key.contains($0.offset) ? $0.element : nil }
       }
       guard names.count > 1 else { return [Step(before: before, after: after)] }
@@ -63,7 +63,7 @@ package struct VersionFold {
       if let was = early { early = (reshaped(was.row, to: schema), was.isFirst) }
       self.schema = schema
     }
-    // The row is there already.
+    // An earlier update has already brought this row.
     if let was = early, after != nil, let row = step.after, row == was.row, step.before == nil || step.before != after {
       early = step.before.map { ($0, was.isFirst) }
       if was.isFirst { before = step.before }

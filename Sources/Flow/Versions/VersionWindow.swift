@@ -242,7 +242,7 @@ extension VersionWindow {
         "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(end.lastTransaction)",
         hint:
           "if the state folder of this node was restored from an older copy, begin a new trail: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
-        // After a power cut, the mark of the own trail may be an older one until capture has opened it.
+        // After a power cut, the durable end of the own trail may be an older one until capture has opened the trail.
         remedy: .retry, context: ["trail": trail.description])
     }
     return believed

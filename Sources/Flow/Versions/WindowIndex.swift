@@ -101,7 +101,7 @@ struct WindowIndex {
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
     origins[entry.origin].lastClock = max(origins[entry.origin].lastClock, entry.clock)
     if origins[entry.origin].floor.includes(entry) {
-      // The version would be the only one of its row, and everything later follows it: do not keep it.
+      // It would be the only version of its row, and all later authors know it: do not keep it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
         if !row.isReference, !row.isEnd { keepLast(of: row.chain, entry) }
         return
@@ -144,7 +144,7 @@ struct WindowIndex {
 
   /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
-    // An honest author's clock is later than those of all versions that it knows.
+    // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
@@ -425,7 +425,7 @@ extension WindowIndex {
   }
 
   private mutating func sweep(_ row: RowName, _ floors: [KnownFloor]) throws {
-    // Fast path: most rows have no version that is still needed.
+    // Most rows have no version that is still needed.
     if !store.remove(row.chain, below: floors) { try sweepVersions(row.chain) }
     if hasReferences { try sweepReferences(row) }
   }

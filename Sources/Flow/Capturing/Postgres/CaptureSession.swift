@@ -216,7 +216,7 @@ final class CaptureSession {
   /// everything that was committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
-    // No other writer can write this text, because none knows it.
+    // No other session can write this text, because none knows it.
     let text = "\(slotName) \(barrierNumber) \(randomBytes(16).hex)"
     try source.connection.query(
       "SELECT pg_logical_emit_message(true, $1, $2)", [PostgresCapture.barrierPrefix, text])

@@ -8,7 +8,7 @@ extension PostgresCapture {
   func take(_ message: PgOutput) throws {
     switch message {
     case .begin(let commit, let time, let xid): try begin(.init(commit: commit, xid: xid, time: time))
-    // Rows that Cairn's apply writes here began elsewhere.
+    // Rows that an apply of Cairn writes here come from another database.
     case .origin(let name): session.incoming.origin(name)
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional, prefix.hasPrefix("cairn") else { return }

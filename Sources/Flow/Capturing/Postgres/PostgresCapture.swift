@@ -76,7 +76,7 @@ package final class PostgresCapture {
     session = try CaptureSession(uri: uri, trail: trail, options: options, clock: clock, progress: progress)
     (tracker, refresher) = (TableTracker(session), PostgresRefresher(session))
     keys = try MessageKeys()
-    // First of all, as other roles could have put objects there that are read next.
+    // This check comes first: other roles could have put objects there that are read next.
     try tracker.installTriggers()
     try OwnSchema.check(MessageKey.Place.own.rawValue, session.source.connection)
     try readKeys()
@@ -140,7 +140,7 @@ package final class PostgresCapture {
     if session.slot.hasUnsynced { try session.sync() }
     refresher.disconnect()
     session.incoming.drop()
-    // The server sends everything after it again.
+    // The server sends everything after the recorded position again.
     session.slot.disconnect()
     session.refreshes.disconnect(session.tables)
     refresher.giveTurnBack()

@@ -133,7 +133,7 @@ final class PostgresRefresher {
       if let current = session.refreshes.current, current.relation == table.relation {
         state = current
       } else {
-        // A table that cannot be read loses its place; it begins again.
+        // Only one copy can run: a copy whose table cannot be read is given up, and begins again later.
         if let former = session.refreshes.current?.relation { session.tables.forgetForm(of: former) }
         let method: Refresh.Method = table.isKeyed ? .byKey : .whole
         try session.append(.start(reason, method, estimatedRows: copier.estimate(table)), of: table)
@@ -385,7 +385,7 @@ final class PostgresRefresher {
     try session.abandon()
     dropChunk()
     session.progress.tell(text)
-    // An earlier run may have begun.
+    // An earlier run may have written the start of these requested rows.
     if session.refreshes.remove(keys, of: table) { try endRows(of: table.relation) }
     try session.saveRequests()
   }

@@ -23,7 +23,7 @@ extension PostgresSource {
     let first = there == nil && isPatient ? Self.vacuumMilliseconds : Self.lockMilliseconds
     guard let reason = try publish(missing, there, first) else { return [:] }
     guard there != nil else { return Dictionary(uniqueKeysWithValues: missing.map { ($0.oid, reason) }) }
-    // One of them is the reason: the others do not wait for its owner.
+    // One of the tables may be the reason: then the others can be published without waiting for its owner.
     var failures: [UInt32: Unpublished] = [:]
     var lockedCount = 0
     for table in missing {

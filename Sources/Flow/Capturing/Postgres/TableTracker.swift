@@ -66,7 +66,7 @@ final class TableTracker {
   ) throws {
     guard let alteration = KnownTables.Alteration(known, to: given, details, word) else { return }
     if hasLike(given.schema, besides: known.relation) {
-      // The look reports the table.
+      // The next reading of the catalog reports the table.
       session.catalog.want()
       return suspend(known.relation)
     }
@@ -122,7 +122,7 @@ final class TableTracker {
       session.catalog.noteReport()
       session.catalog.want()
       guard let table = try definition(relation.id), table.map({ $0.refusal?.isHarmless != false }) ?? true else {
-        // The look decides what becomes of the table. A copy brings what is left out until then.
+        // The next reading of the catalog decides about the table. A copy brings the changes left out until then.
         suspend(known.relation)
         return Captured(ignored: relation.id)
       }
@@ -141,7 +141,7 @@ final class TableTracker {
       try session.source.isPublishedByApply(relation.id)
     else { return nil }
     guard let definition = try definition(relation.id) else {
-      // The look adds to the shape what the stream does not have, and a copy brings the rows.
+      // The next reading of the catalog adds to the shape what the stream lacks, and a copy brings the rows.
       session.catalog.want()
       let shape = try session.source.catalog.shape(of: relation)
       guard !isTaken(shape.schema, by: relation.id) else { return nil }
@@ -326,7 +326,7 @@ final class TableTracker {
     // New tables, and tables that another role took out: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
-      // After a crash between the two, the next start sees published tables: what must be copied is saved before.
+      // Which tables must be copied is saved before they are published: a start after a crash sees them as published.
       try saveUnpublished(session.tables.all.filter { missing.contains($0.relation) })
       let failures = try session.source.publish(tables, isPatient: now >= patientAt)
       let isLocked = failures.values.contains { if case .locked = $0 { true } else { false } }
@@ -366,7 +366,7 @@ final class TableTracker {
           session.progress.tell(
             "the publication no longer covered every change of table \(table.schema.fullName): copying it again")
         }
-        // Also if chunks are in the trail: changes to rows before the cursor may be missing.
+        // The copy begins again even if chunks are in the trail: changes to the copied rows may be missing.
         copyAgain(table, notBefore: xid)
       }
     }
@@ -408,7 +408,7 @@ final class TableTracker {
     let captured = refused.filter { session.tables[$0.oid] != nil }
     guard !captured.isEmpty else { return [] }
     for table in captured { suspend(table.oid) }
-    // After a crash between the two, the next start knows that changes are missing.
+    // This is saved before the tables are unpublished: a start after a crash then knows that changes are missing.
     try session.saveTables()
     let published = try session.source.publication()?.tables ?? []
     return try captured.filter { table in

@@ -19,7 +19,7 @@ package enum AppliedRows {
     let journal = Journal(database)
     guard try journal.isInstalled() else { return }
     let seen = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
-    // An application has changed the schema, and capture has not looked yet.
+    // An application has changed the schema, and capture has not seen that yet.
     if try seen != database.integer("PRAGMA schema_version") { try journal.adopt(try journal.patterns()) }
     let hooks = try Hooks(database)
     let tables = try database.userTables()

@@ -73,7 +73,7 @@ final class CaptureLoop<Source: ChangeSource> {
 
   /// Checks the file for changes several times after an event, with growing pauses and without a transaction.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
-    // Readers of other programs make events too; they must not keep the source from its quiet moments.
+    // Readers of other programs make events too; these must not prevent work that is left for a pause.
     let limit = Clock.monotonicMilliseconds + 100
     while !stop.isSet, Clock.monotonicMilliseconds < limit {
       if try source.hasNews() { return }

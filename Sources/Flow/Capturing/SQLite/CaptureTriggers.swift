@@ -275,7 +275,7 @@ struct CaptureTriggers {
     let isSame = " AND NOT (\(isOld))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
-    // A row that a BEFORE trigger of the application changes stays on the stage, in its new form.
+    // A row that a BEFORE trigger of the application changes stays in `cairn_stage`, with its new values.
     let refresh =
       "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
@@ -285,8 +285,8 @@ struct CaptureTriggers {
       trigger(
         "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
         stage(conflicts) + [sometimes]),
-      // A row whose key is about to change is first taken off the stage. Foreign key actions run before AFTER triggers,
-      // and the triggers that they fire would report the row as vanished.
+      // A row whose key is about to change is first deleted from `cairn_stage`. Foreign key actions run before AFTER
+      // triggers, and the triggers that they fire would report the row as vanished.
       trigger(
         "move", "BEFORE UPDATE",
         when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",

@@ -33,7 +33,7 @@ enum EarlyRows {
     _ layouts: [Int64: Layout], in look: SourcePosition.Look, from source: Database, to trail: TrailWriter,
     tellIllFormed: (TableSchema, Int) -> Void
   ) throws -> UInt64 {
-    // By the layout that is in force now.
+    // The layout that is in force now has the present columns.
     var former: [Int64: [Layout]] = [:]
     for layout in layouts.values where isAdded(layout, in: look) {
       guard let before = layout.previous.flatMap({ layouts[$0] }),

@@ -88,7 +88,7 @@ package struct Journal {
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
     try checkNamesAreFree()
-    // As wide as needed now: each column that is added later makes SQLite read its whole schema again.
+    // The journal gets all columns that it needs now: to add one later makes SQLite read its whole schema again.
     let width =
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
       .map { $0.schema.columns.count + 1 }.max() ?? 1
@@ -177,7 +177,7 @@ package struct Journal {
         try database.run("INSERT OR IGNORE INTO cairn_unhooked VALUES (?)", [.text(name)])
         try dropTriggers(onTable: name)
       }
-      // A table that has been renamed since the last look has its triggers under another name.
+      // A table that was renamed after the layouts were written has its triggers under another name.
       let unhooked = Set(names.map(\.nameKey))
       for layout in try activeLayouts() where unhooked.contains(layout.schema.name) {
         try dropTriggers(layout: layout.id)
@@ -539,7 +539,7 @@ struct Hooks {
         texts[layout, default: []].insert(row[3].string.nameKey)
         names[layout, default: []].insert(row[0].string.nameKey)
       } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
-        // Triggers of apply's guards write nothing.
+        // The triggers by which apply guards its tables write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
       }
     }

@@ -103,7 +103,7 @@ struct JournalReader: ~Copyable {
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
-    // The coming copy has all rows.
+    // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
     switch kind {
     case .marker, .asked: break
@@ -242,7 +242,7 @@ struct JournalReader: ~Copyable {
       let now = UnsafeRawBufferPointer(rebasing: row.bytes[newStart..<rowEnds[index]])
       let isEqual = was.isEqual(to: now)
       if !isEqual { isChanged = true }
-      // The reader may still have the default, and the row may have moved to keys whose rows have already been sent.
+      // The target may still have the default, and the row may have moved to keys whose rows have already been sent.
       if isEqual, !layout.isPartial || index < layout.firstNew ?? 0 {
         after.appendUnchanged()
       } else {

@@ -177,12 +177,12 @@ final class LookWriter {
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
-    // The journal may have shown the request for a copy just now: the next look reads the table.
+    // If the journal has shown the request for a copy just now, the next reading of the source reads the table.
     let next = mayReadTables ? try nextRefresh(last: last) : nil
     let hasEarlyRows = part?.hasEarlyRows ?? false
     if hasEarlyRows, !mayReadTables { throw NeedsTurn() }
     let readsTables = next != nil || hasEarlyRows || part?.requested.isPending ?? false || position.look != nil
-    // Rows that are read from tables show what comes after the last change too.
+    // Rows of tables show changes up to the end of the snapshot, so these changes must come before the rows.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
     // If the last row ended a transaction of its own, there is nothing more to write.
     if readsTables || position.mark.taken < through { try openPart() }
@@ -329,7 +329,7 @@ final class LookWriter {
     reader.fold = options.folds ? try ChangeFold() : nil
     nextCommit = feed?.end?.1.time
     defer { (reader.fold, nextCommit) = (nil, nil) }
-    // The layout of the last row, which is that of the next row as a rule.
+    // The layout of the last journal row, which is usually that of the next row too.
     var known: Layout?
     while try statement.step() {
       let seq = statement.integer(0)
@@ -385,7 +385,7 @@ final class LookWriter {
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
     rowBytes.add(rows: 1, bytes: reader.rowBytes)
     if let column = source.takeIllFormedColumn() { tellIllFormed(layout.schema, column - 3) }
-    // A trigger that an older version left wrote it: the table is no longer captured.
+    // A trigger that was left over wrote the row: the table is no longer captured in this shape.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
     if kind == .asked { try reader.fold?.write(to: trail) }
     if kind == .asked {
@@ -457,7 +457,7 @@ final class LookWriter {
 
   /// Writes to the trail the schema changes that a marker row of the journal stands for.
   private func announce(marker: Int64) throws {
-    // If it came by an apply, the row has the trail of that.
+    // If an apply made the schema change, the marker row has the name of its trail.
     let applier =
       try source.text("SELECT v0 FROM cairn_journal WHERE seq = \(marker) AND code = \(JournalKind.marker.rawValue)")
       ?? ""

@@ -106,7 +106,7 @@ struct RequestedRows {
   }
 
   private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
-    // A running refresh of other rows ends by itself.
+    // A running copy of other rows of the table writes its own end record.
     guard !layout.isPartial else { return }
     try append(
       Refresh(schemaID: try trail.schemaID(layout.schema, token: layout.token), event: .end(rows: rows)), trail)

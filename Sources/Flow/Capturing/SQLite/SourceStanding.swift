@@ -80,7 +80,7 @@ extension SQLiteCapture {
     }
     guard !last.isEmpty else { return nil }
     guard let marked = try SourcePosition.Mark(of: source) else { return "its table cairn_control is empty" }
-    // A capture whose daemon does not answer may be at work: it moves the mark.
+    // A capture whose daemon does not answer may be running: it changes the mark.
     guard marked == before else { return nil }
     guard case .other(let how) = try SourceStanding(source, marked: marked, SourcePosition(decoding: last)) else {
       return nil

@@ -109,7 +109,7 @@ final class TriggerSource: ChangeSource {
         guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal is new, and belongs to no trail") }
         try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
       }
-      // Another capture may have been put in since the look before this transaction.
+      // Another capture may have been installed since the check before this transaction.
       if let owner = try journal.owner(), owner.trail != trail.id { throw Self.captured(path, owner.place) }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
@@ -117,7 +117,7 @@ final class TriggerSource: ChangeSource {
       // Rows of a table that comes later were written before its triggers existed.
       doubtful = try journal.adopt(
         options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
-      // If all tables were dropped, the trail still needs that; if the patterns select none, that is a mistake.
+      // If all tables were dropped, the trail must record that; if the patterns select none, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
         throw CairnError(
@@ -176,7 +176,7 @@ final class TriggerSource: ChangeSource {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
     }
-    // At the first start, an earlier run installed it and ended before its first transaction was in the trail.
+    // If the trail is empty, an earlier run created the journal and ended before its first transaction.
     guard !isFirst else { return writer.begin(at: marked) }
     switch try SourceStanding(source, marked: marked, writer.position) {
     case .atMark: writer.resume(marked: marked)
@@ -192,7 +192,7 @@ final class TriggerSource: ChangeSource {
   /// renumbered its rows, or its copy was requested and begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
-    // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
+    // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
     if refresh.isDone {
       writer.position.refresh = nil
     } else if writer.layouts[refresh.layout].map({
@@ -219,7 +219,7 @@ final class TriggerSource: ChangeSource {
     }
     let version = try Self.scalar(statements.schemaVersion)
     guard version == schemaVersion else {
-      // First the triggers, then the rows: the rows of this snapshot may already be of another shape.
+      // The triggers are adapted before rows are read: rows of this snapshot may already be of another shape.
       try endRead()
       try adoptSchema()
       return .settled
@@ -230,7 +230,7 @@ final class TriggerSource: ChangeSource {
     seenThrough = last
     let readsTables = try writer.readsTables(last: last)
     if readsTables, !mayReadTables {
-      // The snapshot of what is read begins within the turn.
+      // The snapshot from which tables are read must begin while the lock against two-way applies is held.
       try endRead()
       wantsTurn = true
       return .settled
@@ -273,7 +273,7 @@ final class TriggerSource: ChangeSource {
   }
 
   func finish(_ look: Look) throws {
-    // Some rows cannot be told apart: they are left out, which is right only if their copy is certain to come.
+    // Some journal rows do not show which row they change. They are left out, so a copy of their table must follow.
     guard writer.doubtful.isEmpty else { return try writer.refreshDoubtful() }
     takenAt = Clock.monotonicMilliseconds
     writer.finishLook()
@@ -349,7 +349,7 @@ final class TriggerSource: ChangeSource {
 
   /// Returns the layouts (recorded shapes) of tables that an application wrote to without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
-    // An unhooked table is copied when it is hooked again, and may have other columns until then.
+    // A table whose capture is stopped (`unhook`) is copied after `rehook`, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
     let active = writer.layouts.values.filter { $0.ended == nil && !unhooked.contains($0.schema.name.sqliteKey) }
     guard writer.position.refresh == nil, active.allSatisfy({ $0.refresh == nil }) else {
@@ -409,7 +409,7 @@ final class TriggerSource: ChangeSource {
     next.look = nil
     try source.transaction {
       try journal.refreshAll(.lostChanges)
-      // Notes are among what was lost.
+      // The lost rows may include notes of applies.
       for note in try journal.applied(clock) where note.trail != trail.name.description {
         next.knowledge.note(note)
       }
@@ -427,7 +427,7 @@ final class TriggerSource: ChangeSource {
   }
 
   private func markSource(waitMilliseconds: Int32) throws {
-    // A look that is not complete reads rows before the mark again.
+    // A reading of the source that is not complete reads its first rows again.
     guard !writer.isMarked, writer.position.look == nil else { return }
     try writePatiently(waitMilliseconds) {
       try source.run(

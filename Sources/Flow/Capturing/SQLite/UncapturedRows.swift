@@ -28,7 +28,7 @@ package enum UncapturedRows {
       return false
     }
     var layouts: [Int64: Layout] = [:]
-    // Without the rows that belong to no table.
+    // Rows that belong to no table have smaller codes: they are left out.
     let statement = try database.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND code >= 8 ORDER BY seq")
     try statement.bind([.integer(taken)])
     while try statement.step() {

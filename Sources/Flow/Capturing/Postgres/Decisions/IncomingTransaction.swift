@@ -176,7 +176,7 @@ struct IncomingTransaction {
     open.isApplied = true
     if isRelayed, open.relay == nil { open.relay = note }
     if let note { open.applier = note.trail }
-    // The trail has recorded the notes of the transactions that it has passed.
+    // The trail already has the notes in transactions that it has recorded.
     guard !open.isRecorded else { return }
     open.isNews = true
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }

@@ -184,7 +184,7 @@ struct RefreshQueue {
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
-      // The reader may not have that row.
+      // The target may not have that row.
       requests.add(key, of: .init(namespace: table.schema.namespace, table: table.schema.name))
       return .requested
     }
