@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// A suspended table, while all others are captured. With the reason, and what the operator should do.
+/// A suspended table, with the reason and what the operator should do. All other tables are captured meanwhile.
 package struct TableWait: Equatable, Sendable {
   /// The name of the table for messages.
   @ByBytes package var table: String
@@ -33,8 +33,8 @@ package final class CaptureProgress: Sendable {
     /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. SQLite does not
     /// report it: for SQLite, the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
-    /// The time from the last commit at the source until it was durable in the trail, µs; and the histogram of all such
-    /// times.
+    /// The time from the last commit at the source until it was durable in the trail, µs. `lags` has the histogram of
+    /// all such times.
     package var lagMicroseconds: Int64 = 0
     package var lags = LatencyHistogram()
     /// Whether the PostgreSQL server is unreachable, so that capture waits for it.

@@ -2,7 +2,7 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// The memory that blocks of unusual size take in this process: one budget for all trails, for peers and readers.
+/// The memory that blocks of more than 1 MiB take in this process: one budget for all trails, for peers and readers.
 ///
 /// A block of more than ``usualBytes`` counts: its stored bytes while they arrive, its content while it is unpacked. A
 /// peer's block waits for memory for a limited time, and is then refused with `busy`. A reader takes memory without
@@ -12,7 +12,7 @@ import SystemKit
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// The largest block, in bytes, that is not counted, because each worker has memory for it anyway.
+  /// The largest block, in bytes, that does not count against the budget: each worker has memory for it anyway.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -28,7 +28,7 @@ package final class BlockMemory: Sendable {
 
   package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
 
-  /// The largest memory, in bytes, for all blocks of unusual size together.
+  /// The most memory, in bytes, for all blocks of more than 1 MiB together.
   package var limit: Int {
     get { state.withLock { $0.limit } }
     set { state.withLock { $0.limit = newValue } }

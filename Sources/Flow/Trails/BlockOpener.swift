@@ -85,7 +85,7 @@ final class BlockOpener {
     }
   }
 
-  /// Frees the memory of a block of unusual size. The content of the block is no longer valid.
+  /// Frees the memory of a block of more than 1 MiB. The content of the block is no longer valid.
   func release() {
     guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)

@@ -64,7 +64,7 @@ struct CopyCheck {
   }
 
   /// Returns the whole blocks at the start of `bytes`, up to the last block of the segment. It stops before a block of
-  /// unusual size, because there is memory for only one such block.
+  /// more than 1 MiB, because there is memory for only one such block.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),

@@ -4,8 +4,8 @@ import Changes
 /// added.
 ///
 /// Several feeds may bring the same bytes, for example from two peers. The first one to bring a block adds it; a later
-/// one fails with `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block is of
-/// unusual size.
+/// one fails with `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block has
+/// more than 1 MiB.
 package final class CopyFeed {
   package let trail: TrailID
   /// The place in the trail where the next block is added.
@@ -92,7 +92,7 @@ package final class CopyFeed {
     return size - rest.count
   }
 
-  /// Reserves memory for a block of unusual size, before its bytes are collected.
+  /// Reserves memory for a block of more than 1 MiB, before its bytes are collected.
   private func makeRoom(_ size: Int) throws {
     guard size > BlockMemory.usualBytes, claimed == 0 else { return }
     try memory.claim(size)

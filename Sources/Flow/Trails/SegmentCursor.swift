@@ -25,10 +25,10 @@ final class SegmentCursor {
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// The memory reserved in ``BlockMemory`` for the stored bytes of a block of unusual size, in bytes.
+  /// The memory reserved in ``BlockMemory`` for the stored bytes of a block of more than 1 MiB, in bytes.
   private var claimed = 0
-  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of
-  /// unusual size were read.
+  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of more
+  /// than 1 MiB were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
   /// The offset in the segment's unpacked content after the loaded block.
@@ -192,8 +192,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of unusual size after all its records have been read. Only its hash is still needed,
-  /// and a reader may wait at the end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB after all its records have been read. Only its hash is still
+  /// needed, and a reader may wait at the end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)

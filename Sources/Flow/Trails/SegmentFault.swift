@@ -4,7 +4,7 @@ import Changes
 struct SegmentFault: Error {
   enum Kind {
     /// The header or a block is not whole, or does not fit the blocks before it. After the durable end of the trail, an
-    /// interrupted write causes this.
+    /// interrupted write can cause this.
     case torn
     /// A whole block has impossible content, which no interrupted write can cause.
     case content

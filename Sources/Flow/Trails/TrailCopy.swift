@@ -7,7 +7,7 @@ import SystemKit
 ///
 /// Bytes that fail the checks are not written. One thread at a time uses a copy. Every error is a `CairnError`. If
 /// writing or syncing fails, every later call fails too: close the copy and open it again. An idle copy keeps no memory
-/// for blocks; ``BlockMemory`` bounds the memory for blocks of unusual size.
+/// for blocks; ``BlockMemory`` bounds the memory for blocks of more than 1 MiB.
 package final class TrailCopy {
   package let name: TrailName
   /// The part of the copy that was cut off when it was opened; nil if nothing was cut off.
@@ -193,7 +193,7 @@ extension TrailCopy {
   }
 
   /// Moves the durable mark to the end of the last whole transaction. The segment must be synced already. Before the
-  /// mark moves to another segment, that file's entry in the folder is synced.
+  /// mark moves to another segment, the folder is synced, so that it has the entry of that segment's file.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -239,8 +239,8 @@ extension TrailCopy {
     }
   }
 
-  /// Begins the copy again at a segment that does not follow the last one. Its header is made durable, then the durable
-  /// mark moves to it; only then are blocks added. So such a segment is empty until the mark is in it.
+  /// Begins the copy again at a segment that does not follow the last one. The segment's header is made durable, then
+  /// the durable mark moves to it; only then are blocks added. So such a segment is empty until the mark is in it.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(

@@ -99,8 +99,8 @@ package final class TrailWriter {
   /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
   /// clock.
   ///
-  /// - Parameter isLate: Whether the commit time is that of the capture. The source may have committed earlier than the
-  ///   next transaction, so such a commit time does not count for the clock.
+  /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
+  ///   the source may still come, so such a commit time does not count for the clock.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given

@@ -129,7 +129,7 @@ package final class TransactionLookup {
     return try Record.decode(kind: kind, try records.readCounted())
   }
 
-  /// Reads and checks a known block, and returns its unpacked content, which is valid until the next call.
+  /// Reads and checks a block whose place is known. Returns its unpacked content, which is valid until the next call.
   private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
     throws
     -> UnsafeRawBufferPointer

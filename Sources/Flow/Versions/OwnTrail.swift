@@ -87,8 +87,8 @@ extension OwnTrail {
   }
 }
 
-/// The end of the part of the own trail that has been read: transaction, position in the source, and position in the
-/// trail.
+/// The end of the part of this database's own trail that has been read: transaction, position in the source, and
+/// position in the trail.
 struct OwnReach {
   var number: UInt64
   var sourcePosition: [UInt8]

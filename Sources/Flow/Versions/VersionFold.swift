@@ -44,8 +44,8 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Returns whether `step` changes this row, and not another row with the same name (hash). Their keys must be equal;
-  /// the answer is true if the two schemas have different key columns.
+  /// Returns whether `step` changes this row, and not another row with the same name (hash): their keys must be equal.
+  /// Also returns true if the keys cannot be compared, because the two schemas have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)

@@ -18,7 +18,7 @@ struct VersionStore {
 
   /// Returns false if an author with the given knowledge knew every version in the store. It does not look at single
   /// rows.
-  /// - Parameter known: Returns the last transaction that the author knew of the trail with an index.
+  /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
   }

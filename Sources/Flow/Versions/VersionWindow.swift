@@ -98,7 +98,8 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// The error if another node stated that it knew a transaction of the own trail before that transaction was written.
+  /// The error if another node stated that it knew a transaction of this database's own trail before that transaction
+  /// was written.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -151,15 +152,17 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of its own trail: that trail is read
-  /// once versions of other trails come.
+  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail: that
+  /// trail is read once versions of other trails come.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
   /// Whether the window has only versions of this database's own trail. Then that trail need not be read before
-  /// incoming transactions without changes of rows, nor at all as far as all nodes know its transactions.
+  /// incoming transactions without changes of rows. As far as all nodes know its transactions, it need not be read at
+  /// all.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
-  /// Whether at least 16 segments of the own trail follow the first transaction that the window has not read.
+  /// Whether at least 16 segments of this database's own trail follow the first transaction that the window has not
+  /// read.
   package var hasMuchUnread: Bool { get throws { try ownTrail.hasMuch(behind: firstNeeded(own.description)) } }
 
   private func firstNeeded(_ origin: String) -> UInt64 {
@@ -176,18 +179,19 @@ extension VersionWindow {
     try withState { try $0.index.isKept(for: trail.description) }
   }
 
-  /// Returns whether the own trail has every row of a table, also rows older than the trail; true if that is unknown.
+  /// Returns whether this database's own trail has every row of a table, also rows older than the trail; true if that
+  /// is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The schema changes in which columns or tables of the database lost their names, as far as the own trail has been
-  /// read.
+  /// The schema changes in which columns or tables of the database lost their names, as far as this database's own
+  /// trail has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
   /// Whether all trails have been read up to the state of the database at the start.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction of the own trail that has been read, and the position in the source from the last progress
-  /// record (empty if there was none).
+  /// The last transaction of this database's own trail that has been read, and the position in the source from the last
+  /// progress record (empty if there was none).
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
@@ -221,8 +225,8 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns a header without false statements about the own trail. If an author stated that it knew transactions that
-  /// are not yet written, these would count as known later.
+  /// Returns a header without false statements about this database's own trail. If an author stated that it knew
+  /// transactions that are not yet written, these would count as known later.
   ///
   /// A statement without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
   /// name.
@@ -274,7 +278,8 @@ extension VersionWindow {
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
   /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps, without `incoming`
-  /// itself. If there are none, there is no conflict. `seen` is what that author knew, from ``seen(_:)``.
+  /// itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the transaction of
+  /// `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
@@ -308,9 +313,9 @@ extension VersionWindow {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
 
-  /// Returns whether a row has a reference (a foreign key of another row) whose author did not know the delete of the
-  /// row, and which the author of the delete did not know. If so, the row is not deleted. `seen` is what the latter
-  /// knew.
+  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
+  /// neither author knew the other's transaction. If so, the row is not deleted. `seen` has, for each trail, the last
+  /// transaction that the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }

@@ -1,8 +1,8 @@
 import Changes
 import Conflicts
 
-/// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It uses no
-/// files of trails and no locks.
+/// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It reads no
+/// trails and takes no locks.
 struct WindowIndex {
   /// A trail whose versions are in the window: that of a peer, or that of this database's own capture.
   struct Origin {
@@ -57,7 +57,7 @@ struct WindowIndex {
   private var readsAll = false
 
   private struct Skip {
-    /// The last transaction that was read before the part that was not read.
+    /// The last transaction before the part that was not read.
     var from: UInt64
     var floor: KnownFloor
   }
@@ -149,7 +149,7 @@ struct WindowIndex {
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Adds a transaction's versions of rows. Returns false, and adds none, if its author did not know all others.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of the rows; else returns false.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -290,7 +290,7 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first transaction of a trail that has a version in the window, and its begin; nil if there is none.
+  /// Returns the first transaction of a trail that has a version in the window, and its position; nil if there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -430,8 +430,8 @@ extension WindowIndex {
     if hasReferences { try sweepReferences(row) }
   }
 
-  /// Forgets the first versions of a row that all nodes know, as many as all later versions follow: their authors knew
-  /// them. `RowHistory.forget` does the same.
+  /// Forgets the oldest versions of a row, if all nodes know them and the authors of all later versions knew them.
+  /// `RowHistory.forget` does the same.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }

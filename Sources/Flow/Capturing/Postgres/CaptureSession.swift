@@ -253,8 +253,8 @@ final class CaptureSession {
     showWaiting()
   }
 
-  /// Returns the error for a server that lacks transactions of the trail, such as a restored one. `how`: how it
-  /// differs.
+  /// Returns the error for a server that lacks transactions of the trail, such as a restored one. `how` is the part of
+  /// the message that describes the difference.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",

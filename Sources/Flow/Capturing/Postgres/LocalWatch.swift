@@ -8,7 +8,8 @@ import SystemKit
 /// Informs an apply when the trail of its own database has everything that was committed there before a moment.
 ///
 /// The apply commits a message through the watch, in a session of its own. The capture, on its own thread, reads that
-/// message after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may ask.
+/// message after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a
+/// watch.
 package final class LocalWatch: Sendable {
   /// A message that was committed through the watch, and that the capture will read from the stream.
   package struct Mark: Equatable, Sendable {
@@ -44,7 +45,8 @@ package final class LocalWatch: Sendable {
     var reach: Reach?
   }
 
-  /// The time after which another message is committed, ms: capture may have ended after it read the last one.
+  /// The time after which another message is committed, ms: capture may have read the last one and ended before it
+  /// reported.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String

@@ -9,7 +9,7 @@ import Trails
 /// The capture is one blocking worker on one thread. A transaction of the source is one transaction of the trail. The
 /// slot is confirmed only to positions that are durable in the trail.
 ///
-/// The class is the loop. It opens connections, hands each message to the values that decide (``SlotProgress``,
+/// The class opens connections, passes each message to the types that decide (``SlotProgress``,
 /// ``IncomingTransaction``, ``KnownTables``, ``RefreshQueue``, ``CatalogWatch``), and does what they return.
 package final class PostgresCapture {
   package struct Options: Sendable {
@@ -32,11 +32,11 @@ package final class PostgresCapture {
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if the apply's note names their origin.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Tables, or columns of
-    /// a table, must then have names that differ not only in the case of ASCII letters.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
+    /// or columns of a table, may have names that differ only in the case of ASCII letters.
     package var goesBothWays = false
-    /// The largest lead of another node's clock, µs. A later clock in an apply's note is reduced to this limit, so that
-    /// the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A later clock in an apply's note is reduced to this limit,
+    /// so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
@@ -56,8 +56,8 @@ package final class PostgresCapture {
   var keys: MessageKeys
   private var silence = ServerSilence(now: 0)
   private var isConnected = true
-  /// The random text of the message that capture committed at the start of a run. The stream brings everything
-  /// committed before the run ahead of this message. Nil once it has arrived.
+  /// The random text of the message that capture committed at the start of a run. Everything committed before the run
+  /// comes earlier in the stream than this message. Nil once it has arrived.
   var goal: String?
   /// Whether capture had nothing left to do when the stream last had no message.
   private var isCaughtUp = false
@@ -213,7 +213,7 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Updates the status of the server after a message, or after a wait without one: whether it answers.
+  /// Updates whether the server answers, after a message or after a wait without one.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {

@@ -87,8 +87,7 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns, for each of these tables that is locked, the session that has locked it or is about to. It is for
-  /// messages.
+  /// Returns, for messages to the operator, the session that has locked, or is about to lock, each of these tables.
   ///
   /// A lock on a partition or on an index keeps the table from being read too.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {

@@ -214,7 +214,7 @@ struct PostgresCopier {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns an image of the whole row that has only the given key values.
+  /// Returns the values of a whole row of which only the key columns have values.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }

@@ -6,7 +6,7 @@ import Trails
 /// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides. ``ChunkPlace`` decides the place of
 /// each chunk in the stream, at which its snapshot is exact.
 final class PostgresRefresher {
-  /// The pause before a table is read again that changed while it was read, ms.
+  /// The pause before the next attempt to read a table that changed while it was read, ms.
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot is opened if one does not yet show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
@@ -75,7 +75,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues the row of an update to be read: the update lacks values that are stored out of line and unchanged.
+  /// Queues the updated row to be read from the table, for values that the update lacks: stored out of line, unchanged.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -247,7 +247,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Writes the end of a table's copy to the trail, which has all rows of the table.
+  /// Writes the end record of a table's copy, after all rows of the table are in the trail.
   private func endTable(_ state: PostgresPosition.RefreshState) throws {
     guard var table = session.tables[state.relation] else { return }
     try session.openTransaction()

@@ -40,7 +40,8 @@ extension PostgresSource {
   /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
   /// Meanwhile, applications can write: their locks do not conflict with that of ALTER PUBLICATION.
   private static let vacuumMilliseconds = 2500
-  /// The most locked tables for which publishing waits, each for ``lockMilliseconds``; it skips further ones.
+  /// The most locked tables for which publishing waits, each for ``lockMilliseconds``. It does not wait for further
+  /// ones.
   private static let lockedTablesWaited = 10
 
   private func publish(

@@ -4,7 +4,7 @@ import PostgresKit
 
 /// The decision whether a target can derive the rows of a table's new shape from the rows that it has. It does no I/O.
 ///
-/// If it can, the table need not be copied again. In doubt, the answer is no.
+/// If the target can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
   /// The facts about a schema change of a table that the stream or the catalog has reported.
   struct Word {

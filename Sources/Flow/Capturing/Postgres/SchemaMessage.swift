@@ -7,7 +7,7 @@ struct SchemaMessage {
     /// The shape that a table has in the catalog at the end of the command.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be rewritten, for the reason in PostgreSQL's bits.
+    /// The rows of a table are about to be rewritten. The value has PostgreSQL's bits for the reason.
     case rewritten(Int)
     /// The table was removed from the publication with this name.
     case unpublished(String)

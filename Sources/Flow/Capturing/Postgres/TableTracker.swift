@@ -4,12 +4,12 @@ import SystemKit
 import Trails
 
 /// Follows the tables of the source: schema changes that the stream reports, and those that only the catalog shows.
-/// ``KnownTables`` decides what they mean for the trail, and ``CatalogWatch`` when the catalog is read.
+/// ``KnownTables`` decides what a change means for the trail, and ``CatalogWatch`` when the catalog is read.
 final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
   private let session: CaptureSession
-  /// The tables that were locked when the catalog was read, each with the time since when, in monotonic ms.
+  /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
   /// The least time between two attempts to publish that wait for an autovacuum, ms. Such a wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// Writes the layouts (recorded shapes) and triggers of tables whose shape has changed, all under one marker row of the
-/// journal.
+/// Writes the layouts (recorded shapes) and triggers of tables whose shape has changed, with one journal row that marks
+/// the schema changes.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
@@ -100,8 +100,8 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends a layout, because its table was dropped, or is no longer captured. If it is no longer captured, the stored
-  /// `ended` is negative.
+  /// Ends a layout (recorded shape), because its table was dropped, or is no longer captured. If it is no longer
+  /// captured, the stored `ended` is negative.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(
@@ -137,7 +137,7 @@ struct Adoption {
     }
   }
 
-  /// Adds columns for values to `cairn_journal` and `cairn_stage` until the widest table fits.
+  /// Adds columns for values to the journal and to the helper table `cairn_stage` until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])

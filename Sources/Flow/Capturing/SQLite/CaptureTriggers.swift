@@ -95,8 +95,8 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The value of `cairn_stage.layout` for a saved OLD row of the row that is about to be changed. See
-  /// ``SQLiteTable/givesWrongOld``.
+  /// The value of `layout` under which the helper table `cairn_stage` keeps the OLD row of a write until it is logged.
+  /// See ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
   /// Returns an SQL condition that finds, in table `stage`, the OLD row that was saved for the current write.
@@ -121,7 +121,8 @@ struct CaptureTriggers {
 
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
-  /// The BEFORE triggers that save the OLD row in `cairn_stage`, for tables whose AFTER triggers would see a wrong OLD.
+  /// The BEFORE triggers that save the OLD row in the helper table `cairn_stage`. They are for tables whose AFTER
+  /// triggers would see a wrong OLD.
   var keepers: [Trigger] {
     guard table.givesWrongOld else { return [] }
     let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
@@ -218,8 +219,8 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of earlier writes that a write leaves in `cairn_stage`, the table for rows that may be deleted
-  /// by a REPLACE.
+  /// The number of rows of earlier writes that a write leaves in `cairn_stage`, the helper table for rows that a
+  /// REPLACE may delete.
   ///
   /// Only BEFORE triggers write to the table between Cairn's BEFORE and AFTER triggers for one row; nesting deeper than
   /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and each later write would

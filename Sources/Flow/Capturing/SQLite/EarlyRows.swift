@@ -14,7 +14,7 @@ import Trails
 ///
 /// Such an update is a version of its row, so all nodes resolve the row alike. A row of a copy is not a version.
 enum EarlyRows {
-  /// Returns whether a reading of the journal may include early rows.
+  /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {
     guard layouts.values.contains(where: { isAdded($0, in: look) }) else { return false }
     return try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -25,7 +25,7 @@ enum EarlyRows {
     layout.isPartial && !layout.isExact && look.from < layout.since && layout.since <= look.through
   }
 
-  /// Appends an update for each early row that still exists.
+  /// Appends an update for each row that was written before Cairn's new triggers existed, if the row still exists.
   ///
   /// - Parameter tellIllFormed: Called with each column whose text cannot be sent unchanged.
   /// - Returns: The number of updates.

@@ -39,7 +39,7 @@ package struct EmbeddedCapture {
     return try rows.first == [.integer(Journal.version), .integer(version)] && journal.isEmbedded()
   }
 
-  /// Creates the tables of capture if they are missing. Returns the largest allowed number of journal rows.
+  /// Creates Cairn's tables for capture if they are missing. Returns the largest allowed number of journal rows.
   private func prepare() throws -> Int64 {
     guard try !journal.isInstalled() else {
       return try database.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? Journal.defaultCapRows

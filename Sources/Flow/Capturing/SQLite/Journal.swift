@@ -34,7 +34,7 @@ package struct Journal {
   /// Returns the trail into which the source is captured, and the folder of that trail's state; nil if the source is
   /// not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped other tables of capture, see ``orphanedTriggers()``.
+  /// - Throws: `source-went-back` if an application dropped others of Cairn's tables, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     if let error = try orphanedTriggers() { throw error }
@@ -53,13 +53,13 @@ package struct Journal {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
   }
 
-  /// Returns the names of the tables of capture that are missing.
+  /// Returns the names of Cairn's tables for capture that are missing in the file.
   package func missingTables() throws -> Set<NameKey> {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
     return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
   }
 
-  /// Returns the names of the application's tables that have triggers of capture.
+  /// Returns the names of the application's tables that have Cairn's triggers for capture.
   package func orphans() throws -> [String] {
     let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
     return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
@@ -67,7 +67,7 @@ package struct Journal {
       .map(\.text)
   }
 
-  /// Returns an error if an application dropped tables of capture but left the triggers; nil if all tables exist.
+  /// Returns an error if an application dropped Cairn's tables but left the triggers; nil if all tables exist.
   ///
   /// SQLite refuses a write whose trigger names a missing table, and no trigger can avoid that.
   package func orphanedTriggers() throws -> CairnError? {
@@ -83,7 +83,7 @@ package struct Journal {
 
   // MARK: Coming and going
 
-  /// Creates the tables of capture. The caller adds the triggers with ``adopt(_:)`` in the same transaction.
+  /// Creates Cairn's tables for capture. The caller adds the triggers with ``adopt(_:)`` in the same transaction.
   func install(
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
@@ -134,7 +134,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the cap that follows from them, in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the cap that follows. Call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -151,7 +151,7 @@ package struct Journal {
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes the tables and triggers of capture; the tables of an apply into the same file stay.
+  /// Removes Cairn's tables and triggers for capture; the tables of an apply into the same file stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -384,7 +384,8 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// The layouts (recorded table shapes) of journal rows for inserts and updates: those not yet taken, to `through`.
+  /// The layouts (recorded shapes) with inserts or updates in the journal that are not in the trail, up to row
+  /// `through`.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []

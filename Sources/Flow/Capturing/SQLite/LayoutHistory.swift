@@ -13,8 +13,8 @@ struct LayoutHistory {
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes of tables after ``dropIndexes(behind:told:)``, without the dropped indexes; by id of the table's next
-  /// layout.
+  /// The shapes that tables have after ``dropIndexes(behind:told:)`` has dropped some of their indexes; by id of the
+  /// table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }

@@ -35,8 +35,7 @@ package final class SQLiteCapture {
 
   private let loop: CaptureLoop<TriggerSource>
 
-  /// Opens the source, adds missing triggers and tables of capture, and checks that the source continues where the
-  /// trail ends.
+  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
   ///
   /// Errors: the errors of ``SQLiteError``; `source-captured`, `source-went-back`, `table-refused`.
   package init(

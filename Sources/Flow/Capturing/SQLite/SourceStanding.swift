@@ -6,8 +6,8 @@ import Trails
 enum SourceStanding {
   /// The mark in the file is that of the trail's end.
   case atMark
-  /// The mark in the file is the one before the trail's end, and its journal has the rows that the trail has after that
-  /// mark. The value is the CRC-32C of these rows.
+  /// The mark in the file is the one that the source had before the trail's end. The journal has the rows that the
+  /// trail has after that mark. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has lost rows at its cap, so it cannot be proved that the file continues the trail.
   case lostRows

@@ -144,7 +144,7 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Returns a function that makes a row image from key values; all other columns are nil.
+  /// Returns a function that makes the values of a whole row from key values; all other columns are nil.
   private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
     { key in
       var image: [Value?] = schema.columns.map { _ in nil }

@@ -6,8 +6,8 @@ import Trails
 
 /// Finds the changes of an SQLite file by triggers, which write them into a journal.
 ///
-/// `docs/explanation/sqlite-capture.md` describes it. The class adapts the triggers to the schema, stores in the source
-/// how far the trail has come (the mark), and keeps the journal short. ``LookWriter`` writes the changes to the trail.
+/// The class adapts the triggers to the schema, stores in the source how far the trail has come (the mark), and keeps
+/// the journal short. ``LookWriter`` writes the changes to the trail. See `docs/explanation/sqlite-capture.md`.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. Of these, only notes of applies may not be in the trail yet.
+  /// The last journal row that capture has seen. Up to it, only notes of applies may not be in the trail yet.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -72,7 +72,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, adds missing triggers and tables of capture, and checks that the source continues the trail.
+  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -188,8 +188,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets a copy of a table that cannot continue after a restart. The table has no key, so that a VACUUM may have
-  /// renumbered its rows, or its copy was requested and begins again.
+  /// Forgets a copy of a table that cannot continue after a restart. The reason: the table has no key, so that a VACUUM
+  /// may have renumbered its rows, or the copy was requested.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
@@ -329,7 +329,7 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if an application dropped tables of capture.
+  /// Throws `source-went-back` if an application dropped Cairn's tables in the source.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }

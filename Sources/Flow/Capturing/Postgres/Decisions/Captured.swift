@@ -1,6 +1,6 @@
 import Changes
 
-/// The description by which capture reads the rows of one table that the stream sends now.
+/// The description of a table by which capture reads the table's rows from the replication stream.
 final class Captured {
   let relation: UInt32
   let epoch: UInt64

@@ -10,8 +10,9 @@ import PostgresKit
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once.
   ///
-  /// The tables are of one moment, unless some were locked. Then each table is of its own moment, after the fingerprint
-  /// and before the barrier, a message that capture commits after it has read the catalog.
+  /// The tables are of one moment, unless some were locked. Then each table is of its own moment: after the fingerprint
+  /// (a digest of the catalog) was computed, and before the barrier, a message that capture commits after it has read
+  /// all.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
@@ -23,7 +24,7 @@ struct CatalogWatch {
   }
 
   private static let intervalMilliseconds: Int64 = 2000
-  /// The longest pause after a slow comparison of fingerprints, ms.
+  /// The longest pause after a slow comparison of the catalog's fingerprint (a digest), ms.
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
   /// Whether the catalog was read on this connection, and the trail has all its tables as they are now.
@@ -33,7 +34,8 @@ struct CatalogWatch {
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
-  /// The last pause before the catalog was read again because tables were locked, ms. It grows as long as they are.
+  /// The last pause before the catalog was read again because tables were locked, ms. It grows while tables stay
+  /// locked.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
   /// Whether event triggers report schema changes in the stream.
@@ -41,7 +43,7 @@ struct CatalogWatch {
   /// The objects, such as `view v`, that have been reported to the operator.
   private var reported: Set<NameKey> = []
 
-  /// Whether the catalog must be read, or its result be used, as soon as the stream is quiet.
+  /// Whether capture must read the catalog, or use what it has read, as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
@@ -61,7 +63,8 @@ struct CatalogWatch {
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
 
-  /// Notes that an object, such as `view v`, has been reported to the operator. Returns false if it had been before.
+  /// Notes that an object, such as `view v`, has been reported to the operator. Returns false if it was reported
+  /// earlier.
   mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
   mutating func next(now: Int64) -> Step {

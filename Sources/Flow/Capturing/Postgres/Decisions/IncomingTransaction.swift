@@ -161,7 +161,8 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes the note of an apply. `given` is nil for a note that names no trail, which also comes from an apply.
+  /// Processes the note of an apply. `given` is nil for a note that names no trail: such a note, too, shows that an
+  /// apply made the transaction.
   ///
   /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
   /// database has after it.

@@ -18,7 +18,8 @@ struct KnownTables {
   enum Lookup {
     case captured(Captured)
     case leftOut
-    /// The server has described the table in the stream, but capture has not yet compared that with the trail.
+    /// The server has described the table in the stream, but capture has not yet compared this description with the
+    /// trail.
     case new(PgOutput.Relation)
     case undescribed
   }

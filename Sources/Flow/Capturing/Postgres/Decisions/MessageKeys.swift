@@ -18,11 +18,11 @@ struct MessageKeys {
 
   init() throws { hasher = try SHA256() }
 
-  /// The place in the log before which earlier builds wrote notes without a code; nil if no key is known.
+  /// The place in the log before which earlier builds of Cairn wrote messages without a code; nil if no key is known.
   var since: LSN? { own?.since }
 
-  /// Returns whether a transaction may have a message signed with a newer key, so that the keys must be read again.
-  /// Keys that were read decide about all messages committed before, however many are forged.
+  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read.
+  /// One reading of the keys is enough for all messages that were committed before it, however many are forged.
   ///
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }

@@ -87,8 +87,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets a copy that cannot continue after a start of capture. Its table has no key or another shape, it had moved
-  /// rows that are not known any more, or it is complete.
+  /// Forgets a copy that cannot continue after a start of capture. Its table has no key, or another shape, or the copy
+  /// is complete. Or updates had moved rows to other keys, which are not known any more.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -116,8 +116,8 @@ struct RefreshQueue {
 
   // MARK: Chunks
 
-  /// Returns the part to read next; nil if there is none. Moved rows come first, because without them a copy may be
-  /// complete and wrong.
+  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
+  /// without them a copy may be complete and wrong.
   ///
   /// A table that cannot be read does not delay other tables. If its copy has begun, the others wait three seconds for
   /// it, because the copy must begin again after another table was read.
@@ -212,9 +212,9 @@ struct RefreshQueue {
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table for which the trail must record the start of these rows: later changes
-  /// may concern rows that a target does not have. Nil if no record is needed, or if a copy of the table brings the
-  /// rows.
+  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow: later
+  /// changes may concern rows that a target does not have. Nil if no record is needed, or if a copy of the table brings
+  /// the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -232,7 +232,8 @@ struct RefreshQueue {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Notes that the trail has the start of a table's requested rows. Returns false if it had it already.
+  /// Notes that the trail records that requested rows of the table follow. Returns false if it has recorded that
+  /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
   /// Marks tables for which a copy is requested as to be copied, and returns notices for the operator. Save the known

@@ -90,7 +90,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Returns to the state that the trail has recorded, because the server sends later transactions again.
+  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends later transactions
+  /// again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
