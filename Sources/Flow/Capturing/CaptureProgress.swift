@@ -52,12 +52,12 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Takes over the state of a capture that runs in another process. `isCaughtUp`: the trail has every change that it
-  /// must have.
+  /// Sets the progress to that of a capture in another process. `isCaughtUp`: the trail has every change that it must
+  /// have.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }
-  /// Notes that the trail is durable up to `position`, and publishes the lag.
+  /// Stores that the trail is durable up to `position`, and publishes the lag.
   ///
   /// - Parameter last: The commit time of the last source transaction in the trail, µs since 1970, and the µs since
   ///   that commit; nil if there is no such transaction.

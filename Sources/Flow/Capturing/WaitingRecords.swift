@@ -11,8 +11,8 @@ import Trails
 ///
 ///     try WaitingRecords(schema, id).append(within: .all, from: source, to: trail)
 struct WaitingRecords {
-  /// The bounds of a chunk, by values of the first key column. Rows outside of them may be left out: other chunks bring
-  /// them.
+  /// The bounds of a chunk, by values of the first key column. Rows outside of the bounds may be left out: other chunks
+  /// bring them.
   struct Range {
     var from: Value?
     var through: Value?

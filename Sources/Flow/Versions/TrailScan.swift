@@ -38,8 +38,8 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Notes that rows of transactions before `number` are no longer needed. Returns false if it is cheaper to open the
-  /// trail again, because whole segments can be skipped.
+  /// Stops collecting rows of transactions before `number`. Returns false if it is cheaper to open the trail again,
+  /// because whole segments can be skipped.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number

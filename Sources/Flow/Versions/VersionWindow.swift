@@ -326,8 +326,7 @@ extension VersionWindow {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// Notes that the target has committed all transactions of a trail since the last commit, and forgets versions that
-  /// no query needs.
+  /// Marks the transactions of a trail since the last commit as committed, and forgets versions that no query needs.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -335,7 +334,7 @@ extension VersionWindow {
     }
   }
 
-  /// Notes that the target has rolled back: the transactions of a trail since the last commit will be applied again.
+  /// Goes back to the last commit of a trail: the target has rolled back, and later transactions come again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }

@@ -51,9 +51,10 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of the own trail that was not read, as every node states that it knows it; nil if none, or if proved.
+  /// The part of this database's own trail that was not read, because every node reported that it knows it. Nil if
+  /// there is no such part, or if the reports have been proved true.
   private var skipped: Skip?
-  /// Whether a node stated falsely that it knew a transaction, so that all of the own trail must be read from now on.
+  /// Whether a node reported falsely that it knew a transaction, so that all of the own trail must be read from now on.
   private var readsAll = false
 
   private struct Skip {
@@ -202,8 +203,7 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last write of a row that has no versions left. Nil if it is earlier than everything in the window, or
-  /// if last writes are not kept.
+  /// Returns the last write of a row that has no versions; nil if it is older than all versions, or if none are kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -260,14 +260,14 @@ struct WindowIndex {
     origins[place].metClock = max(origins[place].metClock, clock)
   }
 
-  /// Notes that the database has committed all transactions of a trail that were begun.
+  /// Marks the transactions of a trail since the last commit as committed.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Notes that the transactions of a trail since the last commit will be applied again.
+  /// Goes back to the last commit of a trail: later transactions come again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -303,7 +303,7 @@ extension WindowIndex {
   /// Returns the number after the last transaction of a trail that the database has durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Notes that a trail has been read through transaction `number`, up to the state of the database at the start.
+  /// Stores that a trail has been read through transaction `number`, up to the state of the database at the start.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)
@@ -351,7 +351,7 @@ extension WindowIndex {
 
   /// Returns which transactions of a trail the nodes of all other trails know.
   ///
-  /// No author knew a transaction with a later clock than its own, whatever it states.
+  /// No author knew a transaction with a later clock than its own, whatever it reported.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -370,8 +370,8 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Compares a transaction of the own trail with what was skipped before it. Returns false if a node stated too early
-  /// that it knew the transaction: the own trail must then be read from ``reached(_:)`` on.
+  /// Compares a transaction of this database's own trail with the part not read before it. Returns false if a node
+  /// reported too early that it knew the transaction: the trail must then be read from ``reached(_:)`` on.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
     skipped = nil
@@ -381,7 +381,7 @@ extension WindowIndex {
     return false
   }
 
-  /// Marks a row for the next ``sweep()`` if it has a version that every node states to know, but whose clock is too
+  /// Marks a row for the next ``sweep()`` if it has a version that every node reported to know, but whose clock is too
   /// late for that.
   private mutating func lookAgain(at row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false

@@ -101,7 +101,7 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Ends what was waiting for place `end` of the log: every transaction that committed before it has been processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)

@@ -242,8 +242,8 @@ package final class PostgresCapture {
       && session.catalog.isDone
   }
 
-  /// Works while the stream has no message: begins to read a chunk, reads the catalog, writes the position to the
-  /// trail. Returns true if there was nothing to do.
+  /// Does pending work while the stream has no message: begins to read a chunk, reads the catalog, writes the position
+  /// to the trail. Returns true if there was nothing to do.
   private func rest() throws -> Bool {
     if !refresher.isReading, session.hasRefreshes {
       try refresher.beginChunk()

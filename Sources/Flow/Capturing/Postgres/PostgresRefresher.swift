@@ -59,13 +59,13 @@ final class PostgresRefresher {
 
   // MARK: The stream
 
-  /// Notes that a transaction of the stream begins.
+  /// Writes the open chunk to the trail, if it belongs before the transaction of the stream that begins now.
   func begin(_ xid: UInt32) throws {
     if place.isDue(before: xid) { try placeChunk() }
     place.pass(xid)
   }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Writes the open chunk to the trail, or ends it, after every transaction that committed before `end` was processed.
   func reach(_ end: LSN) throws {
     var step = place.next(received: end)
     if step == .place {
@@ -229,7 +229,7 @@ final class PostgresRefresher {
     session.add(wait, of: table.relation, .unreadable)
   }
 
-  /// Notes that rows of a table were read: the table no longer waits for another session or for a permission.
+  /// Removes a table's entries as suspended, because its rows were read.
   private func endWait(of relation: UInt32) {
     session.waits.end(relation, .copyHeldUp)
     session.waits.end(relation, .unreadable)

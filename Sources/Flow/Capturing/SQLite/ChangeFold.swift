@@ -29,8 +29,8 @@ final class ChangeFold {
     drop = try database.prepare("DELETE FROM net WHERE layout = ? AND key = ?")
   }
 
-  /// Takes a change, with all values of the row before and after it. Returns false if the change cannot be combined
-  /// with others. In that case all earlier changes have been written to the trail, and the caller must write this one.
+  /// Adds a change, with all values of the row before and after it. Returns false if the change cannot be combined with
+  /// others. In that case all earlier changes have been written to the trail, and the caller must write this one.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter

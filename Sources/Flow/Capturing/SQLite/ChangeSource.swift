@@ -19,8 +19,8 @@ protocol ChangeSource: AnyObject {
   /// The changes of one reading of the file; the source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits that contain only notes of applies are taken into the trail at once. If not, they wait for a
-  /// second, so that one transaction of the trail takes many commits of a busy apply.
+  /// Whether commits in which applies only note what they have brought are taken into the trail at once. If not, they
+  /// wait for a second, so that one transaction of the trail takes many commits of a busy apply.
   var takesNotesAtOnce: Bool { get set }
   /// The longest pause before the next call of ``look()``, ms: after that time, work may be due even if no application
   /// commits.
@@ -32,14 +32,14 @@ protocol ChangeSource: AnyObject {
   func look() throws -> Found<Look>
   /// Writes all changes of one reading to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
   func write(_ look: Look, stop: StopSignal) throws
-  /// Notes that the changes of one reading are durable in the trail, so that the source may forget them.
+  /// Ends one reading after its changes have become durable in the trail, so that the source may forget them.
   func finish(_ look: Look) throws
   /// Ends one reading of the file, whether it succeeded or failed.
   func endLook()
   /// Returns whether the file has changes that ``look()`` has not seen; begins no transaction.
   func hasNews() throws -> Bool
-  /// Uses a quiet moment to write to the file, for example to purge. It must not wait for an application, nor make one
-  /// wait.
+  /// Writes to the file while no application does, for example to purge. It must not wait for an application, nor make
+  /// one wait.
   func rest() throws
   /// Gives up the snapshot of the present reading after an error, because an application holds the file's lock.
   func release()

@@ -227,7 +227,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends an update from the old row to the current journal row. Columns with equal bytes are stored as *unchanged*.
+  /// Appends an update to the trail, with the old and the new row. Columns with equal bytes are stored as *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)

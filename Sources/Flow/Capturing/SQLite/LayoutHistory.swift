@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The layouts (recorded table shapes) of an SQLite source, and the schema changes at each marker row of its journal.
-/// It does no I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that marker rows of its journal
+/// stand for. It does no I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
@@ -45,7 +45,8 @@ struct LayoutHistory {
     return changes
   }
 
-  /// Returns the schema changes at a marker row: tables that were created, dropped and changed.
+  /// Returns the schema changes that a marker row of the journal stands for: tables that were created, dropped and
+  /// changed.
   mutating func changes(at marker: Int64) -> [Step] {
     let all = sorted
     var steps: [Step] = []
@@ -93,7 +94,7 @@ struct LayoutHistory {
   }
 
   /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if the
-  /// embedded API or an apply dropped them: then they are dropped exactly at the marker row.
+  /// embedded API or an apply dropped them: then they are dropped exactly at their place in the journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema

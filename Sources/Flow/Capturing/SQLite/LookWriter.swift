@@ -52,7 +52,7 @@ final class LookWriter {
   /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
   /// if there is none. Journal rows before that row were committed earlier.
   private var nextCommit: Int64?
-  /// The note of the apply that wrote the journal rows being read; nil if an application wrote them.
+  /// The journal row in which an apply named the origin of the rows being read; nil if an application wrote them.
   private var relay: AppliedNote?
   /// The signal that stops the writing to the trail, even inside a transaction.
   private var stop = StopSignal()
@@ -89,7 +89,7 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Notes that the source has stored the trail's position as its mark.
+  /// Remembers that the source has stored the trail's position as its mark.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
@@ -110,7 +110,7 @@ final class LookWriter {
     }
   }
 
-  /// Notes that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
+  /// Remembers that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -133,7 +133,7 @@ final class LookWriter {
     try reloadLayouts()
   }
 
-  /// Notes that everything of this reading is durable in the trail, and publishes the progress.
+  /// Publishes the progress, after everything of this reading has become durable in the trail.
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
@@ -366,8 +366,8 @@ final class LookWriter {
     progress.update { $0.changes += count }
   }
 
-  /// Takes a journal row of a captured table. Returns false if the row marks a schema change instead, which may change
-  /// the recorded shapes of tables.
+  /// Processes a journal row of a captured table. Returns false if the row marks a schema change instead, which may
+  /// change the recorded shapes of tables.
   private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
     guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
       throw CairnError(
@@ -424,8 +424,8 @@ final class LookWriter {
     return true
   }
 
-  /// Takes the note of an apply, and ends the transaction before the note. Returns false if some journal rows of that
-  /// transaction do not show which table row they change.
+  /// Processes the journal row in which an apply names what it brought, and ends the transaction before it. Returns
+  /// false if some journal rows of that transaction do not show which table row they change.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)

@@ -21,7 +21,7 @@ final class TriggerSource: ChangeSource {
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that contain only notes of applies (``AppliedNote``), ms.
+  /// The least time between two transactions of the trail that only name what applies brought (``AppliedNote``), ms.
   private static let notesMilliseconds: Int64 = 1000
   /// The least time between two updates of the mark in the source while the application writes without a pause, ms.
   private static let markMilliseconds: Int64 = 5000
@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. Up to it, only notes of applies may not be in the trail yet.
+  /// The last journal row that capture has seen. Up to it, only rows that name what applies brought may wait.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -294,8 +294,7 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Tries to take the lock that keeps two-way applies from writing. Returns false, after a pause, if an apply holds
-  /// it.
+  /// Tries to take the lock that excludes two-way applies. Returns false, after a pause, if an apply holds it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -310,7 +309,7 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until notes of applies at the end of the journal go into the trail if no other row follows them, ms.
+  /// The time until rows at the end of the journal that only name what applies brought go into the trail, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
@@ -340,7 +339,7 @@ final class TriggerSource: ChangeSource {
     return try statement.step() ? statement.integer(0) : 0
   }
 
-  /// Returns the last journal row after `from` that is no note of an apply; `from` if there is none.
+  /// Returns the last journal row after `from` that does more than name what an apply brought; `from` if none does.
   private func lastChange(behind from: Int64) throws -> Int64 {
     defer { statements.lastChange.reset() }
     try statements.lastChange.bind([.integer(from)])

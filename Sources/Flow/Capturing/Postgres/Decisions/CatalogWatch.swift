@@ -63,7 +63,7 @@ struct CatalogWatch {
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
 
-  /// Notes that an object, such as `view v`, has been reported to the operator. Returns false if it was reported
+  /// Remembers that an object, such as `view v`, has been reported to the operator. Returns false if it was reported
   /// earlier.
   mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
@@ -98,13 +98,13 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Notes that the stream reported a schema change: what was read from the catalog may be older, so it is read again.
+  /// Drops what was read from the catalog and requests another reading, because the stream reported a schema change.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// Notes that the trail has every table as the catalog showed it last.
+  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it.
   ///
   /// - Parameter isWhole: Whether all tables could be read, because none was locked.
   /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint of the catalog does not

@@ -31,7 +31,8 @@ struct ChunkPlace {
   /// Returns whether the chunk must be written to the trail before the transaction that begins now.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Notes that a transaction of the stream begins.
+  /// Checks whether the chunk in the trail shows a transaction of the stream that begins now. If so, the chunk is
+  /// raced.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
   /// Returns what to do with the open chunk, once every transaction before `received` has been processed.
@@ -40,7 +41,7 @@ struct ChunkPlace {
     return isPlaced ? .end : .place
   }
 
-  /// Notes that the rows of the chunk are in the trail.
+  /// Remembers that the rows of the chunk are in the trail.
   mutating func placed(_ chunk: PostgresChunk) { (self.chunk, isPlaced) = (chunk, true) }
 
   /// Closes the chunk. Returns the chunk, and whether changes that it shows came again after it (raced); nil if no

@@ -121,7 +121,7 @@ struct IncomingTransaction {
     if rules.options.leavesOut(trail.map(String.init) ?? "") { open?.isLeftOut = true }
   }
 
-  /// Notes a change of rows in the open transaction. Returns whether the change may go into the trail.
+  /// Registers a change of rows in the open transaction. Returns whether the change may go into the trail.
   mutating func change() -> Bool {
     guard open?.isLeftOut == false else { return false }
     open?.isFresh = false
@@ -183,7 +183,7 @@ struct IncomingTransaction {
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  /// Notes that the open transaction rewrites rows of a table; `reason` has PostgreSQL's bits.
+  /// Remembers that the open transaction rewrites rows of a table; `reason` has PostgreSQL's bits.
   mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
 
   /// Returns PostgreSQL's bits for the reasons why the open transaction has rewritten a table so far, and forgets them.

@@ -124,7 +124,7 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Notes whether a partitioned table has a partition that logs too little of old rows (replica identity).
+  /// Stores whether a partitioned table has a partition that logs too little of old rows (replica identity).
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
   }

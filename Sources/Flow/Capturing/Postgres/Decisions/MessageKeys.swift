@@ -27,7 +27,7 @@ struct MessageKeys {
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }
 
-  /// Notes that the keys have been read. `end` is the end of the log just before that.
+  /// Remembers how far the log had come just before the keys were read: up to `end`.
   mutating func noteRead(at end: LSN) { readAt = max(readAt, end) }
 
   mutating func set(_ key: MessageKey?, of place: MessageKey.Place) {

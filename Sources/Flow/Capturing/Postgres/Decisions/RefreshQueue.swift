@@ -140,7 +140,7 @@ struct RefreshQueue {
     obstacles[relation].map { now - $0.since > Self.lockReportMilliseconds } ?? false
   }
 
-  /// Notes that a chunk of a table is in the trail; `state` is the state of the copy.
+  /// Stores the state of the running copy, after another chunk of it has been written to the trail.
   mutating func placed(_ state: PostgresPosition.RefreshState) {
     current = state
     endObstacle(of: state.relation)
@@ -194,8 +194,8 @@ struct RefreshQueue {
     return .queued
   }
 
-  /// Notes that a table cannot be read because of another session. Returns the pause before the next attempt, in ms,
-  /// and whether to report that session: once, after three seconds.
+  /// Remembers that a table cannot be read because of another session. Returns the pause before the next attempt, in
+  /// ms, and whether to report that session: once, after three seconds.
   mutating func waitForSession(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
     let waited = now - (obstacles[relation]?.since ?? now)
     let pause = min(max(Self.lockPauseMilliseconds.least, waited / 4), Self.lockPauseMilliseconds.most)
@@ -232,7 +232,7 @@ struct RefreshQueue {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Notes that the trail records that requested rows of the table follow. Returns false if it has recorded that
+  /// Remembers that the trail records that requested rows of the table follow. Returns false if it has recorded that
   /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
@@ -316,7 +316,7 @@ struct RefreshQueue {
     return table
   }
 
-  /// Notes that the trail has the end of a table's requested rows.
+  /// Remembers that the trail has the end of a table's requested rows.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 

@@ -104,7 +104,7 @@ struct SlotProgress {
     case isForeign(expected: LSN)
   }
 
-  /// Takes the begin of a transaction that the server sends. Returns whether it is new, in the trail already, or of
+  /// Processes the begin of a transaction that the server sends. Returns whether it is new, in the trail already, or of
   /// another history.
   mutating func begin(_ transaction: PostgresPosition.Transaction) -> Begin {
     streamTime = max(streamTime, transaction.time)
@@ -115,7 +115,7 @@ struct SlotProgress {
     return transaction.commit < position.reached ? .isRecorded : .isNew
   }
 
-  /// Takes the end of a transaction, at place `end` of the log.
+  /// Processes the end of a transaction, at place `end` of the log.
   ///
   /// - Parameter isInTrail: Whether a part of the transaction is in the trail.
   /// - Parameter time: The time of the commit, µs.
@@ -132,7 +132,7 @@ struct SlotProgress {
 
   mutating func note(_ notes: [AppliedNote]) { for note in notes { position.knowledge.note(note) } }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Stores that every transaction that committed before `end` has been processed.
   mutating func reach(_ end: LSN) { received = max(received, end) }
 
   // MARK: Trail
@@ -153,13 +153,13 @@ struct SlotProgress {
     return recorded
   }
 
-  /// Notes that the position which ``record(refresh:isQuiet:)`` returned has been written to the trail.
+  /// Stores that the position which ``record(refresh:isQuiet:)`` returned has been written to the trail.
   mutating func noteRecorded() {
     recordedKnowledge = position.knowledge
     unsyncedCount += 1
   }
 
-  /// Notes that the trail is durable. Returns the commit time at the source of the last transaction that became
+  /// Stores that the trail is durable now. Returns the commit time at the source of the last transaction that became
   /// durable, µs since 1970; nil if there is none.
   mutating func noteSynced(now: Int64) -> Int64? {
     defer { committedAt = 0 }
@@ -198,8 +198,8 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until notes of applies are written to the trail if nothing else arrives, ms; nil if there are
-  /// none.
+  /// Returns the time until what applies have noted is written to the trail if nothing else arrives, ms; nil if there
+  /// is nothing to write.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
