@@ -25,8 +25,8 @@ package final class CaptureProgress: Sendable {
     /// The last row of the SQLite journal that was read and is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of refused messages in PostgreSQL's log since the start: they claimed to be Cairn's and had no valid
-    /// code.
+    /// The number of refused messages in PostgreSQL's log since the start: they have a prefix of Cairn, but no valid
+    /// signature.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start

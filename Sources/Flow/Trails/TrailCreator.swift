@@ -32,7 +32,7 @@ struct TrailCreator {
     try mark(header)
   }
 
-  /// Creates the file `durable` for a segment that has a header but no block. With it, the folder has a trail.
+  /// Creates the file `durable` for a segment that has a header but no block. The folder has a trail from then on.
   func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
       generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,

@@ -55,8 +55,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads the segment of a position, as far as it has not been read yet, unless the position is in the part already
-  /// read.
+  /// Reads the blocks of a segment that have not been read yet, if the position is after the known blocks.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()

@@ -326,7 +326,8 @@ extension VersionWindow {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// Marks the transactions of a trail since the last commit as committed, and forgets versions that no query needs.
+  /// Marks as committed the transactions of a trail that apply has processed since its last commit. Forgets versions
+  /// that no query needs.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -334,7 +335,8 @@ extension VersionWindow {
     }
   }
 
-  /// Goes back to the last commit of a trail: the target has rolled back, and later transactions come again.
+  /// Goes back to the last commit of an apply, because the target has rolled back: the transactions of its trail since
+  /// then come again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }

@@ -61,7 +61,7 @@ package struct MetTransaction: Sendable {
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
 
-  /// Returns whether the author of this transaction knew a version.
+  /// Returns whether the author of this transaction knew the given version.
   func knows(_ other: WindowEntry) -> Bool {
     other.origin == entry.origin
       ? other.number <= entry.number : other.isKnown(through: known(of: other.origin), at: entry.clock)

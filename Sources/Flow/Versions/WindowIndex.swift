@@ -260,14 +260,14 @@ struct WindowIndex {
     origins[place].metClock = max(origins[place].metClock, clock)
   }
 
-  /// Marks the transactions of a trail since the last commit as committed.
+  /// Marks as committed the transactions of a trail that apply has processed since its last commit.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Goes back to the last commit of a trail: later transactions come again.
+  /// Goes back to the last commit of an apply: the transactions of its trail since then come again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached

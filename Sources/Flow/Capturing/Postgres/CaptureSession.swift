@@ -122,7 +122,7 @@ final class CaptureSession {
 
   /// Appends a change of a row to the open transaction of the trail.
   ///
-  /// - Parameter image: The encoded old and new row, as far as `flags` names them.
+  /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(
     _ operation: Operation, _ flags: ChangeFlags, _ table: Captured, _ image: borrowing ByteWriter
   ) throws {

@@ -8,14 +8,14 @@ import PostgresKit
 /// them becomes a message by which capture reads the catalog. They write nothing if no slot of Cairn exists.
 ///
 /// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
-/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message has a
-/// code of ``MessageKey``, with the key in the table `cairn_ddl.key`.
+/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed
+/// (``MessageKey``) with the key in the table `cairn_ddl.key`.
 ///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   /// The prefix of the messages that the triggers write.
   static let prefix = "cairn.schema"
-  /// The prefix of the messages that triggers of earlier builds write. These messages have no code of ``MessageKey``.
+  /// The prefix of the messages that triggers of earlier builds write. These messages are not signed (``MessageKey``).
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]

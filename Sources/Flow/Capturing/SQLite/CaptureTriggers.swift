@@ -4,8 +4,8 @@ import SQLiteKit
 /// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
 /// a table.
 enum JournalKind: Int64 {
-  /// A marker of a schema change. The rows of `cairn_layout` with its sequence number as `since` or `ended` describe
-  /// the change. Its layout id is 0.
+  /// A row that marks a schema change. The rows of `cairn_layout` with its sequence number as `since` or `ended`
+  /// describe the change. Its layout id is 0.
   case marker = 0
   /// The row that an insert wrote.
   case insert = 1

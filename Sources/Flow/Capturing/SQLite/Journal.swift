@@ -7,9 +7,9 @@ import SystemKit
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
 /// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: apply notes the transactions that it brings. 4:
-  /// applications write their statements and the ends of their transactions. 5: notes of apply have the trail's id. An
-  /// older cairn refuses a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. 2: rows can be requested. 3: each apply names in it the transactions that it brings.
+  /// 4: applications write their statements and the ends of their transactions. 5: applies also state the trail's id.
+  /// An older cairn refuses a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
   /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
   package static let defaultCapRows: Int64 = 5_000_000
@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction that an apply has brought into the file. It is used for a journal
-  /// without notes of applies. The number stops before any suspended table and any quarantined transaction. The clock
-  /// is unknown, so the present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction that an apply has brought into the file. It is used if the journal
+  /// does not name these transactions. The number stops before any suspended table and any quarantined transaction. The
+  /// clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil

@@ -8,7 +8,7 @@ import SQLiteKit
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The copy of some rows of this table begins: rows whose added columns differ from the defaults follow later.
+    /// The copy of some rows of this table begins. The rows whose added columns differ from the defaults follow later.
     case beginRows(Layout)
   }
 
@@ -21,15 +21,16 @@ struct LayoutHistory {
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether `dropIndexes` has dropped indexes of a table whose marker row comes later in this reading of the journal.
+  /// Whether `dropIndexes` has dropped indexes of a table whose schema change comes later in this reading of the
+  /// journal.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
   /// Returns the schema changes that drop indexes which tables lose after journal row `from`.
   ///
-  /// Rows before the marker of such a change may already violate the index. So the target drops the index before those
-  /// rows, once it has the table's earlier shape. The other changes follow at the marker.
+  /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
+  /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
   /// - Parameter told: The last journal row of a reading that an earlier run began, whose dropped indexes are already
   ///   in the trail; nil if there is none.

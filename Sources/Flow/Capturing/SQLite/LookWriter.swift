@@ -7,8 +7,8 @@ import Trails
 /// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
 /// table copies.
 ///
-/// A reading becomes one or more transactions of the trail. A transaction ends before each note of an apply, a journal
-/// row that names the transactions which the apply brought. Applications that wrote after it may have seen these.
+/// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
+/// apply names what it brought: applications that wrote later may have seen that.
 final class LookWriter {
   /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
@@ -455,7 +455,7 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes to the trail the schema changes that a marker row of the journal stands for.
+  /// Writes to the trail the schema changes that a journal row of kind `marker` stands for.
   private func announce(marker: Int64) throws {
     // If an apply made the schema change, the marker row has the name of its trail.
     let applier =

@@ -73,19 +73,19 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The first note of the apply that made the transaction, if this trail must have the rows that the apply wrote, as
-    /// in a chain. Nil otherwise.
+    /// The first message in which the apply that made the transaction names what it brought (its note), if this trail
+    /// must have the rows that the apply wrote, as in a chain. Nil otherwise.
     var relay: AppliedNote?
-    /// Whether a note shows that an apply made the transaction, and the trail does not have the transaction yet. Then
-    /// its schema changes go into the trail.
+    /// Whether a message of an apply shows that it made the transaction, and the trail does not have the transaction
+    /// yet. Then its schema changes go into the trail.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
     /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. For a transaction of an apply, the server's time may be wrong: the later
-    /// of that time and the clock in the apply's note is used.
+    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be too early:
+    /// the later of that time and the clock in the apply's message is used.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
@@ -104,8 +104,8 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, with the note of the apply that made it if its rows go into this trail
-  /// too. Nil if no transaction is open.
+  /// The commit time of the open transaction, and the note of the apply that made it: what it brought. The note is nil
+  /// if the rows do not go into this trail. The result is nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -161,8 +161,8 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes the note of an apply. `given` is nil for a note that names no trail: such a note, too, shows that an
-  /// apply made the transaction.
+  /// Processes a note, the message in which an apply names what it brought. `given` is nil for a note that names no
+  /// trail: such a note, too, shows that an apply made the transaction.
   ///
   /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
   /// database has after it.

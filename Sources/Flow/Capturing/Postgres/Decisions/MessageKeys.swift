@@ -5,7 +5,8 @@ import PostgresKit
 /// The keys by which capture recognizes messages that Cairn wrote, as far as this role may read the keys. It does no
 /// I/O.
 ///
-/// Every role may write messages into the log, so capture accepts a message only if it has a code of one of these keys.
+/// Every role may write messages into the log, so capture accepts a message only if it is signed with one of these
+/// keys.
 struct MessageKeys {
   private static let reportMilliseconds: Int64 = 60_000
   private let hasher: SHA256
@@ -18,7 +19,8 @@ struct MessageKeys {
 
   init() throws { hasher = try SHA256() }
 
-  /// The place in the log before which earlier builds of Cairn wrote messages without a code; nil if no key is known.
+  /// The place in the log before which earlier builds of Cairn wrote messages without a signature; nil if no key is
+  /// known.
   var since: LSN? { own?.since }
 
   /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read.
@@ -37,7 +39,7 @@ struct MessageKeys {
     }
   }
 
-  /// Returns the content of a message that Cairn wrote in this transaction; nil if the message has no valid code.
+  /// Returns the content of a message that Cairn wrote in this transaction; nil if the message has no valid signature.
   func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ place: MessageKey.Place
   ) -> UnsafeRawBufferPointer? {

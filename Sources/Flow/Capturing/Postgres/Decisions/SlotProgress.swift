@@ -19,8 +19,8 @@ struct SlotProgress {
   private static let distanceBytesMax: UInt64 = 16 << 20
   /// The longest time without a position of capture in the trail while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
-  /// The least time between two transactions of the trail that contain only notes of applies, ms. By a note, an apply
-  /// names the transactions that it brought.
+  /// The least time between two transactions of the trail that only name what applies have brought (``AppliedNote``),
+  /// ms.
   private static let notesMilliseconds: Int64 = 1000
   /// The longest time between two syncs of the trail while transactions arrive without a pause, ms.
   private static let syncMilliseconds: Int64 = 50
