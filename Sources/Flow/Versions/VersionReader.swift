@@ -8,7 +8,7 @@ package final class VersionReader {
   /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// Returns, for each trail by name, the last transaction that a transaction's author knew.
+  /// Returns, for each trail by name, its last transaction that a transaction's author knew.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
   /// Creates a reader. `seen` is a function like ``VersionWindow/seen(_:)``, which ignores knowledge of an earlier

@@ -11,7 +11,7 @@ struct WindowIndex {
     var id: TrailID?
     /// The id that transactions of other trails state for this trail, while `id` is nil.
     var told: TrailID?
-    /// For each trail, by index: what the transactions of this trail knew of it.
+    /// For each trail, by index: which of its transactions the transactions of this trail knew.
     var steps: [KnowledgeSteps] = []
     /// The last transaction of this trail that the database has durably. All later ones know at least as much.
     var reached: UInt64 = 0
@@ -20,7 +20,7 @@ struct WindowIndex {
     /// The clocks of the transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction whose knowledge counts; nil otherwise.
+    /// While a table of this trail is suspended: the last transaction that shows what its node knows; nil otherwise.
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()

@@ -189,7 +189,7 @@ final class TriggerSource: ChangeSource {
   }
 
   /// Forgets a copy of a table that cannot continue after a restart. The reason: the table has no key, so that a VACUUM
-  /// may have renumbered its rows, or the copy was requested.
+  /// may have renumbered its rows, or the copy was requested and begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.

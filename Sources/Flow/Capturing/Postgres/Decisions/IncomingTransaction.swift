@@ -84,8 +84,8 @@ struct IncomingTransaction {
     /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be too early:
-    /// the later of that time and the clock in the apply's message is used.
+    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be wrong: the
+    /// later of that time and the clock in the apply's message is used.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
