@@ -2,9 +2,9 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer. It checks everything before the durable mark (the end that the file
-/// `durable` states), keeps the whole transactions after it, and cuts off the rest (`docs/trail-format.md`, Recovery).
-/// The caller holds the lock of the folder.
+/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). It checks everything before the durable
+/// mark (the end that the file `durable` states), keeps the whole transactions after it, and cuts off the rest. The
+/// caller holds the lock of the folder.
 struct Recovery {
   /// The choice of what is kept of a trail after its durable mark.
   enum Kept {

@@ -190,14 +190,14 @@ extension VersionWindow {
   /// Whether all trails have been read up to the state of the database at the start.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction of this database's own trail that has been read, and the position in the source from the last
-  /// progress record (empty if there was none).
+  /// The last transaction of this database's own trail that has been read. With it: the position in the source from the
+  /// last progress record, empty if there was none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns, for each trail, the position from which on a purge must keep it, for versions that are still needed or
-  /// parts that are still to be read. A peer's trail of which nothing is needed is not in the result.
+  /// Returns, for each trail, the position from which on a purge must keep it. Versions that are still needed begin
+  /// there, or parts that are still to be read. A peer's trail of which nothing is needed is not in the result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -299,8 +299,8 @@ extension VersionWindow {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Makes the window keep the last write of each row whose versions it has forgotten, as long as it has an earlier
-  /// version of any row. Call it before any trail is read.
+  /// Makes the window keep the last write of each row whose versions it has forgotten. It keeps them as long as it has
+  /// an earlier version of any row. Call it before any trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 

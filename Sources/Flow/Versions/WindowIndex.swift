@@ -138,7 +138,7 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns, for each trail by index, the last transaction that a transaction's author knew; 0 if it knew none.
+  /// Returns, for each trail by index, its last transaction that a transaction's author knew; 0 if it knew none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
@@ -381,8 +381,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Marks a row for the next ``sweep()`` if it has a version that every node reported to know, but whose clock is too
-  /// late for that.
+  /// Marks a row for the next ``sweep()`` if it has a version that every node reported to know, but with too late a
+  /// clock.
   private mutating func lookAgain(at row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in

@@ -98,9 +98,8 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks that the rows which were read since ``lock(_:)`` are of the table that the snapshot shows, and that their
-  /// types are those in the trail. Types have neither lock nor snapshot, so `other`, a connection without the snapshot,
-  /// reads them.
+  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, with the types that the
+  /// trail has. Types have neither lock nor snapshot, so `other`, a connection without the snapshot, reads them.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {

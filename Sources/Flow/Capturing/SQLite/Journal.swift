@@ -211,7 +211,7 @@ package struct Journal {
   }
 
   /// Returns the number of journal rows that are not in the trail yet, their largest allowed number (the cap), and
-  /// whether such rows were dropped at the cap. Nil if the source is not captured.
+  /// whether the cap dropped some. Nil if the source is not captured.
   ///
   /// The source stores the last row taken only now and then. A running capture passes the exact row as `taken`.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {

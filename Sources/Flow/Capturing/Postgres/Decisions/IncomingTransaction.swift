@@ -73,8 +73,8 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The first message in which the apply that made the transaction names what it brought (its note), if this trail
-    /// must have the rows that the apply wrote, as in a chain. Nil otherwise.
+    /// The message in which the apply that made the transaction first named what it brought (its note). Nil if this
+    /// trail does not need the rows that the apply wrote, or if no apply made the transaction.
     var relay: AppliedNote?
     /// Whether a message of an apply shows that it made the transaction, and the trail does not have the transaction
     /// yet. Then its schema changes go into the trail.
