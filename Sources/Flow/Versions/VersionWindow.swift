@@ -291,8 +291,8 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and those after the
-  /// transaction that `reached` has for their trail.
+  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and those with a higher
+  /// number than `reached` has for their trail.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {

@@ -164,8 +164,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Drops a chunk that cannot be read now, and the open transaction of the trail. The table is read again later, and
-  /// other tables meanwhile. Throws `error` again if it has another cause.
+  /// Handles an error while a chunk is read. If the table cannot be read now, drops the chunk and the open transaction
+  /// of the trail, and reads other tables first. Throws any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -229,7 +229,7 @@ final class PostgresRefresher {
     session.add(wait, of: table.relation, .unreadable)
   }
 
-  /// Removes a table's entries as suspended, because its rows were read.
+  /// Removes a table from the suspended tables, because its rows were read.
   private func endWait(of relation: UInt32) {
     session.waits.end(relation, .copyHeldUp)
     session.waits.end(relation, .unreadable)

@@ -99,7 +99,8 @@ struct CaptureTriggers {
   /// See ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
-  /// Returns an SQL condition that finds, in table `stage`, the OLD row that was saved for the current write.
+  /// Returns an SQL condition that finds the OLD row saved for the current write, in `cairn_stage` under the alias
+  /// `stage`.
   ///
   /// It is found by its rowid. In a table without rowid, it is found by its key, if the write did not change the key.
   /// Otherwise it is the saved row that is no longer in the table.

@@ -561,7 +561,7 @@ struct Hooks {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// Returns whether Cairn's triggers for a layout id fire before the application's: the newest fires first.
+  /// Returns whether Cairn's triggers for a layout id fire before the application's: SQLite fires the newest first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs

@@ -49,7 +49,7 @@ struct JournalReader: ~Copyable {
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends the reading of a snapshot: rows that a REPLACE may have deleted still exist. Returns the ``doubtful``
+  /// Ends the reading of a snapshot. Rows that a REPLACE might have deleted count as existing. Returns the ``doubtful``
   /// layouts, and forgets them.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
@@ -74,7 +74,7 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Ends a transaction of the journal: the rows that a REPLACE may have deleted still exist.
+  /// Ends a transaction of the journal. Rows that a REPLACE might have deleted count as existing.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)

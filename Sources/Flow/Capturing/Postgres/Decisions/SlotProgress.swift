@@ -17,7 +17,7 @@ struct SlotProgress {
   /// The most bytes of processed log that the server may keep for the slot. Above it, capture writes its position to
   /// the trail, so that the slot can be confirmed.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The longest time without a position of capture in the trail while the server sends log, ms.
+  /// The longest time between two positions of capture that are written to the trail while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
   /// The least time between two transactions of the trail that only name what applies have brought (``AppliedNote``),
   /// ms.
