@@ -98,8 +98,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks from the cursor's place on, and cuts off what cannot be kept: the part after the last whole
-  /// transaction, or after the last whole block.
+  /// Reads the whole blocks after those that the cursor has read, and cuts off what cannot be kept: the part after the
+  /// last whole transaction, or after the last whole block.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size

@@ -14,7 +14,7 @@ package final class TransactionLookup {
     var schemas: [UInt64: TableSchema] = [:]
     /// The offset in the unpacked content after the segment's last block.
     var end: UInt64 = 0
-    /// The cursor that continues at the end of what was read of the segment; nil if the segment is finished.
+    /// The reader of the segment, which continues after what it has read; nil if the segment is finished.
     var cursor: SegmentCursor?
     var use = 0
   }

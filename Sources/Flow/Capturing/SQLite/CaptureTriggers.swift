@@ -78,8 +78,8 @@ struct CaptureTriggers {
   }
 
   /// Returns the two statements with which a trigger purges the journal, in the application's own transaction, for
-  /// about one row in 128. They delete journal rows that are in the trail already or exceed the cap. So no application
-  /// waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
+  /// about one row in 128. They delete journal rows that are in the trail already or exceed the size limit. So no
+  /// application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
   ///
   /// For the other 127 rows, the statements cost next to nothing. This is true only if the DELETE has a single subquery
   /// over another table.
@@ -166,7 +166,7 @@ struct CaptureTriggers {
   /// journal before the effects of the application's triggers on it.
   var statements: [Trigger] { base + keepers }
 
-  /// The triggers of the table except those that save OLD rows: without one of them, capture misses changes.
+  /// The triggers without which capture misses changes: all triggers of the table except those that save OLD rows.
   var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
 
   /// One trigger: its name, and the statement that creates it.

@@ -6,7 +6,7 @@ import SystemKit
 /// The capture of an SQLite file that an application sets up itself, through the embedded API. It creates the usual
 /// journal and triggers, and a capture into a trail may take them over later.
 ///
-/// Until then, the journal belongs to no trail, and keeps committed changes up to its cap.
+/// Until then, the journal belongs to no trail, and keeps committed changes up to its size limit.
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock
@@ -74,7 +74,7 @@ package struct EmbeddedCapture {
     package var transactions: Int
     /// The number of journal rows, of all applications, that no trail has.
     package var rows: Int
-    /// Whether the journal reached its cap and dropped rows that no trail has.
+    /// Whether the journal reached its size limit and dropped rows that no trail has.
     package var hasDropped: Bool
   }
 

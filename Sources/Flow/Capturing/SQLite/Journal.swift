@@ -15,10 +15,10 @@ package struct Journal {
   package static let defaultCapRows: Int64 = 5_000_000
   /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest are dropped too.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest allowed cap of the journal, in rows: the triggers purge up to 1,024 rows at a time.
+  /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the cap in rows that keeps the journal below `bytes`, if each row has `bytesPerRow` bytes; at most `rows`.
+  /// Returns the limit in rows that keeps the journal below `bytes`, if a row has `bytesPerRow` bytes; at most `rows`.
   ///
   /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
@@ -134,7 +134,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the cap that follows. Call it in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the size limit that follows. Call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -500,7 +500,7 @@ package struct Journal {
     }
   }
 
-  /// Requests a copy of every table, for example because the journal lost rows at its cap.
+  /// Requests a copy of every table, for example because the journal dropped rows at its size limit.
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])

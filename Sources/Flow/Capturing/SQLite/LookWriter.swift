@@ -73,13 +73,13 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Sets the position to the source's mark, because the trail has nothing of the source yet.
+  /// Sets the position to the last journal row that the source has stored as taken, because the trail is empty.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the mark that the source has after a restart of capture.
+  /// Sets what the source has stored as taken (its mark), after a restart of capture.
   ///
   /// - Parameter checksum: The checksum of those journal rows after the mark that the trail already has.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
@@ -89,13 +89,13 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Remembers that the source has stored the trail's position as its mark.
+  /// Remembers that the source has stored the trail's last journal row as taken.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The mark stored in the source, and the checksum of those journal rows after the mark that the trail has.
+  /// The last journal row stored as taken in the source (its mark), and the checksum of later rows in the trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }

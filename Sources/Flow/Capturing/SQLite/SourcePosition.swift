@@ -24,7 +24,7 @@ struct SourcePosition: Equatable {
   }
   /// The last journal row in the trail, with the random number that the source will store for it.
   var mark: Mark
-  /// The mark that was stored in the source when this position was written.
+  /// The mark (last row taken, and a random number) that was stored in the source when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
@@ -37,7 +37,7 @@ struct SourcePosition: Equatable {
   }
   /// The transactions of other trails that applies have brought into the file, according to their notes in the journal.
   var knowledge = Knowledge()
-  /// The unfinished reading of the source; nil if nothing that was begun remains to be ended.
+  /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
   /// The sequence numbers that journal rows may have. An application can write others; sums with these cannot overflow.

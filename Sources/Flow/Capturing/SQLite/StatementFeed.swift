@@ -5,8 +5,7 @@ import Trails
 /// Reads ahead in the journal for the rows that applications write after their changes: the statements that made the
 /// changes, and the ends of transactions. In the trail, a statement comes before its changes.
 ///
-/// Separate cursors read these rows, ahead of the cursor for the changes. A feed belongs to one snapshot of the
-/// journal.
+/// A feed reads these rows by SQL statements of its own. It belongs to one snapshot of the journal.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?

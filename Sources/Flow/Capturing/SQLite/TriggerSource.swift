@@ -23,7 +23,7 @@ final class TriggerSource: ChangeSource {
 
   /// The least time between two transactions of the trail that only name what applies brought (``AppliedNote``), ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two updates of the mark in the source while the application writes without a pause, ms.
+  /// The least time between two updates of the last row taken, in the source, while the application writes on, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the source's mark are those that the trail has.
+  /// Checks that the trail has the journal rows after the last row that the source has stored as taken.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -370,7 +370,7 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the mark that capture wrote last, as after a restore of an older
+  /// Throws `source-went-back` if the source lacks what capture last stored as taken, as after a restore of an older
   /// file.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
@@ -400,7 +400,8 @@ final class TriggerSource: ChangeSource {
     for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
-  /// Continues after the journal reached its cap and dropped rows that are not in the trail: copies all tables again.
+  /// Continues after the journal reached its size limit and dropped rows that are not in the trail: copies all tables
+  /// again.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
     progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
@@ -467,6 +468,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number that identifies one state of the mark.
+  /// Returns a random number that identifies a stored state of the last row taken (the mark).
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

@@ -91,7 +91,7 @@ struct IncomingTransaction {
 
   /// The prefix of messages in the log by which applies note the transactions that they have brought.
   private static let notePrefix = "cairn"
-  /// The most bytes of a barrier's text (``Message/barrier``). Cairn writes shorter ones, so a longer one is ignored.
+  /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
 
   private let rules: Rules

@@ -119,8 +119,8 @@ struct RefreshQueue {
   /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
   /// without them a copy may be complete and wrong.
   ///
-  /// A table that cannot be read does not delay other tables. If its copy has begun, the others wait three seconds for
-  /// it, because the copy must begin again after another table was read.
+  /// A table that cannot be read delays others only if its copy has begun. Then they wait three seconds for it, because
+  /// its copy must begin again after another table was read.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
