@@ -24,7 +24,8 @@ struct WindowIndex {
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last transaction of this trail with a foreign key to another row, and the latest clock of such transactions.
+    /// The last transaction of this trail that wrote a row with a foreign key, and the latest clock of such
+    /// transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     /// The latest clock of all versions of this trail that were added.
