@@ -1,4 +1,4 @@
-/// The last write of each row of which the version window has no version any more. Such writes are kept as long as the
+/// The last write of each row that has no version in the version window any more. Such writes are kept as long as the
 /// window has an earlier version of another row. If two rows have the same unique value, the later row gets it, so both
 /// writes may be compared.
 struct LastVersions {
@@ -15,7 +15,7 @@ struct LastVersions {
 
   mutating func keep(_ entry: WindowEntry, of row: UInt64) { if areKept { entries[row] = entry } }
 
-  /// Forgets last writes with an earlier clock, except those of rows of which the version window has later versions.
+  /// Forgets last writes with an earlier clock, unless the version window has later versions of their row.
   mutating func forget(before clock: UInt64, unless isHeld: (_ row: UInt64) -> Bool) {
     entries = entries.filter { $0.value.clock >= clock || isHeld($0.key) }
     countMax = max(Self.countMin, 2 * entries.count)

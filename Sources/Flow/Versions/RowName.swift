@@ -7,7 +7,7 @@ import Changes
 /// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name stands for references to the row, by foreign keys of other rows, instead of for the row's own
+  /// Whether the name is for references to the row, by foreign keys of other rows, instead of for the row's own
   /// versions.
   package var isReference = false
   /// Whether the change for which the name was made deletes the row. This is not part of the hash.
@@ -143,8 +143,8 @@ package struct RowNaming: Sendable {
   package var name: RowName { RowName(hash: state) }
 
   /// Adds the next value of the key to the hash. Equal numbers give the same hash, as integer, real or text. So do a
-  /// blob and PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. Of other texts, the bytes are
-  /// hashed.
+  /// blob and PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. If a text has no such
+  /// meaning, its bytes are hashed.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)

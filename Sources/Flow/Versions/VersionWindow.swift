@@ -197,7 +197,7 @@ extension VersionWindow {
   }
 
   /// Returns, for each trail, the position from which on a purge must keep it. Versions that are still needed begin
-  /// there, or parts that are still to be read. A peer's trail of which nothing is needed is not in the result.
+  /// there, or parts that are still to be read. A peer's trail that is not needed is not in the result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]

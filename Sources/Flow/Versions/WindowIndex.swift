@@ -4,7 +4,7 @@ import Conflicts
 /// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It reads no
 /// trails and takes no locks.
 struct WindowIndex {
-  /// A trail whose versions are in the window: that of a peer, or that of this database's own capture.
+  /// A trail whose versions are in the window: the trail of a peer, or of this database's own capture.
   struct Origin {
     var name: String
     /// The id of the trail; nil if the trail does not exist on this node yet.
@@ -24,8 +24,7 @@ struct WindowIndex {
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last transaction of this trail that wrote a row with a foreign key, and the latest clock of such
-    /// transactions.
+    /// The last transaction of this trail that wrote a row with a foreign key, with the latest clock of all such ones.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     /// The latest clock of all versions of this trail that were added.

@@ -27,8 +27,8 @@ package final class PostgresCapture {
     /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
     package var turns: AlternatingLock?
     /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes that they
-    /// come from. Transactions of other applies go into the trail like those of applications. Nil: those of all applies
-    /// stay out.
+    /// come from. Transactions of other applies go into the trail as if an application had made them. Nil: all applied
+    /// transactions stay out.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if the apply's note names their origin.
     package var relays = false

@@ -8,7 +8,7 @@ extension PostgresSource {
 /// Queries about tables in the catalog of a captured database.
 struct PostgresCatalog {
   let connection: PostgresConnection
-  /// The name of the publication, which is also that of the slot.
+  /// The name of the publication and of the slot.
   let publication: String
 
   /// Returns the present definition of a table; nil if the table does not exist. If another session keeps the table
@@ -17,8 +17,8 @@ struct PostgresCatalog {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
 
-  /// Returns those of the selected tables, `meant`, with which a new capture begins; a table that cannot be captured is
-  /// left out. Throws `table-refused` for a table whose capture would harm the application or lose rows.
+  /// Returns the tables of `meant` with which a new capture begins; a table that cannot be captured is left out. Throws
+  /// `table-refused` for a table whose capture would harm the application or lose rows.
   func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {
     let harmed = meant.filter { $0.refusal?.isHarmless == false }
     guard let first = harmed.first, let reason = first.refusal?.reason else {

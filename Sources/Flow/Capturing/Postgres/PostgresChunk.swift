@@ -11,7 +11,7 @@ import Trails
 /// after the chunk's place and before `end`. Then the same range is read again (``ChunkPlace``).
 struct PostgresChunk {
   enum Part {
-    /// The next rows of the table in key order, after those of the last chunk.
+    /// The next rows of the table in key order, after the last chunk.
     case next
     /// The row with this key. An update moved the row there after chunks had passed this key, and lacks some of its
     /// values.
@@ -213,7 +213,7 @@ struct PostgresCopier {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns the values of a whole row of which only the key columns have values.
+  /// Returns the values of a whole row in which only the key columns have values.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }

@@ -38,7 +38,7 @@ extension PostgresSource {
 
   private static let lockMilliseconds = 100
   /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
-  /// Meanwhile, applications can write: their locks do not conflict with that of ALTER PUBLICATION.
+  /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
   private static let vacuumMilliseconds = 2500
   /// The most locked tables for which publishing waits, each for ``lockMilliseconds``. It does not wait for further
   /// ones.
@@ -94,8 +94,7 @@ extension PostgresSource {
   /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
   /// `database-busy`.
   ///
-  /// - Parameter attempt: Makes an attempt. Returns no tables on success, otherwise tables of which one or more are
-  ///   locked.
+  /// - Parameter attempt: Makes an attempt. Returns no tables on success, otherwise tables among which some are locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -222,11 +221,11 @@ extension PostgresSource {
   /// The content of the publication in the server's catalog.
   struct Publication {
     var tables: Set<UInt32>
-    /// The published tables of which the publication has only some rows or columns.
+    /// The published tables whose rows or columns are not all in the publication.
     var narrowed: Set<UInt32>
     /// Whether the publication has every kind of change, and names the root table in changes of partitions.
     var isWhole: Bool
-    /// The published tables of which no change, row or column is left out.
+    /// The published tables whose changes, rows and columns are all in the publication.
     var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
   }
 

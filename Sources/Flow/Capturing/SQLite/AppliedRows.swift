@@ -4,7 +4,7 @@ import SQLiteKit
 /// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of the file
 /// must have them too, as in a chain.
 ///
-/// An apply fires none of the file's triggers, because those of the application would fire too. So its connection has
+/// An apply fires none of the file's triggers, because the application's triggers would fire too. So its connection has
 /// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
 /// triggers fire even if other triggers are off.
 ///

@@ -341,8 +341,8 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. A
-  /// marker row in the journal stands for the changes.
+  /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
+  /// journal row marks the changes.
   ///
   /// Several schema changes since the last call may include a unique index that was created and dropped. A REPLACE on
   /// that index has deleted rows without journal rows. So the tables that were written meanwhile are copied again.

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that marker rows of its journal
-/// stand for. It does no I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. It does no
+/// I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
@@ -46,8 +46,7 @@ struct LayoutHistory {
     return changes
   }
 
-  /// Returns the schema changes that a marker row of the journal stands for: tables that were created, dropped and
-  /// changed.
+  /// Returns the schema changes that a row of the journal marks: tables that were created, dropped and changed.
   mutating func changes(at marker: Int64) -> [Step] {
     let all = sorted
     var steps: [Step] = []

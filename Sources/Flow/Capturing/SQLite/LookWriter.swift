@@ -455,7 +455,7 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes to the trail the schema changes that a journal row of kind `marker` stands for.
+  /// Writes to the trail the schema changes that a journal row of kind `marker` marks.
   private func announce(marker: Int64) throws {
     // If an apply made the schema change, the marker row has the name of its trail.
     let applier =

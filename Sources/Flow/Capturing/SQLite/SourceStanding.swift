@@ -6,8 +6,8 @@ import Trails
 enum SourceStanding {
   /// The source has stored the last journal row of the trail as taken (its mark).
   case atMark
-  /// The source has stored an earlier journal row as taken (its mark), that of `SourcePosition.previous`. Its journal
-  /// has the later rows of the trail. The value is the CRC-32C of these rows.
+  /// The source has stored an earlier journal row as taken (its mark), the one in `SourcePosition.previous`. Its
+  /// journal has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
   case lostRows

@@ -21,7 +21,7 @@ struct IncomingTransaction {
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A message of an apply in its own transaction: which transactions of which trail it has brought.
+    /// A message of an apply in its own transaction: the name of its trail, and the transactions that it has brought.
     case note
     /// A schema change, reported by an event trigger.
     case schema

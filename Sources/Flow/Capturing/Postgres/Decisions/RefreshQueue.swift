@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended. The rows are
-/// those of initial loads, of refreshes, of requests, and rows that an update moved. It does no I/O; `now` is monotonic
+/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended. It reads
+/// rows for initial loads, refreshes and requests, and rows that an update moved. It does no I/O; `now` is monotonic
 /// time in ms.
 ///
 /// The reason why a table is to be copied is part of ``KnownTables``, which is an input.

@@ -232,8 +232,8 @@ extension SlotProgress {
     var canBeReplaced: Bool { if case .foreign = self { false } else { true } }
   }
 
-  /// Returns how the history of the server differs from that of the trail; nil if the server continues it. It may be
-  /// another cluster, or its timeline may have left the trail's timeline before the trail's end.
+  /// Returns how the server's history differs from the trail's; nil if the server continues it. It may be another
+  /// cluster, or its timeline may have left the trail's timeline before the trail's end.
   ///
   /// A timeline changes when a standby is promoted or a backup restored.
   ///

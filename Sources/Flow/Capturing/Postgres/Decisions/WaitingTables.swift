@@ -32,7 +32,7 @@ struct WaitingTables {
     return known?.code != wait.code
   }
 
-  /// Removes the entries of a table: that of one cause, or all if `cause` is nil.
+  /// Removes the entry of a table for one cause, or its entries for all causes if `cause` is nil.
   mutating func end(_ relation: UInt32, _ cause: Cause? = nil) {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
