@@ -2,14 +2,15 @@ import SystemKit
 
 /// The objects that connect the capture of a database with the two-way applies to the same database, in one process.
 package struct CaptureLink: Sendable {
-  /// PostgreSQL: informs applies of the progress of the trail. Nil for SQLite, whose journal has the same facts.
+  /// PostgreSQL: informs applies when the trail of their database is complete up to a moment. Nil for SQLite, whose
+  /// journal shows that.
   package let watch: LocalWatch?
   /// The lock that keeps capture from reading rows for a copy while a two-way apply writes a group.
   ///
-  /// Capture is the reader, from the snapshot of a chunk until the chunk is durable in the trail. The applies are the
-  /// writer, from the begin of a group until its commit. So an apply that writes a row knows every earlier copy of the
-  /// row, and every later copy shows the written row. If copies of a row go both ways, each node sees which one is
-  /// later.
+  /// Capture is the reader: it holds the lock from the snapshot of a chunk until the chunk is durable in the trail.
+  /// Each apply is a writer: it holds the lock from the begin of a group until its commit. So an apply that writes a
+  /// row knows every earlier copy of the row, and every later copy shows the written row. If copies of a row go both
+  /// ways, each node sees which one is later.
   package let turns = AlternatingLock()
 
   package init(watch: LocalWatch?) { self.watch = watch }

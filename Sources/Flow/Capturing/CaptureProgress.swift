@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// A table that is suspended while all others are captured, with the reason and the operator's next step.
+/// A suspended table, with the reason and what the operator should do. All other tables are captured meanwhile.
 package struct TableWait: Equatable, Sendable {
   /// The name of the table for messages.
   @ByBytes package var table: String
@@ -16,7 +16,8 @@ package final class CaptureProgress: Sendable {
     package var tablesToCopy = 0
     /// The suspended tables, by name; all others are captured.
     package var waits: [TableWait] = []
-    /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if there is none.
+    /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if no copy is
+    /// running.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0
@@ -24,17 +25,19 @@ package final class CaptureProgress: Sendable {
     /// The last row of the SQLite journal that was read and is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of logical messages since the start that claimed to be Cairn's and were refused.
+    /// The number of refused messages in PostgreSQL's log since the start: they have a prefix of Cairn, but no valid
+    /// signature.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start
     /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. SQLite does not
     /// report it: for SQLite, the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
-    /// The time from the last commit until it was durable in the trail, µs; and the histogram of all such times.
+    /// The time from the last commit at the source until it was durable in the trail, µs. `lags` has the histogram of
+    /// all such times.
     package var lagMicroseconds: Int64 = 0
     package var lags = LatencyHistogram()
-    /// Whether the PostgreSQL server is unreachable and capture waits for it.
+    /// Whether the PostgreSQL server is unreachable, so that capture waits for it.
     package var isReconnecting = false
   }
   private let state = Mutex(Snapshot())
@@ -49,14 +52,14 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Notes the state of a capture in another process. `isCaughtUp`: the trail has everything that it must have.
+  /// Sets the progress from a capture in another process. `isCaughtUp`: the trail has every change that it must have.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }
-  /// Notes that the trail is durable up to `position`, and publishes the lag.
+  /// Stores that the trail is durable up to `position`, and publishes the lag.
   ///
-  /// - Parameter last: The commit time of the last source transaction in the trail, µs, and the µs since then; nil if
-  ///   there is no such transaction.
+  /// - Parameter last: The commit time of the last source transaction in the trail, µs since 1970, and the µs since
+  ///   that commit; nil if there is no such transaction.
   func noteDurable(_ position: Position, _ last: (commitTime: Int64, microsecondsAgo: Int64)? = nil) {
     update {
       $0.position = position

@@ -3,10 +3,10 @@ import Changes
 /// A request to a source to send rows of one table again, by their keys. If a row no longer exists, its delete is sent.
 ///
 /// A request is written into the source itself, in a transaction of its own, so any process that can write there may
-/// ask. Capture answers it at its place in the order, at least once; answering it twice does no harm. Rows of a table
-/// that is being copied, or is to be copied, are not sent: the copy brings them.
+/// ask. Capture answers it at its place in the order of changes, at least once; to answer it twice does no harm. Rows
+/// of a table that is being copied, or is to be copied, are not sent: the copy brings them.
 package struct RowRequest: Equatable, Sendable {
-  /// The most keys that one transaction of the source requests.
+  /// The most keys that one transaction with a request contains.
   static let keysMax = 1000
 
   /// The schema of the table; empty for SQLite.
@@ -21,7 +21,7 @@ package struct RowRequest: Equatable, Sendable {
     self.keys = keys
   }
 
-  /// The requested keys in portions of at most ``keysMax``.
+  /// The requested keys in parts of at most ``keysMax``.
   var portions: [ArraySlice<[Value]>] {
     stride(from: 0, to: keys.count, by: Self.keysMax).map { keys[$0..<min($0 + Self.keysMax, keys.count)] }
   }

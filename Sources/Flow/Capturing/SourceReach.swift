@@ -1,12 +1,12 @@
 import Changes
 import PostgresKit
 
-/// The place in its source that a trail has reached, from the progress record at the end of a transaction.
+/// The place in the source up to which a trail has all changes, from the progress record at the end of a transaction.
 package enum SourceReach: Equatable, Sendable {
-  /// All rows of an SQLite source's journal through this one.
+  /// The last row of an SQLite source's journal that the trail has; it also has all earlier rows.
   case journal(Int64)
-  /// All of PostgreSQL's log before this place. `last` is the transaction id of the trail's last transaction; nil if
-  /// none.
+  /// The place in PostgreSQL's log before which the trail has everything. `last` is the id (`xid`) of the trail's last
+  /// transaction; nil if there is none.
   case log(LSN, last: UInt32?)
 
   /// Decodes the position of a progress record. Errors: ``DecodingError``.
@@ -20,14 +20,14 @@ package enum SourceReach: Equatable, Sendable {
   }
 }
 
-/// A moment at which rows of a source were read, relative to the source's changes.
+/// A moment at which rows of a source were read, in the order of the source's changes.
 package enum SourceMoment: Sendable {
-  /// The moment right after this row of the journal was written.
+  /// The moment right after this row of the SQLite journal was written.
   case journal(Int64)
-  /// The moment of a PostgreSQL snapshot: all transactions that it shows committed before place `end` of the log.
+  /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before place `end` of the log.
   case log(PostgresSnapshot, end: LSN)
 
-  /// Returns whether a trail that has reached this place has all transactions that a read at this moment saw.
+  /// Returns whether a trail that has everything up to `reach` has all transactions that a read at this moment saw.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken
@@ -36,8 +36,8 @@ package enum SourceMoment: Sendable {
     }
   }
 
-  /// Returns whether a read at this moment saw the transaction that ends with this progress record. False for a group
-  /// of transactions, because the read may have seen only some of them.
+  /// Returns whether a read at this moment saw the transaction whose progress record gave `reach`. False for a group of
+  /// transactions, because the read may have seen only some of them.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq

@@ -1,13 +1,13 @@
 import Changes
 import Trails
 
-/// A shape of a table, with the token that identifies it in the trail's segments.
+/// A shape of a table, with the number that identifies the shape in the trail's segments.
 struct TableShape: Equatable {
   let schema: TableSchema
   let token: UInt64
 }
 
-/// A schema change for the trail.
+/// A change of a table's shape, as the trail records it.
 ///
 ///     ShapeChange(action: .rename, before: TableShape(schema: t, token: 1), after: TableShape(schema: u, token: 2))
 struct ShapeChange: Equatable {
@@ -18,14 +18,15 @@ struct ShapeChange: Equatable {
   var after: TableShape?
   /// The SQL statement that made the change; empty if it is not known.
   @ByBytes var text = ""
-  /// Whether a refresh of the table follows in the trail.
+  /// Whether a copy of the table follows in the trail.
   var isRefreshed = false
-  /// For each column after the change, its index before, as in ``DDL/origins``.
+  /// For each column of the new shape, its index in the old shape, as in ``DDL/origins``; nil if not known.
   var origins: [Int?]?
 }
 
 extension TrailWriter {
-  /// Appends the record that ends a transaction: the encoded position in the source, and the time, µs since 1970.
+  /// Appends the record that ends a transaction: the encoded position of capture in the source, and the time, µs since
+  /// 1970.
   func append(position: [UInt8], at time: Int64) throws {
     var writer = ByteWriter(capacity: 128)
     writer.appendCounted(position)
@@ -35,7 +36,7 @@ extension TrailWriter {
 
   /// Appends a schema change to the open transaction.
   ///
-  /// - Parameter applier: The trail, `NODE.NAME`, whose apply brought the change; empty if none did.
+  /// - Parameter applier: The name of the trail, `NODE.NAME`, whose apply made the change; empty if none did.
   func append(_ change: ShapeChange, by applier: String) throws {
     let before = try change.before.map { try schemaID($0.schema, token: $0.token) } ?? 0
     let after = try change.after.map { try schemaID($0.schema, token: $0.token) } ?? 0

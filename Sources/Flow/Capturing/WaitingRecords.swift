@@ -3,23 +3,23 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The rows of a captured table that are queued for a unique value of another row: a copy sends them after the table's
-/// rows.
+/// The rows of a captured table that two-way apply keeps queued, because another row has one of their unique values. A
+/// copy of the table sends them after the table's rows.
 ///
-/// Two-way apply keeps them in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL). They are read in the
-/// snapshot of a chunk, and follow its rows in the trail.
+/// They are stored in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL). They are read in the snapshot of a
+/// chunk, and follow the chunk's rows in the trail.
 ///
 ///     try WaitingRecords(schema, id).append(within: .all, from: source, to: trail)
 struct WaitingRecords {
-  /// The bounds of a chunk, by values of the first key column. Rows outside of them may be left out: other chunks bring
-  /// them.
+  /// The bounds of a chunk, by values of the first key column. Rows outside of the bounds may be left out: other chunks
+  /// bring them.
   struct Range {
     var from: Value?
     var through: Value?
 
     static let all = Range()
 
-    /// Returns whether a value is surely outside of the bounds, in the order by which both engines sort keys.
+    /// Returns whether a value is surely outside of the bounds, in the order by which SQLite and PostgreSQL sort keys.
     func excludes(_ value: Value, comparesBytes: Bool) -> Bool {
       func precedes(_ a: Value, _ b: Value) -> Bool {
         switch (a, b) {
@@ -35,7 +35,7 @@ struct WaitingRecords {
   private let schema: TableSchema
   private let id: UInt64
 
-  /// Prepares to write queued rows of a table. `id` is the id of the schema in the segment that is being written.
+  /// Prepares to write queued rows of a table. `id` identifies the table's schema in the segment that is being written.
   init(_ schema: TableSchema, _ id: UInt64) { (self.schema, self.id) = (schema, id) }
 
   // MARK: SQLite

@@ -5,11 +5,11 @@ import SystemKit
 
 /// Checks many blocks of a trail copy on several threads: checksum, unpacking, chain hash.
 ///
-/// No block needs the earlier ones, because each header holds the chain hash before its block. The caller takes the
+/// No block needs the earlier ones, because each header has the chain hash before its block. The caller takes the
 /// results in order and compares that chain hash with its own. All copies of the process share the threads, which work
 /// for one copy at a time. If several trails arrive at once, the other copies check their blocks on their own threads.
 final class BlockCrew: @unchecked Sendable {
-  /// A whole block as received from a peer.
+  /// A whole block that a peer has sent.
   struct Block {
     let header: BlockHeader
     let start: UnsafeRawBufferPointer
@@ -17,20 +17,21 @@ final class BlockCrew: @unchecked Sendable {
     var size: Int { start.count + stored.count }
   }
 
-  /// The result of checking a block. The content is valid only during the call that receives it.
+  /// The result of checking a block. The content is valid only while the caller processes the result.
   struct Opened {
     var checksum: UInt32
     /// The unpacked content, or the error of unpacking; nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// The chain hash after the block, if the chain hash before it is the one that the block's header states.
+    /// The chain hash (over all content up to here) after the block, if the chain hash that the block's header states
+    /// is right.
     var chain = ChainHash.zero
   }
 
-  /// The least number of blocks for which several threads are used.
+  /// The least number of blocks that are checked on several threads; fewer are checked on the caller's thread.
   static let blocksMin = 4
   static let shared = BlockCrew(threads: min(sysconf(Int32(_SC_NPROCESSORS_ONLN)), 4) - 1)
 
-  /// The tools and the result of one block that is being checked.
+  /// The work area for one block: the objects that check it, and the result.
   private final class Bench {
     let opener = BlockOpener()
     let hasher: SHA256
@@ -42,16 +43,17 @@ final class BlockCrew: @unchecked Sendable {
 
   private let threads: Int
   private let condition = Condition()
-  // The variables below are accessed only under the lock, except a bench: it belongs to the thread that has taken its
-  // block.
+  // The variables below are accessed only under the lock, except the work area of a block: only the thread that checks
+  // the block uses it.
   private var isInUse = false
   private var isStarted = false
   private var benches: [Bench] = []
   private var blocks: [Block] = []
   private var segment: UInt64 = 0
-  /// The index of the next block that no thread has taken.
+  /// The index of the next block that no thread has begun to check.
   private var next = 0
-  /// The number of blocks whose results the caller has taken, so that their benches are free.
+  /// The number of blocks whose results the caller has processed, so that their work areas can be used for other
+  /// blocks.
   private var handed = 0
   private var busy = 0
 
@@ -69,7 +71,7 @@ final class BlockCrew: @unchecked Sendable {
   }
 
   /// Checks blocks, and calls `take` with each result, in order, on this thread; stops if `take` throws. Returns false,
-  /// and does nothing, if the crew is busy or has no threads.
+  /// and does nothing, if the threads work for another copy, or if there are none.
   func open(_ blocks: [Block], of segment: UInt64, _ take: (Block, Opened) throws -> Void) throws -> Bool {
     guard threads > 0 else { return false }
     condition.lock()
@@ -102,8 +104,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the next block, if one is left and its bench is free; returns false otherwise. Call it with the lock, which
-  /// is released during the work.
+  /// Checks the next block, if one is left and its work area is free; returns false otherwise. Call it with the lock,
+  /// which is released during the work.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

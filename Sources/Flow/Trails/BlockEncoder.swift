@@ -1,7 +1,7 @@
 import Changes
 import CodecKit
 
-/// Encodes contents as blocks. Its buffers and compression contexts serve all blocks of a writer.
+/// Encodes the contents of blocks: compression, header, checksum. One encoder serves all blocks of a writer.
 final class BlockEncoder {
   /// The content size in bytes below which compression costs more than it saves.
   private static let compressedBytesMin = 1024

@@ -2,17 +2,17 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// The memory that blocks of unusual size take in this process: one budget for all trails, for peers and readers.
+/// The memory that blocks of more than 1 MiB take in this process: one budget for all trails, for peers and readers.
 ///
-/// A block of more than ``usualBytes`` counts: its stored bytes while they are gathered, its content while it is
-/// unpacked. A peer's bytes wait for room, for a limited time, and are then refused with `busy`. A reader takes its
-/// memory without waiting: it holds one block at a time, of at most ``blockBytesMax`` if a peer sent it. A reader that
-/// waited while another reader holds memory could wait for ever.
+/// A block of more than ``usualBytes`` counts: its stored bytes while they arrive, its content while it is unpacked. A
+/// peer's block waits for memory for a limited time, and is then refused with `busy`. A reader takes memory without
+/// waiting: it has one block at a time, of at most ``blockBytesMax`` if a peer sent it. If readers waited for each
+/// other, they could wait for ever.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }
 package final class BlockMemory: Sendable {
-  /// The largest block, in bytes, that is not counted, because each worker has memory for it anyway.
+  /// The largest block, in bytes, that does not count against the budget: each worker has memory for it anyway.
   package static let usualBytes = 1 << 20
   package static let shared = BlockMemory()
 
@@ -28,13 +28,14 @@ package final class BlockMemory: Sendable {
 
   package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
 
-  /// The memory for all blocks of unusual size together, in bytes.
+  /// The most memory, in bytes, for all blocks of more than 1 MiB together.
   package var limit: Int {
     get { state.withLock { $0.limit } }
     set { state.withLock { $0.limit = newValue } }
   }
 
-  /// The largest block that is accepted from a peer, in bytes, both as stored and unpacked.
+  /// The largest block, in bytes, that is accepted from a peer. The limit applies to its stored and to its unpacked
+  /// size.
   package var blockBytesMax: Int {
     get { state.withLock { $0.blockBytesMax } }
     set { state.withLock { $0.blockBytesMax = newValue } }
@@ -44,7 +45,8 @@ package final class BlockMemory: Sendable {
   /// The most memory that was in use at one time, in bytes.
   package var peak: Int { state.withLock { $0.peak } }
 
-  /// Takes memory for a peer's block. A single block has room even if it is larger than the limit.
+  /// Reserves memory for a peer's block, and waits for it if necessary. A single block is accepted even if it is larger
+  /// than the limit.
   /// - Throws: `busy` if other blocks leave no room in time: ten seconds by default.
   package func claim(_ bytes: Int) throws {
     guard bytes > 0 else { return }
@@ -68,10 +70,10 @@ package final class BlockMemory: Sendable {
     }
   }
 
-  /// Takes memory for a block of a trail that is already on this node, without waiting.
+  /// Reserves memory, without waiting, for a block of a trail that is already on this node.
   package func take(_ bytes: Int) { state.withLock { $0.take(bytes) } }
 
-  /// Returns memory that was claimed or taken.
+  /// Gives back reserved memory.
   package func free(_ bytes: Int) { state.withLock { $0.used -= bytes } }
 }
 

@@ -2,19 +2,19 @@ import Changes
 import CodecKit
 import Synchronization
 
-/// Checks and unpacks blocks, one after the other, in the same memory.
+/// Checks and unpacks blocks, one after the other, into the same memory.
 final class BlockOpener {
-  /// The largest memory in bytes that is kept between blocks.
+  /// The most memory, in bytes, that is kept from one block to the next.
   static let usualBytes = BlockMemory.usualBytes
-  /// The largest ratio of a block's content to its stored bytes. zstd makes at most 128 KiB of four bytes. A block that
-  /// claims a larger ratio is refused before memory is taken.
+  /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB of four bytes. A
+  /// header with a larger ratio is refused before memory is taken.
   private static let ratioMax = 1 << 15
 
   /// The origin of a block, which decides how large the block may be.
   enum Origin {
-    /// A trail of this node, or a copy that has been checked. Its records may have up to 1 GiB.
+    /// A trail of this node, or a copy whose blocks have been checked. A block may have a record of 1 GiB.
     case trail
-    /// A peer that sends the block, which may be no larger than ``BlockMemory/blockBytesMax``.
+    /// A peer that sends the block. The block may be no larger than ``BlockMemory/blockBytesMax``.
     case peer
   }
 
@@ -28,8 +28,11 @@ final class BlockOpener {
 
   deinit { memory.free(claimed) }
 
-  /// Checks and unpacks the block for a position, and returns its content. The content is valid until the next call,
-  /// and while `stored` is. `checksum` is that of the header and the stored bytes as read.
+  /// Checks and unpacks a block, and returns its content. The content is valid until the next call, and while `stored`
+  /// is.
+  ///
+  /// `checksum` is the checksum of the header and the stored bytes as read, and `chain` the chain hash before the
+  /// block.
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {
@@ -37,7 +40,7 @@ final class BlockOpener {
     return try unpack(block, stored, place)
   }
 
-  /// Throws ``SegmentFault`` if a block is not whole, or does not fit the position and the chain hash before it.
+  /// Throws ``SegmentFault`` if a block is not whole, or does not fit its position and the chain hash before it.
   static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(
@@ -82,7 +85,7 @@ final class BlockOpener {
     }
   }
 
-  /// Frees the memory of a block of unusual size; the block's content is no longer valid.
+  /// Frees the memory of a block of more than 1 MiB. The content of the block is no longer valid.
   func release() {
     guard claimed > 0 else { return }
     unpacked.shrink(above: Self.usualBytes)
@@ -103,7 +106,8 @@ final class BlockOpener {
   }
 }
 
-/// The openers for blocks from peers. A copy borrows one for each call, so hundreds of open copies keep no memory.
+/// The unused ``BlockOpener`` objects for blocks from peers. A copy borrows one for each call, so hundreds of open
+/// copies keep no memory.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8

@@ -1,17 +1,17 @@
 import Changes
 import CodecKit
 
-/// Checks the blocks that arrive for a copy, in order, by the same rules as its readers.
+/// Checks the blocks that arrive for a copy of a trail, in order, by the same rules as readers of trails.
 struct CopyCheck {
-  /// The place in the segment after the last block that passed the checks.
+  /// The end of the last block that passed the checks, as a place in the segment.
   private(set) var place: LiveSegment.Place
-  /// The place after the last block that ended a transaction, with the number of that transaction.
+  /// The end of the last block that ended with a transaction, with the number of that transaction.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
   private(set) var isSealed = false
   let segment: UInt64
   private var scan: RecordScan
 
-  /// Begins at the start of a segment, after its header.
+  /// Creates a check that begins at the start of a segment, after its header.
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)
@@ -19,7 +19,8 @@ struct CopyCheck {
     border = (place, header.firstTransaction - 1)
   }
 
-  /// Creates a check that continues at the end of the copy that a recovery has found.
+  /// Creates a check that continues at `end`, where a recovery has found the end of the copy. `border` is the end of
+  /// the last whole transaction.
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place
@@ -30,8 +31,8 @@ struct CopyCheck {
 
   var lastNumber: UInt64 { scan.transactions.lastNumber }
 
-  /// Checks the whole blocks at the start of `bytes`, up to the seal, and adds their sizes to `taken`. If a block is
-  /// faulty, the call throws, and the blocks before it count as taken.
+  /// Checks the whole blocks in `bytes`, up to the last block of the segment, and adds their sizes to `taken`. If a
+  /// block is faulty, the call throws; `taken` then counts the blocks before it.
   mutating func follow(
     _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
   ) throws {
@@ -62,8 +63,8 @@ struct CopyCheck {
     if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
   }
 
-  /// Returns the whole blocks at the start of `bytes`, up to the seal. A block of unusual size also ends them, because
-  /// there is memory for only one such block.
+  /// Returns the whole blocks at the start of `bytes`, up to the last block of the segment. It stops before a block of
+  /// more than 1 MiB, because there is memory for only one such block.
   private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
     var (blocks, offset) = ([BlockCrew.Block](), 0)
     while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),
@@ -76,7 +77,7 @@ struct CopyCheck {
     return blocks
   }
 
-  /// Returns the block at the start of `bytes`; nil if it is not whole.
+  /// Returns the block at the start of `bytes`; nil if `bytes` have only a part of it.
   private func block(_ bytes: UnsafeRawBufferPointer) throws -> BlockCrew.Block? {
     guard let size = try Self.size(of: bytes, at: Position(segment: segment, offset: place.contentOffset)),
       bytes.count >= size, let header = BlockHeader(bytes)
@@ -86,8 +87,8 @@ struct CopyCheck {
       stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
-  /// Returns the size in bytes of the block that begins with these bytes; nil if its header is not whole. Throws if the
-  /// block is larger than a peer may send, before any memory is taken for it.
+  /// Returns the size in bytes of the block that begins with these bytes; nil if they end before the end of its header.
+  /// Throws if the block is larger than a peer may send, before any memory is taken for it.
   static func size(of bytes: UnsafeRawBufferPointer, at place: Position) throws -> Int? {
     guard bytes.count >= BlockHeader.size else { return nil }
     guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "there is no block here") }

@@ -3,19 +3,21 @@ import Changes
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
 /// added.
 ///
-/// Several feeds may bring the same bytes. The first one to bring a block adds it; a later one fails with
-/// `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block is of unusual size.
+/// Several feeds may bring the same bytes, for example from two peers. The first one to bring a block adds it; a later
+/// one fails with `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block has
+/// more than 1 MiB.
 package final class CopyFeed {
   package let trail: TrailID
-  /// The place in the trail of the next block.
+  /// The place in the trail where the next block is added.
   package private(set) var place: TrailPlace
-  /// The end of a copy that begins again with this feed's first bytes; nil if the copy continues.
+  /// The present end of the copy, if the copy must begin again at a later segment with this feed's first bytes; nil if
+  /// it continues.
   private var restartsBehind: TrailPlace?
-  /// The bytes of a header or block that is not yet whole.
+  /// The bytes that have arrived of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
   private let memory = BlockMemory.shared
-  /// The memory claimed for the block in `rest`, in bytes.
+  /// The memory that is reserved in ``BlockMemory`` for the block in `rest`, in bytes.
   private var claimed = 0
   /// Whether the feed has added a whole block to the copy.
   package private(set) var hasBlock = false
@@ -28,12 +30,12 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` end before it.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` do not reach so far.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether every byte so far belongs to a whole block, so that no part of a block is pending.
+  /// Whether no part of a header or block is waiting for the rest of its bytes.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
@@ -81,7 +83,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns the number of bytes that the header or block in `rest` still needs to be whole, or to show its size.
+  /// Returns how many bytes the header or block in `rest` still needs, to be whole or to show its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count
@@ -90,7 +92,7 @@ package final class CopyFeed {
     return size - rest.count
   }
 
-  /// Claims memory for a block of unusual size, before its bytes are gathered.
+  /// Reserves memory for a block of more than 1 MiB, before its bytes are collected.
   private func makeRoom(_ size: Int) throws {
     guard size > BlockMemory.usualBytes, claimed == 0 else { return }
     try memory.claim(size)

@@ -1,7 +1,7 @@
 import Changes
 import CodecKit
 
-/// The end of the synced part of a trail: one slot of the file `durable` (`docs/trail-format.md`, Durable
+/// The end of the synced part of a trail, as stored in one slot of the file `durable` (`docs/trail-format.md`, Durable
 /// mark).
 struct DurableMark: Equatable {
   static let magic: UInt64 = 0x5255_444e_5249_4143  // CAIRNDUR
@@ -9,11 +9,11 @@ struct DurableMark: Equatable {
 
   var generation: UInt64
   var segment: UInt64
-  /// The offset in the segment's file after the last synced block.
+  /// The offset in the segment's file after the last synced block that ends a transaction.
   var fileOffset: UInt64
   var contentOffset: UInt64
   var chain: ChainHash
-  /// The number of the last transaction before the mark; 0 before the first.
+  /// The number of the last transaction before this end; 0 before the first.
   var lastTransaction: UInt64
   var trail: TrailID
 

@@ -1,4 +1,4 @@
-/// Reads little-endian integers of a header whose length the caller has checked.
+/// Reads little-endian integers from the bytes of a header, whose length the caller has checked.
 struct Fields {
   private let bytes: [UInt8]
   private var offset = 0

@@ -3,7 +3,7 @@ import SystemKit
 
 /// The segment at the end of a trail, to which its writer adds blocks.
 final class LiveSegment {
-  /// A place between two blocks of the segment.
+  /// A place between two blocks of the segment: its offsets, and the chain hash of everything before it.
   struct Place: Equatable {
     var fileOffset: UInt64
     var contentOffset: UInt64
@@ -16,16 +16,16 @@ final class LiveSegment {
 
   let number: UInt64
   private(set) var place: Place
-  /// The file offset up to which the segment has been synced.
+  /// The offset in the file up to which the segment has been synced.
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
-  /// Whether the segment is part of a copy. A copy allocates at most as much ahead as it has, so a peer cannot reserve
-  /// disk space without sending data.
+  /// Whether the segment is part of a copy. For a copy, space is allocated ahead only in proportion to the bytes that
+  /// have arrived. So a peer cannot reserve disk space without sending data.
   private let isCopy: Bool
   private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
-  /// The file offset up to which all bytes have been written at least once, if only as zeros.
+  /// The offset in the file up to which all bytes have been written at least once, if only as zeros.
   private var written: UInt64
 
   /// Creates a segment with its header; syncs the file and the file's entry in the folder.
@@ -36,8 +36,8 @@ final class LiveSegment {
     try self.init(folder, header, encoded: bytes, allocateBytes: allocateBytes)
   }
 
-  /// Creates a segment with the header bytes that another node has encoded. Without `isDurable`, the header is durable
-  /// after the next ``sync()``, and the file's entry after a sync of the folder.
+  /// Creates a segment with the header bytes that another node has encoded. With `isDurable` false, the header becomes
+  /// durable with the next ``sync()``, and the file's entry with a sync of the folder.
   init(
     _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, isCopy: Bool = false,
     allocateBytes: Int
@@ -57,7 +57,7 @@ final class LiveSegment {
     try Folder.sync(folder.path)
   }
 
-  /// Opens the last segment, to continue after a recovered end, which has been synced.
+  /// Opens the last segment after a recovery, to continue at its end, which has been synced.
   init(_ folder: TrailFolder, _ end: Recovery.End, isCopy: Bool = false, allocateBytes: Int) throws {
     number = end.segment
     self.isCopy = isCopy
@@ -73,7 +73,7 @@ final class LiveSegment {
   /// Whether the segment's file is still in the folder.
   var isInPlace: Bool { get throws { try file.isInPlace } }
 
-  /// Adds a block of this content to the segment, without a sync.
+  /// Encodes this content as a block and adds it to the segment, without a sync.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
@@ -98,7 +98,7 @@ final class LiveSegment {
     durable = place.fileOffset
   }
 
-  /// Removes the blocks of the segment after a place.
+  /// Removes all blocks of the segment after a place.
   func cut(to place: Place) throws {
     try file.truncate(to: place.fileOffset)
     allocated = place.fileOffset
@@ -106,13 +106,13 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the seal block and finishes the segment.
+  /// Adds the last block, which marks the segment as finished (the seal), and finishes the file.
   func seal(_ encoder: BlockEncoder) throws {
     try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
     try finish()
   }
 
-  /// Releases the space allocated after the seal, and syncs: the segment never changes again.
+  /// Releases the space allocated after the last block, and syncs: the segment never changes again.
   func finish() throws {
     try file.truncate(to: place.fileOffset)
     try file.sync()
@@ -121,8 +121,9 @@ final class LiveSegment {
 
   func close() throws { try file.close() }
 
-  /// Writes zeros ahead of small blocks. Syncing a small block costs half as much if that part of the file was written
-  /// before: the file system then records no metadata. The sync of the first block also syncs the zeros.
+  /// Writes zeros after a small block, for the next blocks. The sync of a small block costs half as much if that part
+  /// of the file was written before: the file system then records no metadata. The sync of the first block also syncs
+  /// the zeros.
   private func writeAhead(of count: UInt64) throws {
     let end = place.fileOffset + count
     guard end > written else { return }
@@ -135,7 +136,7 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
-  /// Allocates disk space ahead of the blocks. A large piece gets its space when it is written: allocating it first
+  /// Allocates disk space for further blocks. Large blocks get their space when they are written: to allocate it first
   /// would make the file system do its work twice.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
@@ -151,7 +152,7 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// Returns the next generation of the durable mark, at the end of `segment`, which must be synced completely.
+  /// Returns the durable mark that follows this one, at the end of `segment`. The segment must be synced completely.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

@@ -2,7 +2,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail. It has two slots for the durable mark; the valid slot with the higher generation
+/// The file `durable` of a trail, which stores the durable end in two slots. The valid slot with the higher generation
 /// counts.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
@@ -12,8 +12,8 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the mark of the newest valid slot; nil if there is none. A slot that is being written may look broken:
-  /// then the other slot counts. If both look broken, the file is read again, up to 20 times.
+  /// Returns the durable end from the newest valid slot; nil if there is none. A slot that is being written may look
+  /// broken: then the other slot counts. If both look broken, the file is read again, up to 20 times.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }
@@ -22,7 +22,7 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes a mark to the slot of its generation, without a sync.
+  /// Writes a durable end to one of the two slots, by its generation, without a sync.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

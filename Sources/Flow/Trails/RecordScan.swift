@@ -1,6 +1,7 @@
 import Changes
 
-/// Checks the structure of records in blocks as a cursor does, but decodes no rows: a copy need not know their values.
+/// Checks the structure of the records in blocks, as a reader of the trail does, but decodes no rows: a copy does not
+/// need their values.
 struct RecordScan {
   private(set) var transactions: TransactionTracker
   private(set) var lastSchemaID: UInt64
@@ -10,7 +11,7 @@ struct RecordScan {
     self.lastSchemaID = lastSchemaID
   }
 
-  /// Checks the records of a block's whole content. `place` is the position of the content in the trail.
+  /// Checks all records in the unpacked content of a block. `place` is the position of the content in the trail.
   mutating func follow(
     _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
   ) throws {

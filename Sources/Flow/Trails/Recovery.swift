@@ -2,19 +2,20 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Finds the end of a trail for its writer. It checks everything before the durable mark, keeps the whole transactions
-/// after it, and cuts off the rest (`docs/trail-format.md`, Recovery). The caller has the lock.
+/// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). It checks everything before the durable
+/// mark (the end that the file `durable` states), keeps the whole transactions after it, and cuts off the rest. The
+/// caller holds the lock of the folder.
 struct Recovery {
-  /// The part of a trail after the durable mark that is kept.
+  /// The choice of what is kept of a trail after its durable mark.
   enum Kept {
-    /// Everything up to the end of the last whole transaction. The writer writes its open transaction again.
+    /// Everything up to the end of the last whole transaction. The writer writes an unfinished transaction again.
     case transactions
-    /// All whole blocks, for a copy, which may continue inside a transaction. Their sync flags were true at the origin
-    /// only, so nothing after the mark proves damage.
+    /// All whole blocks, for a copy, which may continue inside a transaction. A copy's blocks have the sync flags of
+    /// the original, so damage after the durable mark cannot be proved.
     case blocks
   }
 
-  /// The place between two blocks where the writer continues.
+  /// The place between two blocks where the writer continues, with the state of the trail there.
   struct End {
     var segment: UInt64
     var place: LiveSegment.Place
@@ -30,7 +31,8 @@ struct Recovery {
   let name: TrailName
   let keeps: Kept
   private(set) var cut: TrailRecovery?
-  /// The end of the last whole transaction in the trail, before a seal: the mark may move there. Nil if there is none.
+  /// The end of the last whole transaction in a segment that is not finished: the durable mark may move there. Nil if
+  /// there is none.
   private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
   init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
@@ -40,7 +42,8 @@ struct Recovery {
     self.keeps = keeps
   }
 
-  /// Recovers the trail and returns its end. Afterwards everything up to the end is synced; the mark is not moved.
+  /// Recovers the trail and returns its end. Afterwards everything up to the end is synced; the durable mark is not
+  /// moved.
   mutating func run() throws -> End {
     let segments = try folder.segments()
     var cursor = try open(mark.segment, lastHeader: nil)
@@ -95,7 +98,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks after the cursor's place and cuts the segment after the last border.
+  /// Reads the whole blocks after those that the cursor has read, and cuts off what cannot be kept: the part after the
+  /// last whole transaction, or after the last whole block.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
@@ -112,7 +116,7 @@ struct Recovery {
       if cursor.isAtBorder, !end.isSealed { border = (end.segment, end.place, end.lastNumber) }
     }
     if !end.isSealed, keeps == .transactions {
-      // The next segment is created only after the seal of this one has been synced.
+      // The next segment is created only after the last block of this one (the seal) has been synced.
       if hasLater {
         throw tear ?? cursor.fault(.torn, cursor.contentEnd, "the seal is missing, but there is a later segment")
       }
@@ -166,7 +170,7 @@ struct Recovery {
     }
   }
 
-  /// Removes a segment whose creation a crash interrupted: its header is not whole and it has no block.
+  /// Removes a segment whose creation was interrupted by a crash: its header is not whole and it has no block.
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
@@ -176,7 +180,8 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// Reads the header of the last transaction from the previous segment, if the last segment has no transaction yet.
+  /// Adds to `end` the header of the last transaction, from the previous segment, if the last segment has no
+  /// transaction yet.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

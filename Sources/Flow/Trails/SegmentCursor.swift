@@ -8,41 +8,41 @@ import SystemKit
 final class SegmentCursor {
   let header: SegmentHeader
   let file: File
-  /// The file offset after the block that is loaded.
+  /// The offset in the file after the loaded block.
   private(set) var fileOffset: UInt64
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// The number of columns of each schema; the index is the schema's id less one.
+  /// The number of columns of each schema; the index is the schema's id minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
-  /// The content offset of the record that ``nextRecord()`` returned last.
+  /// The offset in the segment's unpacked content of the record that ``nextRecord()`` returned last.
   private(set) var recordOffset: UInt64 = 0
-  /// The content offset after the last commit record that ``nextRecord()`` returned.
+  /// The offset in the segment's unpacked content after the last commit record that ``nextRecord()`` returned.
   private(set) var commitOffset: UInt64 = 0
 
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// The bytes claimed from ``BlockMemory`` for the stored bytes of a block of unusual size.
+  /// The memory reserved in ``BlockMemory`` for the stored bytes of a block of more than 1 MiB, in bytes.
   private var claimed = 0
-  /// The records of the loaded block. It is empty before the first block, and after all records of a block of unusual
-  /// size were read.
+  /// The unpacked records of the loaded block. Empty before the first block, and after all records of a block of more
+  /// than 1 MiB were read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
-  /// The content offset after the block that is loaded.
+  /// The offset in the segment's unpacked content after the loaded block.
   private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
-  /// The number of content bytes that the hash for the chain has processed.
+  /// The number of bytes of `content` that are already in the chain hash.
   private var hashedCount = 0
   private var isHashed = true
-  /// The chain hash after the last block that was read completely.
+  /// The chain hash (over all content of the trail) after the last block that was read completely.
   private var chain: ChainHash
   private var knownCommitChain: ChainHash?
 
-  /// Opens a segment and checks its header. `lastHeader` is the header of the last transaction before the segment, if
-  /// known.
+  /// Opens a segment and checks its header. `lastHeader` is the header of the last transaction before the segment; nil
+  /// if not known.
   init(_ folder: TrailFolder, _ number: UInt64, lastHeader: TransactionHeader? = nil) throws {
     file = try File(folder.segmentPath(number), .read)
     header = try SegmentHeader.read(file, number: number)
@@ -61,8 +61,8 @@ final class SegmentCursor {
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
   var isAtBlockEnd: Bool { records.isAtEnd }
 
-  /// The chain hash after the last commit record that was returned. Before the first commit, it is the chain hash
-  /// before the segment.
+  /// The chain hash (over all content of the trail) after the last commit record that was returned. Before the first
+  /// commit, it is the chain hash before the segment.
   var commitChain: ChainHash {
     if let knownCommitChain { return knownCommitChain }
     hash(to: Int(commitOffset - contentStart))
@@ -71,7 +71,8 @@ final class SegmentCursor {
     return result
   }
 
-  /// Returns the chain hash after the loaded block. All records of the block must have been read.
+  /// Returns the chain hash (over all content of the trail) after the loaded block. All records of the block must have
+  /// been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain
@@ -82,8 +83,8 @@ final class SegmentCursor {
     return chain
   }
 
-  /// Returns how the trail at the end of the loaded block differs from a mark there; nil if it does not. All records of
-  /// the block must have been read.
+  /// Returns the difference between the trail at the end of the loaded block and a durable mark for that place; nil if
+  /// there is none. All records of the block must have been read.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }
@@ -94,7 +95,7 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether the file has no block at the next place: the file ends there, or has only space allocated ahead.
+  /// Whether no block follows: the file ends after the loaded block, or has only allocated zeros there.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
@@ -109,8 +110,8 @@ final class SegmentCursor {
     hashedCount = count
   }
 
-  /// Returns the next record of the loaded block; nil at the end of the block. Views into the record are valid until
-  /// the next block is loaded.
+  /// Returns the next record of the loaded block; nil at the end of the block. The record refers to memory that is
+  /// valid until the next block is loaded.
   func nextRecord() throws -> Record? {
     while !records.isAtEnd {
       let start = records.offset
@@ -191,8 +192,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of unusual size after its records have been read; only its hash is still needed. A
-  /// reader may wait at the end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB after all its records have been read. Only its hash is still
+  /// needed, and a reader may wait at the end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -203,7 +204,7 @@ final class SegmentCursor {
     claimed = 0
   }
 
-  /// Returns a buffer for the stored bytes of a block of `length` bytes.
+  /// Returns memory for the stored bytes of a block of `length` bytes.
   private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
     memory.free(claimed)
     claimed = length > BlockOpener.usualBytes ? length : 0
@@ -212,7 +213,7 @@ final class SegmentCursor {
     return stored.bytes(length)
   }
 
-  /// Loads the next block, which must end at or before the file offset `limit`. All records of the loaded block must
+  /// Loads the next block, which must end at or before the file offset `limit`. All records of the previous block must
   /// have been read.
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()

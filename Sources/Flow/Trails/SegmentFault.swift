@@ -3,10 +3,10 @@ import Changes
 /// An error in the bytes of a segment, with its position.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole, or does not fit the blocks before it. After the durable mark this is the
-    /// result of an interrupted write.
+    /// The header or a block is not whole, or does not fit the blocks before it. After the durable end of the trail, an
+    /// interrupted write can cause this.
     case torn
-    /// A whole block has impossible content, which no interrupted write leaves.
+    /// A whole block has impossible content, which no interrupted write can cause.
     case content
     /// A later version of the trail format wrote the segment.
     case version

@@ -6,12 +6,12 @@ import SystemKit
 struct SegmentHeader: Equatable {
   static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
   static let version: UInt16 = 1
-  /// The length in bytes of headers that this version writes: room for two names of 200 bytes. A reader accepts any
-  /// length.
+  /// The length in bytes of the headers that this version writes, with room for two names of 200 bytes. A reader
+  /// accepts any length.
   static let usualLength = 512
-  /// The number of bytes at the start of a header that show the header's length.
+  /// The number of bytes, from the start of a header, that are needed to know the header's length.
   static let startLength = 16
-  /// The number of bytes of a header before the names.
+  /// The number of bytes of a header before the two names in it.
   private static let fixedLength = 88
 
   var trail: TrailID
@@ -24,7 +24,7 @@ struct SegmentHeader: Equatable {
   /// The length of the header in bytes: the file offset of the first block.
   var length = UInt64(usualLength)
 
-  /// Returns the header's bytes; nil if a name is too long for it.
+  /// Returns the encoded header; nil if a name is too long for it.
   func encoded() -> [UInt8]? {
     let length = Int(length)
     var out = ByteWriter(capacity: length)
@@ -79,7 +79,7 @@ struct SegmentHeader: Equatable {
     return Int(length)
   }
 
-  /// Checks and decodes the bytes of a whole header of segment `number`.
+  /// Checks and decodes the bytes of the whole header of segment `number`.
   static func decode(_ bytes: UnsafeRawBufferPointer, number: UInt64) throws -> SegmentHeader {
     let expected = CRC32C.of(UnsafeRawBufferPointer(rebasing: bytes.dropLast(4)))
     let checksum = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self))

@@ -3,29 +3,29 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Reads the segment files of a trail as bytes, in whole blocks, up to the durable end; a writer may continue
-/// meanwhile.
+/// Reads the segment files of a trail as bytes, in whole blocks, up to the durable end, for a copy on another node. A
+/// writer may continue meanwhile.
 ///
 /// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
 package final class SegmentSource {
-  /// The relation of a trail to a place that a peer names.
+  /// The answer to the question whether a trail can continue the copy of a peer, which ends at a certain place.
   package enum Verdict: Equatable, Sendable {
-    /// The place is in the trail, and bytes follow it.
+    /// The place is in the trail, and further bytes follow it.
     case follows
     case atEnd
     /// The bytes after the place have been purged from the trail.
     case purged
     /// The place is after the durable end, so it is unknown whether it will be in the trail.
     case beyond
-    /// The trail has another history before the place.
+    /// The trail has another content before the place than the peer.
     case forked
   }
 
-  /// A run of whole blocks of one segment; at offset 0 the segment's header comes before them.
+  /// Several whole blocks of one segment that follow each other. At offset 0, the segment's header comes before them.
   package struct Piece: Equatable, Sendable {
     package var place: TrailPlace
     package var count: Int
-    /// The place after the piece; the start of the next segment if the piece ends with the seal.
+    /// The place after these blocks; the start of the next segment if the last block finishes the segment.
     package var next: TrailPlace
   }
 
@@ -40,7 +40,7 @@ package final class SegmentSource {
   private var open: OpenSegment?
   private var oldest: UInt64 = 0
 
-  /// Opens the trail in a folder. Throws `trail-missing` if there is none.
+  /// Opens the trail in a folder. Throws `trail-missing` if there is no trail.
   package static func open(folder path: String) throws -> SegmentSource {
     let folder = TrailFolder(path)
     do { return try SegmentSource(folder) } catch { throw folder.outward(error) }
@@ -52,10 +52,10 @@ package final class SegmentSource {
   }
 
   package var id: TrailID { mark.trail }
-  /// The durable end when the mark was read last.
+  /// The durable end of the trail when the file `durable` was last read.
   package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
 
-  /// Reads the durable mark again and returns the present extent of the trail.
+  /// Reads the durable end again and returns the first and the last place of the trail.
   package func standing() throws -> TrailStanding {
     try guarded {
       try refresh()
@@ -68,8 +68,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Compares a place with the trail as it is now. Without `chain`, only the start of a segment can be judged, where a
-  /// peer without any bytes begins.
+  /// Compares the end of a peer's copy with the trail as it is now. `chain` is the copy's chain hash there. It is nil
+  /// for a peer without any bytes, which begins at the start of a segment.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()
@@ -96,7 +96,7 @@ package final class SegmentSource {
     try judge(segment: place.segment, offset: place.offset, chain: place.chain)
   }
 
-  /// Returns the place before a segment's header; nil if the segment does not exist.
+  /// Returns the place at which a segment begins, before its header; nil if the segment does not exist.
   package func start(of number: UInt64) throws -> TrailPlace? {
     try guarded {
       guard number <= mark.segment, let segment = try segment(number) else { return nil }
@@ -104,8 +104,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns the next blocks after a place that ``judge(_:)`` accepted: at most `max` bytes, or one block. Nil at the
-  /// durable end.
+  /// Returns the next blocks after a place for which ``judge(_:)`` returned `follows`: at most `max` bytes, or one
+  /// block. Nil at the durable end.
   package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
     try guarded {
       guard let segment = try segment(place.segment) else { return nil }
@@ -135,7 +135,7 @@ package final class SegmentSource {
     }
   }
 
-  /// Fills `buffer` with the first bytes of a piece.
+  /// Fills `buffer` with the bytes of `piece`, from offset `start` in it on.
   package func read(_ piece: Piece, from start: Int = 0, into buffer: UnsafeMutableRawBufferPointer) throws {
     try guarded {
       guard let segment = try segment(piece.place.segment) else {
@@ -146,8 +146,8 @@ package final class SegmentSource {
     }
   }
 
-  /// Returns a descriptor of a segment's file, for reading only, and the number of bytes that are durable. The caller
-  /// closes the descriptor. Nil if the segment does not exist.
+  /// Returns a descriptor of a segment's file, for reading only, and the number of its bytes that are durable. The
+  /// caller must close the descriptor. Nil if the segment does not exist.
   package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
     try guarded {
       guard number <= mark.segment else { return nil }
@@ -208,7 +208,8 @@ extension SegmentSource {
     segment.header.number == mark.segment ? mark.fileOffset : try segment.file.size
   }
 
-  /// Returns the header of the block at an offset; nil if no whole block is there before the limit.
+  /// Returns the header of the block at an offset of the file; nil if no whole block lies between the offset and
+  /// `limit`.
   private func block(_ segment: OpenSegment, at offset: UInt64, limit: UInt64) throws -> BlockHeader? {
     guard offset <= limit, limit - offset >= UInt64(BlockHeader.size) else { return nil }
     let block = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in

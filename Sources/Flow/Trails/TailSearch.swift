@@ -2,19 +2,19 @@ import CodecKit
 import Glibc
 import SystemKit
 
-/// Searches a segment's file for blocks after a place where the chain of blocks breaks.
+/// Searches a segment's file for blocks after a place where no whole block follows (the break).
 struct TailSearch {
   private static let windowBytes = 1 << 20
 
   let file: File
   let size: UInt64
-  /// The file offset of the break: no whole block begins there.
+  /// The offset in the file at which no whole block begins.
   let breakOffset: UInt64
-  /// The content offset of the break.
+  /// The offset of the break in the segment's unpacked content.
   let contentOffset: UInt64
 
-  /// Returns the file offset of a whole block that was written when the segment had been synced beyond the break. Such
-  /// a block proves that the break is damage. Nil: the break is the result of an interrupted write.
+  /// Returns the file offset of a later whole block that was written after the segment had been synced beyond the
+  /// break. Such a block proves that the break is damage. Nil: an interrupted write explains the break.
   func laterSyncedBlock() throws -> UInt64? {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset + 1
@@ -29,13 +29,14 @@ struct TailSearch {
         at += 1
       }
       if found < buffer.count { break }
-      // A magic may cross the border of two windows.
+      // The magic number of a block may be partly in this window and partly in the next one.
       offset += UInt64(found - 3)
     }
     return nil
   }
 
-  /// Returns the number of bytes after the break, up to the last byte that is not zero. Later bytes are only allocated.
+  /// Returns the number of bytes after the break, up to the last byte that is not zero. Later bytes are only allocated
+  /// space.
   func usedBytes() throws -> UInt64 {
     var window = Scratch(capacity: Self.windowBytes)
     var offset = breakOffset

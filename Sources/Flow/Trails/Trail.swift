@@ -1,14 +1,13 @@
 import Changes
 import SystemKit
 
-/// Functions on whole trails. They do not need the writer's lock, and a writer may continue meanwhile.
+/// Functions about whole trails. They do not need the writer's lock, and a writer may continue meanwhile.
 package enum Trail {
-  /// Returns whether a folder holds a trail: whether it has a durable mark. The writer creates the folder before the
-  /// mark.
+  /// Returns whether a folder has a trail, which is so if it has the file `durable`. The writer creates that file last.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
-  /// Returns the names of the trails below a state folder, in order: its folders `NODE.NAME` with a durable mark. Empty
-  /// if the state folder does not exist.
+  /// Returns the names of the trails in a state folder, sorted: its folders `NODE.NAME` that have a file `durable`.
+  /// Empty if the state folder does not exist.
   package static func names(state: String) throws -> [TrailName] {
     let entries: [String]
     do throws(FileError) { entries = try Folder.names(state) } catch {
@@ -19,7 +18,7 @@ package enum Trail {
       .filter { exists(folder: "\(state)/\($0)") }
   }
 
-  /// Returns the facts about each trail below a state folder. Throws the first error.
+  /// Returns the facts about each trail in a state folder. Throws the first error.
   package static func list(state: String) throws -> [TrailInfo] {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
@@ -31,14 +30,14 @@ package enum Trail {
     do { return try folder.openMark().1.trail } catch { throw folder.outward(error) }
   }
 
-  /// Returns the facts about the trail in a folder, from its durable mark and the header of each segment.
+  /// Returns the facts about the trail in a folder, from its file `durable` and the header of each segment.
   package static func info(folder path: String) throws -> TrailInfo {
     let folder = TrailFolder(path)
     do { return try info(folder) } catch { throw folder.outward(error) }
   }
 
-  /// Returns the start of the segment that contains a transaction. If it has been purged, returns the start of the
-  /// oldest segment. If it does not exist yet, returns that of the last transaction's segment.
+  /// Returns the start of the segment that contains a transaction. If the transaction has been purged, returns the
+  /// start of the oldest segment. If it does not exist yet, returns the start of the segment with the last transaction.
   package static func segmentStart(folder path: String, of number: UInt64) throws -> Checkpoint {
     let folder = TrailFolder(path)
     do {
@@ -90,8 +89,8 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
-  /// Deletes the sealed segments before the segment of `below`, oldest first, and returns their numbers. A deleted
-  /// segment cannot be read again: `below` must not be after the durable checkpoint of any reader.
+  /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. Their
+  /// content is lost: `below` must not be after the durable checkpoint of any reader.
   ///
   /// The live segment stays. The segment before it also stays while the live segment has no transaction: the writer
   /// reads its last transaction.
@@ -136,7 +135,7 @@ package enum Trail {
       lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
   }
 
-  /// Reads the header of a segment, and opens its file; nil if the segment has just been purged.
+  /// Reads the header of a segment, and returns it with the open file; nil if the segment has just been purged.
   private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, File)? {
     do {
       let file = try File(folder.segmentPath(number), .read)

@@ -6,8 +6,8 @@ import SystemKit
 /// instance, which holds the lock of the folder, as a writer does.
 ///
 /// Bytes that fail the checks are not written. One thread at a time uses a copy. Every error is a `CairnError`. If
-/// writing or syncing fails, the copy is poisoned: close it and open it again. An idle copy keeps no memory for blocks;
-/// ``BlockMemory`` bounds the memory for blocks of unusual size.
+/// writing or syncing fails, every later call fails too: close the copy and open it again. An idle copy keeps no memory
+/// for blocks; ``BlockMemory`` bounds the memory for blocks of more than 1 MiB.
 package final class TrailCopy {
   package let name: TrailName
   /// The part of the copy that was cut off when it was opened; nil if nothing was cut off.
@@ -18,18 +18,19 @@ package final class TrailCopy {
   private let folder: TrailFolder
   private let lock: File
   private let hasher: SHA256
-  /// The file with the durable mark; nil until the copy has begun.
+  /// The open file `durable`, which stores the durable end; nil until the copy has begun.
   private var marks: MarkFile?
   private var mark: DurableMark?
-  /// The segment at the end of the copy; nil between a seal and the next header.
+  /// The segment at the end of the copy; nil after a finished segment, until the header of the next one arrives.
   private var segment: LiveSegment?
   private var check: CopyCheck?
   private var oldest: UInt64 = 0
   private var failure: CairnError?
 
-  /// Opens the copy in `folder`, or prepares a new one: until bytes arrive, it has only its folder and lock. Throws
-  /// `trail-busy` if another writer has the lock, `trail-damaged`, `trail-version`, and `state-foreign` if the folder
-  /// has another trail.
+  /// Opens the copy in `folder`, or prepares a new one: until bytes arrive, it has only its folder and lock.
+  ///
+  /// Throws `trail-busy` if another writer has the lock, and `state-foreign` if the folder has another trail. Also
+  /// throws `trail-damaged` and `trail-version`.
   package static func open(folder path: String, name: TrailName) throws -> TrailCopy {
     let folder = TrailFolder(path)
     do { return try TrailCopy(folder, name) } catch { throw folder.outward(error, "open") }
@@ -59,7 +60,7 @@ package final class TrailCopy {
     try? close()
   }
 
-  /// Deletes the copy from the disk, and releases the lock. No call may follow. The durable mark is deleted first,
+  /// Deletes the copy from the disk, and releases the lock. No call may follow. The file `durable` is deleted first,
   /// because a folder without it has no trail.
   package func remove() throws {
     try guarded {
@@ -79,13 +80,13 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws the errors of ``append(_:at:of:)`` if the copy does not end at `place`.
+  /// Throws the errors of ``append(_:at:of:)`` if the copy of trail `id` does not end at `place`.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
 
   /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns the number of bytes
-  /// taken: bytes after the last whole block, or after a seal, are not taken. The blocks are not synced.
+  /// added: bytes after the last whole block, or after the end of the segment, are left out. The blocks are not synced.
   ///
   /// Throws `trail-elsewhere` if the copy does not end at `place`, and `trail-forked` if it ends there with another
   /// history. Throws `trail-damaged` if the bytes fail the checks; whole blocks before the fault are kept.
@@ -112,7 +113,8 @@ package final class TrailCopy {
   /// Begins the copy again at a later segment, because no node has the bytes after the copy's end any more. The older
   /// segments are deleted.
   ///
-  /// Bytes, result and errors are as in ``append(_:at:of:)``; `end` is the end of the copy as the caller knows it.
+  /// Bytes, result and errors are as in ``append(_:at:of:)``; `end` is the present end of the copy, as the caller knows
+  /// it.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {
@@ -129,8 +131,8 @@ package final class TrailCopy {
     }
   }
 
-  /// Makes the added bytes durable, and moves the mark to the end of the last whole transaction. Returns the extent of
-  /// the copy; nil if the copy has not begun.
+  /// Makes the added bytes durable, and moves the durable mark to the end of the last whole transaction. Returns the
+  /// first and the last place of the copy; nil if the copy has not begun.
   @discardableResult
   package func sync() throws -> TrailStanding? {
     try guarded {
@@ -147,7 +149,7 @@ package final class TrailCopy {
     }
   }
 
-  /// Syncs all bytes and the mark, and releases the lock. No call may follow.
+  /// Syncs all bytes and the file `durable`, and releases the lock. No call may follow.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a copy is used after it was closed")
@@ -180,7 +182,7 @@ extension TrailCopy {
     return taken
   }
 
-  /// Finishes a sealed segment: syncs all of it before the next segment can be created.
+  /// Finishes a segment whose last block has arrived: syncs all of it before the next segment can be created.
   private func seal(_ segment: LiveSegment) throws {
     try writing {
       try segment.finish()
@@ -190,8 +192,8 @@ extension TrailCopy {
     }
   }
 
-  /// Moves the mark to the end of the last whole transaction. The segment is synced already; its entry in the folder is
-  /// synced before the mark moves to it.
+  /// Moves the durable mark to the end of the last whole transaction. The segment must be synced already. Before the
+  /// mark moves to another segment, the folder is synced, so that it has the entry of that segment's file.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
     let (border, isNew) = (check.border, check.segment != mark.segment)
@@ -237,8 +239,8 @@ extension TrailCopy {
     }
   }
 
-  /// Begins a segment that does not follow the last one. Its header is made durable, then the mark moves to it; only
-  /// then are blocks added. So a segment that the mark has not reached is empty.
+  /// Begins the copy again at a segment that does not follow the last one. The segment's header is made durable, then
+  /// the durable mark moves to it; only then are blocks added. So such a segment is empty until the mark is in it.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -311,7 +313,8 @@ extension TrailCopy {
     do { return try body() } catch { throw folder.outward(error, "add to") }
   }
 
-  /// Runs `body`, which writes to the disk. If it fails, the copy is poisoned, because the content on disk is unknown.
+  /// Runs `body`, which writes to the disk. If it fails, every later call of the copy fails, because the content on
+  /// disk is unknown.
   private func writing(_ body: () throws -> Void) throws {
     do { try body() } catch {
       let error = folder.outward(error, "write")
@@ -342,8 +345,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, if there is one. A crash while a copy began again at this
-  /// segment may have left older segments.
+  /// Returns whether the segment continues the one before it, if there is one. It does not if a crash interrupted a
+  /// restart of the copy at this segment: older segments are then left over.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }
@@ -366,8 +369,8 @@ extension TrailCopy {
     }
   }
 
-  /// Removes the segments after the end. The copy was to begin again at such a segment, which is still empty: otherwise
-  /// the mark would be in it.
+  /// Removes the segments after the end of the copy. They are empty: a crash interrupted a restart of the copy at one
+  /// of them, before the durable mark moved there.
   private func removeSuccessors(of end: Recovery.End) throws {
     let later = try folder.segments().filter { $0 > end.segment }
     for number in later { try Folder.remove(folder.segmentPath(number)) }

@@ -2,15 +2,15 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Creates a trail: its first segment, then its durable mark, each synced. A trail exists once it has a mark.
+/// Creates a trail: its first segment, then the file `durable`, each synced. Only with that file it counts as a trail.
 struct TrailCreator {
   let folder: TrailFolder
   let allocateBytes: Int
-  /// Whether the trail is a copy, which may begin at any segment of its origin.
+  /// Whether the trail is a copy, which may begin at any segment of the original.
   var isCopy = false
 
-  /// Returns whether the folder has no trail. Removes what is left of an interrupted creation. Throws `trail-damaged`
-  /// if the folder has a trail that has lost its durable mark.
+  /// Returns whether the folder has no trail. Removes the files of an interrupted creation. Throws `trail-damaged` if
+  /// the folder has a trail that has lost its file `durable`.
   func isNeeded() throws -> Bool {
     if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {
@@ -32,7 +32,7 @@ struct TrailCreator {
     try mark(header)
   }
 
-  /// Creates the durable mark for a segment that has a header but no block; so the folder becomes a trail.
+  /// Creates the file `durable` for a segment that has a header but no block. The folder has a trail from then on.
   func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
       generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,

@@ -42,8 +42,8 @@ struct TrailFolder {
     return lock
   }
 
-  /// Opens the file `durable` and reads the mark. Throws `trail-missing` if there is none, `trail-damaged` if it cannot
-  /// be read.
+  /// Opens the file `durable` and reads the durable end. Throws `trail-missing` if there is no such file,
+  /// `trail-damaged` if it cannot be read.
   func openMark() throws -> (MarkFile, DurableMark) {
     let file: MarkFile
     do throws(FileError) { file = try MarkFile(markPath, .read) } catch {
@@ -60,8 +60,7 @@ struct TrailFolder {
       hint: "start its capture, or check the name and the state folder", context: ["trail": label])
   }
 
-  /// Returns the error for a writer whose open files are no longer those in the folder, so that all its writes are
-  /// lost.
+  /// Returns the error for a writer whose open files are not in the folder any more, so that its writes are lost.
   func removed() -> CairnError {
     CairnError(
       .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",
@@ -101,7 +100,7 @@ struct TrailFolder {
       context: ["trail": label, "position": position.description])
   }
 
-  /// Returns the error for bytes that fail the checks before they are added to a copy.
+  /// Returns the error for received bytes that fail the checks, before they are added to a copy.
   func unfit(_ error: any Error) -> CairnError {
     guard let fault = error as? SegmentFault else { return outward(error, "add to") }
     if fault.kind == .version { return outward(fault, "add to") }
@@ -124,7 +123,7 @@ struct TrailFolder {
       .bug, "trail \(label): \(problem)", hint: "please report this", remedy: .bug, context: ["trail": label])
   }
 
-  /// Returns any error of this module as a ``CairnError``; `doing` completes "cannot … trail NODE.NAME".
+  /// Converts any error of this module to a ``CairnError``. `doing` is the verb in "cannot … trail NODE.NAME".
   func outward(_ error: any Error, _ doing: String = "read") -> CairnError {
     switch error {
     case let error as CairnError: return error

@@ -4,17 +4,17 @@ import Changes
 package struct TrailInfo: Equatable, Sendable {
   package struct Segment: Equatable, Sendable {
     package var number: UInt64
-    /// The bytes of the segment's file; of the live segment, the bytes up to the durable end.
+    /// The size of the segment's file in bytes; for the live segment, the bytes up to the durable end.
     package var bytes: UInt64
     package var isSealed: Bool
     package var firstTransaction: UInt64
     /// The time at which the segment was created, µs since 1970 UTC.
     package var created: Int64
-    /// The bytes that the file occupies on the disk. They include bytes allocated ahead and bytes after the durable
+    /// The disk space of the segment's file in bytes. It includes space allocated ahead and bytes after the durable
     /// end.
     package var allocated: UInt64 = 0
-    /// The bytes of the segment that count for limits: on a compressing file system a file may occupy less than its
-    /// size.
+    /// The bytes that count against a limit of disk space: the larger of size and disk space. On a compressing file
+    /// system the disk space may be smaller.
     package var onDisk: UInt64 { max(bytes, allocated) }
 
     /// Compares all fields except the disk space: the same segment may occupy different space on two disks.
@@ -35,9 +35,9 @@ package struct TrailInfo: Equatable, Sendable {
   /// The number of the last transaction; 0 if there is none yet.
   package var lastTransaction: UInt64
   package var bytes: UInt64
-  /// The time at which the live segment was last written, µs since 1970 UTC.
+  /// The time of the last write to the live segment, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
-  /// The bytes of the folder besides its segments: for the folder itself, the durable mark and the lock.
+  /// The disk space in bytes of a trail besides its segments: for the folder, the file `durable` and the lock.
   package static let besides: UInt64 = 12 << 10
   /// The bytes that the trail occupies on the disk.
   package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
@@ -48,7 +48,7 @@ package struct TrailInfo: Equatable, Sendable {
 /// The content of a trail in numbers, from its oldest segment to its durable end.
 package struct TrailSummary: Equatable, Sendable {
   package var transactions: UInt64 = 0
-  /// The number of change and refresh row records.
+  /// The number of records with changed or copied rows.
   package var changes: UInt64 = 0
   /// The size of all segment files of the trail together, in bytes.
   package var bytes: UInt64 = 0

@@ -4,9 +4,9 @@ import Changes
 /// (`docs/reference/protocol.md`, Place).
 package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
   package var segment: UInt64
-  /// The offset in the segment's file; 0 is the place before its header.
+  /// The offset in the segment's file; 0 is the place before the segment's header.
   package var offset: UInt64
-  /// The chain hash of everything in the trail before the place.
+  /// The chain hash of everything in the trail before the place: a SHA-256 hash over all content.
   package var chain: ChainHash
 
   package init(segment: UInt64, offset: UInt64, chain: ChainHash) {
@@ -17,13 +17,14 @@ package struct TrailPlace: Equatable, Sendable, CustomStringConvertible {
 
   package var description: String { "\(segment.hex(8)):\(offset)" }
 
-  /// Returns whether both places have the same segment and offset, even if their histories differ.
+  /// Returns whether both places have the same segment and offset. Their chain hashes, and so their histories, may
+  /// differ.
   package func isSameSpot(as other: TrailPlace) -> Bool { segment == other.segment && offset == other.offset }
 
   package func isBehind(_ other: TrailPlace) -> Bool { (segment, offset) > (other.segment, other.offset) }
 }
 
-/// The extent of a trail or of a copy.
+/// The first and the last place of a trail or of a copy, and its last transaction.
 package struct TrailStanding: Equatable, Sendable {
   package var name: TrailName
   package var id: TrailID

@@ -11,13 +11,13 @@ package final class TrailReader {
   private let marks: MarkFile
   private var mark: DurableMark
   private var cursor: SegmentCursor
-  /// A checkpoint that is in the trail but after the mark, as after a power cut. The reader reads nothing until the
-  /// writer has recovered and the mark has reached the checkpoint.
+  /// A checkpoint that is in the trail but after the durable end, as after a power cut. The reader reads nothing until
+  /// the writer has recovered and the durable end has reached the checkpoint.
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The source position of the last progress record read; nil if none was read. Records between the start of the
-  /// segment and the opening checkpoint count too.
+  /// The source position of the last progress record that was read; nil if there was none. The reader also reads the
+  /// records between the start of the segment and the checkpoint at which it was opened.
   package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
@@ -66,14 +66,14 @@ package final class TrailReader {
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
   /// The place after the last commit record that was returned; before the first commit, the place where the reader was
-  /// opened. The call hashes all transactions since the last call: call it once per batch.
+  /// opened. To get it, everything read since the last call is hashed: use it once per batch.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
         trail: id, position: Position(segment: cursor.number, offset: cursor.commitOffset), chain: cursor.commitChain)
   }
 
-  /// The durable end of the trail when the reader read the mark last.
+  /// The durable end of the trail when the reader last read the file `durable`.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
   /// Returns the schema with an id in the segment that is being read; nil before the schema's record has been read.
@@ -81,7 +81,8 @@ package final class TrailReader {
 
   /// Returns the next record; nil at the durable end, where a later call may find more.
   ///
-  /// Views in the record are valid until the next call. Optional records of unknown kind are left out.
+  /// The record refers to memory that is valid until the next call. Records of an unknown kind that may be skipped are
+  /// left out.
   package func next() throws -> Record? {
     if isFailed { throw folder.bug("a reader is used after it failed") }
     do { return try advance() } catch {
@@ -94,8 +95,8 @@ package final class TrailReader {
   ///
   ///     try reader.decoding { try change.after?.values() }
   ///
-  /// - Throws: The errors of `body`, with `trail-damaged` at the last record in place of a ``DecodingError``. The
-  ///   reader's own checks do not decode values.
+  /// - Throws: The errors of `body`. A ``DecodingError`` becomes `trail-damaged` with the position of the last record,
+  ///   because the reader's own checks do not decode values.
   package func decoding<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as DecodingError {
       throw folder.damaged(position, "a value of the record cannot be decoded: \(error)")
@@ -103,7 +104,7 @@ package final class TrailReader {
   }
 
   /// Waits until there is more to read, `fd` is readable, or the time is over (negative: no limit). Returns true if
-  /// there is more to read. Data written since the last ``next()`` count too, so no change is missed.
+  /// there is more to read, also if it was written since the last call of ``next()``.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
     do { return try waitForMark(milliseconds, fd) } catch { throw folder.outward(error, "wait for") }
   }
@@ -175,9 +176,9 @@ extension TrailReader {
     return true
   }
 
-  /// Returns the error for a segment that is being purged; nil if it is not purged within three seconds. The mark is in
-  /// a later segment, but this segment has no seal, only space allocated ahead. A copy that began again at the later
-  /// segment is about to delete this one.
+  /// Returns the error for a segment that is purged within three seconds; nil if it is not. Call it for a segment that
+  /// the durable end has passed but that is not finished. A copy that began again at a later segment will delete such a
+  /// segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -208,8 +209,8 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the mark again; returns whether its position has moved. An older mark, read because the newer slot broke,
-  /// changes nothing.
+  /// Reads the durable end again; returns whether it has moved. If the newer slot of the file `durable` is broken, an
+  /// older end is read, which changes nothing.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -225,8 +226,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Seeks a checkpoint as ``seek(_:)`` does, through the blocks after the durable mark. These can only prove that the
-  /// checkpoint is of this trail; a torn block proves that it is not.
+  /// Seeks a checkpoint as ``seek(_:)`` does, through the blocks after the durable end. If they lead to the checkpoint,
+  /// it is of this trail; if a block is not whole, the checkpoint counts as foreign.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {
@@ -292,7 +293,7 @@ extension TrailReader {
     }
   }
 
-  /// Returns whether the durable mark is after everything that has been read.
+  /// Returns whether the durable end is after everything that has been read.
   private func hasMore() throws -> Bool {
     if try refreshMark() { return awaited.map { $0.position <= mark.position } ?? true }
     if awaited != nil { return false }

@@ -4,10 +4,9 @@ import SystemKit
 
 /// Appends transactions to a trail. Each trail has one writer, which holds the lock of the folder.
 ///
-/// One thread uses a writer. Every error is a `CairnError`. If writing or syncing fails, the writer is poisoned: every
-/// later call throws the same error, and nothing is tried again. Close the writer, fix the cause, and open another,
-/// which keeps all whole transactions that reached the file. Memory is bounded by a few blocks, for transactions of any
-/// size.
+/// One thread uses a writer. Every error is a `CairnError`. If writing or syncing fails, every later call throws the
+/// same error, and nothing is tried again. Close the writer, fix the cause, and open another, which keeps all whole
+/// transactions that reached the file. Memory is bounded by a few blocks, for transactions of any size.
 package final class TrailWriter {
   package let name: TrailName
   /// The id of the trail, drawn at random when the trail was created.
@@ -34,11 +33,11 @@ package final class TrailWriter {
   private var payload = ByteWriter()
   private var header: TransactionHeader?
   private var changes: UInt64 = 0
-  /// The place of the open transaction's first block; nil while none of the transaction has been written.
+  /// The place of the first block of the open transaction; nil while no block of it has been written.
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The schema tokens that were first used in the open transaction.
+  /// The tokens of schemas that were first used in the open transaction; see ``schemaID(_:token:)``.
   private var newTokens: [UInt64] = []
 
   /// Opens the trail in `folder`, or creates it and its folder.
@@ -97,14 +96,15 @@ package final class TrailWriter {
   package var end: Checkpoint { mark.checkpoint }
 
   /// Begins a transaction. Returns its header with the number and the clock filled in. The number is the last number
-  /// plus one. The clock is the greatest of the commit time, the last clock plus one, and the given clock.
+  /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
+  /// clock.
   ///
-  /// - Parameter isLate: Whether the commit time is that of the capture. The source may have committed earlier than the
-  ///   next transaction, so such a commit time does not count for the clock.
+  /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
+  ///   the source may still come, so such a commit time does not count for the clock.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
-    // A clock from a peer may already be the greatest possible one: then it stays there.
+    // A clock from a peer may be the largest possible number: then it is not increased.
     let before = lastHeader?.clock ?? 0
     let clock = before == .max ? before : before + 1
     let number = lastNumber.addingReportingOverflow(1)
@@ -120,7 +120,7 @@ package final class TrailWriter {
   }
 
   /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
-  /// have it yet. `token` is the caller's own number for this table and epoch; a token always means the same schema.
+  /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)
@@ -134,7 +134,7 @@ package final class TrailWriter {
     return lastSchemaID
   }
 
-  /// Adds a record to the open transaction. Begin, commit and schema records have calls of their own.
+  /// Adds a record to the open transaction. Begin, commit and schema records are written by other calls.
   package func append(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws {
     try check(isOpen: true)
     switch kind {
@@ -147,7 +147,7 @@ package final class TrailWriter {
     }
   }
 
-  /// Ends the open transaction. It is whole then, but durable only after the next ``sync()``.
+  /// Ends the open transaction. It is then whole, but durable only after the next ``sync()``.
   package func commit() throws {
     try check(isOpen: true)
     guard let header else { return }
@@ -166,8 +166,8 @@ package final class TrailWriter {
   /// Makes every commit so far durable: writes it, calls fdatasync, moves the durable mark. Begins another segment if
   /// this one is large. Does nothing if everything is durable already. Must not be called inside a transaction.
   ///
-  /// If this throws, the last transactions may or may not be in the trail; the next writer's `lastHeader` shows which
-  /// are.
+  /// If this throws, the last transactions may or may not be in the trail. The `lastHeader` of the next writer shows
+  /// which one is the last.
   @discardableResult
   package func sync() throws -> Checkpoint {
     try check(isOpen: false)
@@ -175,7 +175,7 @@ package final class TrailWriter {
       try flush(&pending, [.border, .sync])
       let hasNews = !segment.isSynced
       if hasNews { try segment.sync() }
-      // Data in a removed file do not count: capture must not release them at the source.
+      // Data in a removed file are lost: capture must not release them at the source.
       guard try marks.file.isInPlace, try segment.isInPlace else { throw folder.removed() }
       if hasNews {
         mark = mark.moved(to: segment, lastTransaction: lastNumber)
@@ -196,8 +196,8 @@ package final class TrailWriter {
     close(transaction: header)
   }
 
-  /// Drops an open transaction, syncs everything and the mark, and releases the lock. A poisoned writer also releases
-  /// the lock, and throws the error that poisoned it. No call may follow.
+  /// Drops an open transaction, syncs everything, and releases the lock. After a failed write, only releases the lock,
+  /// and throws the error of that write. No call may follow.
   package func close() throws {
     defer {
       failure = failure ?? folder.bug("a writer is used after it was closed")
@@ -241,8 +241,8 @@ extension TrailWriter {
     current.appendCounted(payload)
   }
 
-  /// Writes the records of the open transaction so far. If the transaction is not committed, they are cut off again.
-  /// Blocks of whole transactions are written first, so a block never contains both.
+  /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
+  /// cut off again. Earlier transactions are written in blocks of their own, so a block never contains both.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)
@@ -276,7 +276,7 @@ extension TrailWriter {
       && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes))
   }
 
-  /// Seals the segment and begins the next one. Each step is durable before the next: a crash at any point leaves a
+  /// Finishes the segment and begins the next one. Each step is durable before the next: a crash at any point leaves a
   /// whole trail.
   private func rotate() throws {
     try segment.seal(encoder)

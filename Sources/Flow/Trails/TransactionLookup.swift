@@ -2,24 +2,24 @@ import Changes
 import CodecKit
 import SystemKit
 
-/// Reads single transactions of a trail at their places, in any order.
+/// Reads single transactions of a trail by their positions, in any order.
 ///
-/// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, a
-/// transaction costs only the blocks that contain it. One thread uses a lookup.
+/// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, it
+/// reads only the blocks that contain a transaction. One thread uses a lookup.
 package final class TransactionLookup {
   /// The facts about a segment that has been read once.
   private struct Segment {
-    /// The offsets of the segment's blocks, in content and in file, in ascending order.
+    /// The offsets of the segment's blocks, in the unpacked content and in the file, in ascending order.
     var blocks: [(content: UInt64, file: UInt64)] = []
     var schemas: [UInt64: TableSchema] = [:]
-    /// The content offset after the segment's last block.
+    /// The offset in the unpacked content after the segment's last block.
     var end: UInt64 = 0
-    /// The cursor that continues where the segment ended when it was read; nil if the segment is sealed.
+    /// The reader of the segment, which continues after what it has read; nil if the segment is finished.
     var cursor: SegmentCursor?
     var use = 0
   }
 
-  /// The most segments whose facts are kept.
+  /// The most segments whose schemas and block places are kept in memory.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]
@@ -29,8 +29,8 @@ package final class TransactionLookup {
 
   package init(folder path: String) { folder = TrailFolder(path) }
 
-  /// Reads the transaction whose begin record is at a place. Calls `body` with every record from there to the commit,
-  /// with the schema of a change or of a copied row. Views are valid during the call.
+  /// Reads the transaction whose begin record is at a position. Calls `body` with every record from there to the
+  /// commit, with the schema if the record is a changed or copied row. A record is valid during the call.
   ///
   /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged. Errors of `body` pass
   ///   through, except that a ``DecodingError`` becomes `trail-damaged`.
@@ -55,7 +55,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads a segment, or the blocks added to it, unless the known blocks contain the position.
+  /// Reads the blocks of a segment that have not been read yet, if the position is after the known blocks.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()
@@ -128,7 +128,7 @@ package final class TransactionLookup {
     return try Record.decode(kind: kind, try records.readCounted())
   }
 
-  /// Reads and checks a block again, and returns its content; valid until the next call.
+  /// Reads and checks a block whose place is known. Returns its unpacked content, which is valid until the next call.
   private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
     throws
     -> UnsafeRawBufferPointer
@@ -160,7 +160,7 @@ package final class TransactionLookup {
 
 extension [(content: UInt64, file: UInt64)] {
   /// Returns the index of the first element that satisfies the condition, by binary search. All later elements must
-  /// satisfy it.
+  /// satisfy it too.
   fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

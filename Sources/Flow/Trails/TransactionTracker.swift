@@ -1,15 +1,15 @@
 import Changes
 
-/// Checks the structure of a trail's records. Each record is between a begin and its commit, numbers have no gaps, and
-/// the commit counts the rows.
+/// Checks that the records of a trail form transactions. Each record is between a begin and its commit, transaction
+/// numbers have no gaps, and each commit has the right number of rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
-  /// The header of the last complete transaction that was seen, with the source position of its last progress record.
+  /// The header of the last complete transaction that was read, with the source position of its last progress record.
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// Begins with the records after transaction `lastNumber`; 0 at the start of a trail.
+  /// Starts the check after transaction `lastNumber`; 0 at the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader
@@ -17,7 +17,7 @@ struct TransactionTracker {
 
   var isOpen: Bool { current != nil }
 
-  /// Checks the next record. Returns what is wrong with it; nil if it is right.
+  /// Checks the next record. Returns a description of the fault; nil if there is none.
   mutating func follow(_ record: Record) -> String? {
     switch record {
     case .begin(let header):
@@ -44,7 +44,7 @@ struct TransactionTracker {
     return nil
   }
 
-  /// Counts a change or refresh row without decoding it. Returns what is wrong with it; nil if it is right.
+  /// Counts a changed or copied row without decoding it. Returns a description of the fault; nil if there is none.
   mutating func followRow() -> String? {
     guard current != nil else { return "a row outside of a transaction" }
     changes += 1

@@ -1,6 +1,6 @@
 import Changes
 
-/// Verifies a trail: reads it to its end and decodes every value, in addition to the checks of a reader.
+/// Verifies a trail: reads it to its end as a reader does, with all its checks, and also decodes every value.
 struct Verification {
   let reader: TrailReader
   let folder: TrailFolder

@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// A change of a table of the own database by which a column or the table lost its name: it was renamed or dropped.
+/// A schema change of a table of this database in which a column or the table lost its name: it was renamed or dropped.
 ///
 /// Rows that another node wrote before it knew of the change still have the old name.
 ///
@@ -22,25 +22,26 @@ package struct ColumnStep: Equatable, Sendable {
 
   /// The number of the transaction that made the change.
   package var number: UInt64
-  /// The trail, `NODE.NAME`, that has the transaction; empty for the own trail.
+  /// The trail, `NODE.NAME`, that contains the transaction; empty for the trail of this database's own capture.
   @ByBytes package var origin = ""
   /// The trail, `NODE.NAME`, whose apply made the change; empty if an application made it.
   @ByBytes package var applied: String
-  /// The table before the change. Only names are kept: a shape may hold defaults of any length.
+  /// The table before the change: only its names, because a shape may contain defaults of any length.
   package var table: Table
-  /// For each column that lost its name: the new name, nil if the column is gone.
+  /// For each column that lost its name: the new name; nil if the column was dropped.
   @ByBytes package var names: [NameKey: String?]
-  /// The table after the change; nil if it keeps its name.
+  /// The table after the change; nil if the table keeps its name.
   package var moved: Table?
 
-  /// Creates the step of a schema change in the own trail; nil if the table and every column keep their names.
+  /// Creates an entry for a schema change in the trail of this database's own capture. Nil if the table and every
+  /// column keep their names.
   init?(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, number: UInt64) {
     self.init(before, after, origins: ddl.origins(from: before, to: after), applied: ddl.applied, number: number)
   }
 
-  /// Creates the step of a schema change; nil if the table and every column keep their names.
+  /// Creates an entry for a schema change; nil if the table and every column keep their names.
   ///
-  /// - Parameter origin: The trail of the change; empty for the own trail.
+  /// - Parameter origin: The trail that contains the change; empty for the trail of this database's own capture.
   package init?(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, applied: String, number: UInt64,
     of origin: String = ""
@@ -57,7 +58,7 @@ package struct ColumnStep: Equatable, Sendable {
     (self.applied, table, self.names) = (applied, Table(before), names)
   }
 
-  /// The approximate number of bytes that this column step takes in memory.
+  /// The approximate number of bytes that this entry takes in memory.
   var bytes: Int {
     func count(_ table: Table) -> Int { table.namespace.utf8.count + table.name.utf8.count }
     return names.reduce(200 + origin.utf8.count + applied.utf8.count + count(table) + (moved.map(count) ?? 0)) {
@@ -66,9 +67,9 @@ package struct ColumnStep: Equatable, Sendable {
   }
 }
 
-/// The latest changes by which columns or tables lost their names, in the order in which they came.
+/// The latest schema changes in which columns or tables lost their names, in the order in which they were read.
 package struct ColumnSteps: Sendable {
-  /// The most changes that are kept. Older ones have long been known to every node.
+  /// The most schema changes that are kept. All nodes have long known of older ones.
   private static let countMax = 1000
   private static let bytesMax = 4 << 20
   package private(set) var all: [ColumnStep] = []
@@ -76,7 +77,7 @@ package struct ColumnSteps: Sendable {
 
   package init() {}
 
-  /// Adds the column steps of a transaction. A transaction may be read again.
+  /// Adds the schema changes of one transaction, except those that were added before: a transaction may be read again.
   package mutating func take(_ steps: [ColumnStep]) {
     for step in steps where !all.contains(step) {
       all.append(step)

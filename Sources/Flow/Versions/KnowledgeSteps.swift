@@ -1,5 +1,5 @@
-/// The knowledge that the transactions of one origin had of another origin: from which transaction on it had seen how
-/// many of the other's.
+/// The knowledge that the transactions of one origin had of another origin, over time. Each step has the number of a
+/// transaction, and the last transaction of the other origin that it knew.
 ///
 /// At most `stepsMax` steps are kept. When there are more, every second step is dropped. A transaction may then seem to
 /// have known less than it did, but never more.
@@ -9,9 +9,10 @@ struct KnowledgeSteps {
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds what transaction `number` knew; call it by ascending numbers. An earlier or equal number has no effect.
+  /// Adds the last transaction of the other origin, `knows`, that transaction `number` knew. Call it with ascending
+  /// numbers; an earlier or equal number has no effect.
   ///
-  /// - Parameter clock: The clock of the transaction.
+  /// - Parameter clock: The clock of transaction `number`.
   mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
     if let last = numbers.last {
       guard number > last, knows > known[known.count - 1] else { return }
@@ -22,16 +23,17 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the number of the other origin's last transaction that the transaction `number` knew.
+  /// Returns the last transaction of the other origin that transaction `number` knew; 0 if it knew none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the same, with the clock of the transaction that was the first to know it.
+  /// Returns the last transaction of the other origin that transaction `number` knew, and the clock of the first
+  /// transaction that knew it.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Forgets the steps that only transactions before `number` need.
+  /// Forgets the steps that are not needed to answer for transaction `number` and later ones.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

@@ -1,15 +1,15 @@
 import Changes
 
-/// The versions of the window in memory: 24 bytes for each version, 56 for each transaction, and 12 to 24 for each row.
+/// The row versions of a version window, in memory. A version takes 24 bytes, a transaction 56, and a row 12 to 24.
 ///
-/// Everything is in arrays, linked by indexes, so that no version needs an allocation; free slots are reused. Row names
-/// are distributed like random numbers, so they serve as their own hashes.
+/// Everything is in arrays, linked by indexes, so that no version needs an allocation; free entries are reused. Row
+/// names are distributed like random numbers, so they are used as hashes.
 struct MemoryStore {
   /// One version, linked to the next version of its row and to the next one of its transaction.
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// The index of the next version of the same row. Versions of one origin are linked from later to earlier.
+    /// The index of the next version of the same row. Versions from the same trail are linked from later to earlier.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -20,16 +20,16 @@ struct MemoryStore {
     var count: Int32
   }
 
-  /// The first version of a row's list, in the hash table.
+  /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name, compared before the slot is read: the slot may be anywhere in memory.
+    /// A part of the row's name, compared before the version is read, because a version may be anywhere in memory.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
   }
 
-  /// The transactions of one origin by ascending number. Transactions without versions may remain for a while.
+  /// The transactions from one trail by ascending number. Transactions without versions may remain for a while.
   private struct Order {
     var items: [(number: UInt64, transaction: Int32)] = []
     /// The index of the first transaction in `items` that may still have versions.
@@ -49,10 +49,9 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  /// The number of versions of each origin, by index of the origin.
+  /// The number of versions from each trail; the index is the trail's index in the window.
   private var counts: [Int] = []
-  /// A hash table with linear probing. It has the first version of each row, at the place of the row's name or the next
-  /// free one.
+  /// A hash table with linear probing, by row name. Each entry refers to the first version of a row.
   private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
@@ -102,7 +101,7 @@ struct MemoryStore {
     counts[entry.origin] += 1
   }
 
-  /// Returns whether the store has no versions of other origins than this one.
+  /// Returns whether all versions in the store come from the trail with index `origin`.
   func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
 
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
@@ -124,8 +123,8 @@ struct MemoryStore {
     }
   }
 
-  /// Returns the rows that an origin's transactions after number `after`, through number `through`, wrote. A row may be
-  /// in the result twice, or may have no versions any more.
+  /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
+  /// `through`. A row may be in the result twice, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -144,8 +143,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. The caller never asks for the rows of their transactions
-  /// again.
+  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` must not be
+  /// called for the transactions of these versions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -168,8 +167,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces one version of a row by another, if nothing has been removed from the old version's transaction yet.
-  /// Returns false if that transaction has too many versions.
+  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
+  /// Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -201,7 +200,8 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row, if the floor of its origin includes each; returns false otherwise.
+  /// Removes all versions of a row if every node knows them (``KnownFloor``, by index of the trail); returns false
+  /// otherwise.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first
@@ -221,7 +221,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Returns the first transaction of an origin that has a version in the store; nil if there is none.
+  /// Returns the first transaction from a trail that has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -233,7 +233,7 @@ struct MemoryStore {
     return nil
   }
 
-  /// Frees the memory of transactions without versions.
+  /// Frees the memory of transactions that have no versions any more.
   mutating func tidy() {
     for origin in orders.indices {
       _ = oldest(of: origin)
@@ -252,7 +252,7 @@ struct MemoryStore {
 
   private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
-  /// Returns the index of a row's bucket in the hash table, or of the free bucket for the row.
+  /// Returns the index of a row's entry in the hash table, or of the free entry for the row.
   private func bucket(of row: UInt64) -> Int {
     let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
     var at = Int(tag) & mask
@@ -281,7 +281,7 @@ struct MemoryStore {
     }
   }
 
-  /// Removes a row from the hash table. Rows after it that were displaced by collisions move up.
+  /// Removes a row from the hash table. Entries after it that were displaced by collisions move to their places.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)
@@ -308,7 +308,7 @@ struct MemoryStore {
       && transaction.entry.origin == origin
   }
 
-  /// Returns the index of a version's transaction; adds the transaction if it is new.
+  /// Returns the index of a version's transaction in `transactions`; adds the transaction if it is new.
   private mutating func place(of entry: WindowEntry) -> Int32 {
     while orders.count <= entry.origin { orders.append(Order()) }
     // Transactions arrive in order, except for those of a table that was suspended.
@@ -342,7 +342,7 @@ struct MemoryStore {
     leave(transaction)
   }
 
-  /// Lowers the number of a transaction's versions by one.
+  /// Lowers the number of versions of a transaction by one.
   private mutating func leave(_ transaction: Int32) {
     transactions[Int(transaction)].count -= 1
     if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }

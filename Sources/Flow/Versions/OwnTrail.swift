@@ -3,21 +3,21 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The trail of this database's own capture, read for the window. All applies share one reader, which goes on where it
-/// ended.
+/// The trail of this database's own capture, as the version window reads it. All applies share one reader, which
+/// continues where it ended.
 final class OwnTrail: @unchecked Sendable {
   let folder: String
   /// The lock that guards `scan`, the reader of the trail.
   private let lock = Condition()
   private var scan: TrailScan?
-  /// The trail's id and last durable transaction, from the last time that they were read; nil before that.
+  /// The trail's id and last durable transaction, when they were last read; nil before that.
   private let end = Mutex<(id: TrailID, lastTransaction: UInt64)?>(nil)
-  /// The number of the segment that had the last transaction passed to ``start(of:)``; nil before the first call.
+  /// The number of the segment that contains the last transaction passed to ``start(of:)``; nil before the first call.
   private let segment = Mutex<UInt64?>(nil)
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` on to its durable end; nil if no such trail exists yet. `identify`
+  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet. `identify`
   /// gets the id of the trail when the trail is opened, before any transaction is read.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
@@ -51,8 +51,8 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
-  /// Returns the id and the last durable transaction of the trail, if that is before `number`. Returns nil if the trail
-  /// has `number`, or if there is no trail.
+  /// Returns the id and the last durable transaction of the trail, if the trail ends before transaction `number`.
+  /// Returns nil if the trail has that transaction, or if there is no trail.
   func end(before number: UInt64) throws -> (id: TrailID, lastTransaction: UInt64)? {
     try end.withLock { end in
       if let known = end, known.lastTransaction >= number { return nil }
@@ -87,7 +87,8 @@ extension OwnTrail {
   }
 }
 
-/// The end of what has been read of the own trail: transaction, position in the source, and position in the trail.
+/// The end of the part of this database's own trail that has been read: transaction, position in the source, and
+/// position in the trail.
 struct OwnReach {
   var number: UInt64
   var sourcePosition: [UInt8]

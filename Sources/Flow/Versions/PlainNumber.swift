@@ -1,6 +1,7 @@
 import Changes
 
-/// A number in text, normalised: its digits without zeros at either end, and the power of ten of the last digit.
+/// A number in normal form, read from a text: its digits without zeros at either end, and the power of ten of the last
+/// one.
 struct PlainNumber {
   private(set) var isNegative = false
   /// The digits of the number, most significant first, without zeros at either end; empty for zero.
@@ -8,7 +9,7 @@ struct PlainNumber {
   private(set) var power = 0
   /// The number as a 64-bit integer; nil if it is not whole or does not fit.
   private(set) var integer: Int64?
-  /// The longest text, in bytes, that is read as a number: more digits than any type of either engine has.
+  /// The longest text, in bytes, that is read as a number. No type of SQLite or PostgreSQL has so many digits.
   private static let digitsMax = 20_000
 
   /// Reads a number from a text; nil if the text is not exactly one number.
@@ -25,7 +26,7 @@ struct PlainNumber {
     integer = wholeNumber
   }
 
-  /// Returns the number in a text that is a sign and up to 18 digits, as most numbers are; nil for other texts.
+  /// Returns the number in a text of an optional sign and up to 18 digits, as most numbers are; nil for other texts.
   private static func small(_ text: UnsafeRawBufferPointer) -> Int64? {
     let start = text.first == UInt8(ascii: "-") ? 1 : 0
     guard text.count > start, text.count - start <= 18 else { return nil }

@@ -1,26 +1,28 @@
 import Changes
 
-/// The name of a row in the window: a 64-bit hash of its table and key, equal for each engine's representation of them.
+/// The name of a row in the version window: a 64-bit hash of its table and key. SQLite and PostgreSQL represent some
+/// keys differently, but give the same hash.
 ///
 /// The name of a row is the same in every process and never changes. Two rows may share a name: rarely by chance,
 /// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether this names references to the row (by foreign keys of other rows), and not the row's own versions.
+  /// Whether the name is for references to the row, by foreign keys of other rows, instead of for the row's own
+  /// versions.
   package var isReference = false
-  /// Whether the change for which the name was made deletes the row. It is not part of the hash.
+  /// Whether the change for which the name was made deletes the row. This is not part of the hash.
   package private(set) var isEnd = false
 
   package init(hash: UInt64) { self.hash = hash }
 
-  /// The name under which the window keeps references to this row by foreign keys of other rows.
+  /// The name under which the version window keeps references to this row, by foreign keys of other rows.
   package var reference: RowName {
     var name = self
     name.isReference = true
     return name
   }
 
-  /// Returns this name for a change that deletes the row, or with `false` for one that keeps the row.
+  /// Returns this name with ``isEnd`` set: whether the change for which it is made deletes the row.
   package func ended(_ isEnd: Bool = true) -> RowName {
     var name = self
     name.isEnd = isEnd
@@ -34,15 +36,16 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name under which the window keeps deletes of rows that referred to this one.
+  /// The name under which the version window keeps deletes of rows that had a foreign key to this one.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
-  /// The key of the window's list for this name: references have a list apart from the row's versions.
+  /// The key under which the version window keeps versions for this name. References to a row and versions of the row
+  /// have different keys.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// Creates the name of a row.
-  /// - Parameter table: the target's name of the table.
-  /// - Parameter key: the values in the order of the key's columns, in the target's representation.
+  /// - Parameter table: The name of the table at the target.
+  /// - Parameter key: The key values in the order of the key's columns, as the target represents them.
   package init(table: String, key: [Value]) {
     var naming = RowNaming(table: table)
     for value in key { value.withView { naming.add($0) } }
@@ -50,8 +53,8 @@ package struct RowName: Hashable, Sendable {
   }
 }
 
-/// The rows that a change concerns: none, one, or two if it changes a key (the old one first). The references that it
-/// makes or keeps follow. The first two need no allocation.
+/// The names of the rows that a change concerns: none, one, or two if it changes a key (the old one first). After these
+/// come the names for references that the row makes by foreign keys. The first two names need no allocation.
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)
@@ -76,9 +79,9 @@ package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, S
   package subscript(index: Int) -> RowName { index == 0 ? first : index == 1 ? second : others[index - 2] }
 }
 
-/// A row by its name and its key.
+/// A row, given by its name (a hash) and its key.
 ///
-/// A name is a hash. Two rows of one table may share it, so the key is compared wherever a row is found by its name:
+/// Two rows of one table may share a name, so the key is compared wherever a row is found by its name:
 ///
 ///     KeyedRow(name, [.text("0123")]).isSame(as: KeyedRow(name, [.text("123")]))  // false
 ///     KeyedRow(name, [.text("t")]).isSame(as: KeyedRow(name, [.integer(1)]))      // true: PostgreSQL's boolean
@@ -92,14 +95,14 @@ package struct KeyedRow: Hashable, Sendable {
   /// Returns whether this row and `other` are the same row of the same table.
   package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
 
-  /// Returns whether a row with the same name and the key `other` is this row.
+  /// Returns whether this row is the row with the same name and the key `other`.
   package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
 
-  /// Whether the name treats a text of the key like another value, such as `'7'` like 7. Then other rows may share the
-  /// name.
+  /// Whether the row's name (a hash) does not depend on the exact text of the key: `'7'` has the same hash as 7. Then
+  /// other rows may share the name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the row's key, concatenated. They distinguish and order rows with the same name.
+  /// The texts of the row's key, concatenated with their lengths. They distinguish and order rows with the same name.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {
@@ -112,21 +115,21 @@ package struct KeyedRow: Hashable, Sendable {
 
 extension Value {
   /// Returns whether two key values are equal. Two texts are equal if their bytes are. Values of different types are
-  /// equal if they give the same name, because the engines represent one value differently.
+  /// equal if they give the same row name, because SQLite and PostgreSQL represent some values differently.
   package func isSameKey(as other: Value) -> Bool {
     if self == other { return true }
     if case .text = self, case .text = other { return false }
     return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
   }
 
-  /// Whether this key value is a text that is hashed by its meaning instead of its bytes.
+  /// Whether this key value is a text whose meaning is hashed instead of its bytes, such as a number.
   fileprivate var isLooseKey: Bool {
     guard case .text(let bytes) = self else { return false }
     return bytes.withUnsafeBytes(RowNaming.isLoose)
   }
 }
 
-/// Computes names of one table's rows from keys that are read in place. It is started once for a table and copied for
+/// Computes the names (hashes) of a table's rows from their key values. It is started once for a table and copied for
 /// each row.
 package struct RowNaming: Sendable {
   private var state: UInt64
@@ -139,8 +142,9 @@ package struct RowNaming: Sendable {
 
   package var name: RowName { RowName(hash: state) }
 
-  /// Adds the next value of the key. Equal numbers give the same hash, as integer, real or text. So do a blob and
-  /// PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. Other texts are hashed by their bytes.
+  /// Adds the next value of the key to the hash. Equal numbers give the same hash, as integer, real or text. So do a
+  /// blob and PostgreSQL's text of it, and a PostgreSQL boolean and the integers 1 and 0. If a text has no such
+  /// meaning, its bytes are hashed.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)
@@ -167,13 +171,14 @@ package struct RowNaming: Sendable {
     add(bytes: bytes, tag: .text)
   }
 
-  /// Returns whether a text is hashed by its meaning instead of its bytes.
+  /// Returns whether the meaning of a text is hashed instead of its bytes, for example because it is a number.
   static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
     PlainNumber(text) != nil || blob(text) != nil
       || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }
 
-  /// Returns the bytes of a text in PostgreSQL's hex format: `\x` and two digits for each byte.
+  /// Returns the bytes that a text states in PostgreSQL's hex format: `\x` and two digits for each byte. Nil for other
+  /// texts.
   private static func blob(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     guard text.count >= 2, text.count % 2 == 0, text[0] == UInt8(ascii: "\\"),
       text[1] == UInt8(ascii: "x")

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The versions of the window in a temporary file that is deleted when it is closed. It replaces ``MemoryStore`` when
-/// there are more versions than memory should hold.
+/// The row versions of a version window in a temporary file, which is deleted when it is closed. It replaces
+/// ``MemoryStore`` when there are more versions than memory should hold.
 ///
 /// The file is SQLite's kind of temporary database: it has no name, and is neither durable nor transactional.
 final class SpillStore {
@@ -71,7 +71,7 @@ final class SpillStore {
     }
   }
 
-  /// Calls `body` with every version in the file, in order of origin and transaction number.
+  /// Calls `body` with every version in the file, ordered by the index of its trail and the transaction number.
   func forEach(_ body: (_ row: UInt64, WindowEntry) -> Void) throws {
     try Self.naming {
       let all = try database.prepare(
@@ -126,7 +126,7 @@ final class SpillStore {
   /// for equality, and transaction numbers never reach the sign bit.
   private static func stored(_ value: UInt64) -> Int64 { Int64(bitPattern: value) }
 
-  /// Runs `body`, and adds to an SQLite error that it concerns the window's temporary file.
+  /// Runs `body`. If it throws an SQLite error, adds to the error that it concerns the version window's temporary file.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw CairnError(

@@ -2,34 +2,35 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads the versions of a trail into the window, one transaction after the other.
+/// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
-  /// Returns the rows that a change concerns, by the rules for its trail. A row of a copy is an insert that is
-  /// `copied`.
+  /// A function that returns the rows that a change concerns, by the apply rules for its trail. A row of a table copy
+  /// is passed as an insert with `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   /// A function that gets the shape of a table before and after a schema change.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
-  /// A transaction that was read, or a part of a large one.
+  /// The content of a transaction that was read, or of a part of a large one.
   struct Part {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// The tables whose copy ends with the transaction, or that it created. All their earlier rows are in the trail.
+    /// The tables whose copy ends with the transaction, or that the transaction created. All their earlier rows are in
+    /// the trail.
     var wholeTables: [String] = []
-    /// The transaction's schema changes by which columns or tables lost their names.
+    /// The schema changes of the transaction in which columns or tables lost their names.
     var columnSteps: [ColumnStep] = []
   }
 
-  /// The number of rows of a transaction that are collected before they are passed on as a part.
+  /// The number of rows of a transaction that are collected before they are passed on, as a part of the transaction.
   private static let rowsMax = 4096
   private(set) var from: UInt64
   let reader: TrailReader
-  /// The number of the last transaction that was read to its end.
+  /// The number of the last transaction that was read completely.
   private(set) var number: UInt64 = 0
   /// The position in the source from the last progress record that was read; empty if there was none.
   private(set) var sourcePosition: [UInt8] = []
 
-  /// Opens a trail for the rows of transaction `number` and later ones. Earlier transactions may be reported too,
+  /// Opens a trail to read the rows of transaction `number` and later ones. Some earlier transactions are reported too,
   /// without rows.
   init(folder: String, from number: UInt64) throws {
     from = number
@@ -37,8 +38,8 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
-  /// Notes that rows of transactions before `number` are no longer needed. Returns false if whole segments could be
-  /// skipped: it is then cheaper to open the trail again.
+  /// Stops collecting rows of transactions before `number`. Returns false if it is cheaper to open the trail again,
+  /// because whole segments can be skipped.
   mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
     guard number > from else { return true }
     from = number
@@ -46,10 +47,10 @@ struct TrailScan {
     return try Trail.segmentStart(folder: folder, of: number).position.segment <= reader.position.segment
   }
 
-  /// Reads up to transaction `through`, or to the durable end.
-  /// - Parameter learn: receives a table before and after a schema change, at the place of the change.
-  /// - Parameter takePart: receives every transaction, a large one in parts. `isEnd` marks the last part.
-  /// - Returns: the number of complete transactions of interest.
+  /// Reads through transaction `through`, or to the durable end.
+  /// - Parameter learn: Gets a table before and after a schema change, at the place of the change.
+  /// - Parameter takePart: Gets every transaction, a large one in parts. `isEnd` is true for the last part.
+  /// - Returns: The number of complete transactions that were read, without those before the first needed one.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

@@ -1,14 +1,16 @@
 import Changes
 
-/// The changes that one transaction made to one row, folded into one step: the row before and after the transaction.
+/// The net change that one transaction made to one row, computed from its changes: the row before and after the
+/// transaction.
 package struct VersionFold {
   /// One change of one row: the row before and after it; nil if the row did not exist then.
   package struct Step {
     var before: [Value?]?
     var after: [Value?]?
 
-    /// Returns the steps of a change for `row`: usually one. There are two if the change alters the key, and both keys
-    /// have the same name. `names` has the rows of the change, the old key first.
+    /// Returns the changes of `row` within a change record: usually one. There are two, a delete and an insert, if the
+    /// record alters the key and both keys have the same name (hash). `names` has the rows of the record, the old key
+    /// first.
     package static func all(
       _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
     ) throws -> [Step] {
@@ -16,7 +18,7 @@ package struct VersionFold {
       var after = try change.after?.values()
       if let before, let new = after { after = zip(before, new).map { $1 ?? $0 } }
       if change.operation == .update, before == nil {
-        // The source does not say what the row was, but that it was there.
+        // The trail does not have the old row, but an update shows that it existed.
         before = after?.enumerated().map { schema.key.contains($0.offset) ? $0.element : nil }
       }
       guard names.count > 1 else { return [Step(before: before, after: after)] }
@@ -31,8 +33,9 @@ package struct VersionFold {
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The old row of an update that came while the fold had no row: as its first step, or after a delete. The journal
-  /// may have such an update before the insert of its row. `isFirst`: the update is the fold's first step.
+  /// The old row of an update that came while no row was known: as the first change, or after a delete. The journal may
+  /// have such an update before the insert of its row. `isFirst`: the update is the transaction's first change of the
+  /// row.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
@@ -41,8 +44,8 @@ package struct VersionFold {
     if let row = step.before, step.after != nil { early = (row, true) }
   }
 
-  /// Returns whether a step changes this row, and not another row with the same name. Their keys must be equal; the
-  /// answer is true if the two schemas have different key columns.
+  /// Returns whether `step` changes this row, and not another row with the same name (hash): their keys must be equal.
+  /// Also returns true if the keys cannot be compared, because the two schemas have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
@@ -60,7 +63,7 @@ package struct VersionFold {
       if let was = early { early = (reshaped(was.row, to: schema), was.isFirst) }
       self.schema = schema
     }
-    // The row is there already.
+    // An earlier update has already brought this row.
     if let was = early, after != nil, let row = step.after, row == was.row, step.before == nil || step.before != after {
       early = step.before.map { ($0, was.isFirst) }
       if was.isFirst { before = step.before }
@@ -73,7 +76,7 @@ package struct VersionFold {
     }
   }
 
-  /// Returns a row in another schema, with values matched by column names; nil for columns that the row lacks.
+  /// Returns a row with the columns of another schema, matched by name; nil for columns that the row lacks.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
@@ -92,13 +95,13 @@ package struct VersionFold {
 // MARK: - Bytes
 
 extension VersionFold {
-  /// The approximate number of bytes that the fold takes in memory.
+  /// The approximate number of bytes that this net change takes in memory.
   package var byteCount: Int {
     func count(_ row: [Value?]?) -> Int { row?.reduce(32) { $0 + ($1?.byteCount ?? 16) } ?? 0 }
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
-  /// Appends the fold in encoded form, without its schema.
+  /// Appends this net change in encoded form, without its schema.
   package func append(to writer: inout ByteWriter) {
     var flags: UInt8 = 0
     if before != nil { flags |= 1 }
@@ -108,7 +111,7 @@ extension VersionFold {
     for row in [before, after, early?.row] { if let row { writer.appendImage(row) } }
   }
 
-  /// Decodes a fold from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
+  /// Decodes a net change from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
   package init(from reader: inout ByteReader, _ schema: TableSchema) throws {
     self.schema = schema
     let flags = try reader.readByte()

@@ -1,25 +1,26 @@
 import Changes
 import Conflicts
 
-/// A version in the window: its stamp, and its place in the origin's trail.
+/// A row version in the version window: its stamp (clock, trail and transaction number), and its position in that
+/// trail.
 package struct VersionPlace: Hashable, Sendable {
   package var stamp: Stamp
-  /// The position in the trail of the begin record of the version's transaction.
+  /// The position in the trail of the begin record of the transaction that made the version.
   package var begin: Position
 
   package init(stamp: Stamp, begin: Position) { (self.stamp, self.begin) = (stamp, begin) }
 }
 
-/// A version as a trail stores it: the total effect of one transaction on the row, in the trail's own representation.
+/// A row version as a trail stores it: the net change of one transaction to the row, with values as in the trail.
 package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
-  /// The number of the last transaction that the version's author knew, by name of the trail.
+  /// For each trail, by name: its last transaction that the version's author knew.
   package var seen: [String: UInt64]
   /// The schema of the values in `before` and `after`.
   package var schema: TableSchema
-  /// The row before the transaction, as far as the trail has its values; nil if the row did not exist.
+  /// The row before the transaction, as far as the trail has its values; nil if the row did not exist then.
   package var before: [Value?]?
-  /// The row after the transaction, with nil for unchanged values; nil if the row is deleted.
+  /// The row after the transaction, with nil for unchanged values; nil if the transaction deleted the row.
   package var after: [Value?]?
 
   package init(

@@ -2,24 +2,25 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads versions at their places in trails. It caches what it learns about segments, so use one reader for many
-/// versions. One thread uses it.
+/// Reads row versions from trails, by the positions of their transactions. It caches the schemas and block places of
+/// segments, so use one reader for many versions. One thread uses it.
 package final class VersionReader {
   /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// Returns the knowledge of a transaction's author: the last known transaction, by name of the trail.
+  /// Returns, for each trail by name, its last transaction that a transaction's author knew.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
-  /// Creates a reader. `seen` is like ``VersionWindow/seen(_:)``, which ignores knowledge of earlier trails of a name.
+  /// Creates a reader. `seen` is a function like ``VersionWindow/seen(_:)``, which ignores knowledge of an earlier
+  /// trail with the same name.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
-  /// Returns the versions that the transaction at a place gave to the rows of one name. There is usually one version;
-  /// more if rows share the name, none if the transaction did not change the row. Memory holds only the result, however
-  /// large the transaction is.
+  /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one
+  /// version; more if rows share the name, none if the transaction did not change the row. Memory holds only the
+  /// result, however large the transaction is.
   ///
-  /// - Parameter rowNames: the function that the window uses. For a changed key it returns the old name first: the
-  ///   change counts as a delete of one row and an insert of the other.
+  /// - Parameter rowNames: The function with which the version window reads trails. For a changed key it returns the
+  ///   old name first: the change counts as a delete of one row and an insert of the other.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
@@ -50,7 +51,7 @@ package final class VersionReader {
     }
   }
 
-  /// Calls `body` with every row change of the transaction at a place. A row of a copy is passed as an insert.
+  /// Calls `body` with every row change of the transaction at a place. A row of a table copy is passed as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {

@@ -1,12 +1,12 @@
 import Changes
 
-/// The versions of the window: in memory, or in a temporary file once there are more than a limit. They return to
-/// memory when their number has fallen to half of the limit.
+/// The row versions of a version window: in memory, or in a temporary file once there are more than a limit. They
+/// return to memory when their number has fallen to half of the limit.
 struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
   private var spill: SpillStore?
-  /// The number of the last transaction that ever had a version in the store, by index of the origin.
+  /// For each trail, by its index in the window: the last transaction that ever had a version in the store.
   private var latest: [UInt64] = []
 
   init(spillRows: Int) { self.spillRows = spillRows }
@@ -16,8 +16,9 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if an author with the given knowledge knows every version in the store. Reads no row's versions.
-  /// - Parameter known: returns the last known transaction number of an origin.
+  /// Returns false if an author with the given knowledge knew every version in the store. It does not look at single
+  /// rows.
+  /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
   }
@@ -38,29 +39,29 @@ struct VersionStore {
     memory = MemoryStore()
   }
 
-  /// Returns whether the store has no versions of other origins than this one; false if that is unknown.
+  /// Returns whether all versions in the store come from the trail with index `origin`; false if that is unknown.
   func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
 
-  /// Calls `body` with the versions of a row. Those of one origin come from later to earlier.
+  /// Calls `body` with the versions of a row. Versions from the same trail come from later to earlier.
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
 
-  /// Returns the rows that an origin's transactions after number `after`, through number `through`, wrote. A row may be
-  /// in the result twice, or may have no versions any more.
+  /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
+  /// `through`. A row may be in the result twice, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes the versions of a row that satisfy the condition. The caller never asks for the rows of their transactions
-  /// again.
+  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` must not be
+  /// called for the transactions of these versions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces one version of a row by another, if nothing has been removed from the old version's transaction yet.
+  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
   /// Returns false, and changes nothing, if that costs too much.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
@@ -70,19 +71,19 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row, if the floor of its origin includes each. Returns false otherwise, and if
-  /// the versions are in the file.
+  /// Removes all versions of a row if every node knows them (``KnownFloor``, by index of the trail). Returns false
+  /// otherwise, and if the versions are in the temporary file.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }
 
-  /// Returns the first transaction of an origin that has a version in the store; nil if there is none.
+  /// Returns the first transaction from a trail that has a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }
     return memory.oldest(of: origin)
   }
 
-  /// Frees memory after versions have been removed.
+  /// Frees memory after versions have been removed. If few are left in the temporary file, moves them back to memory.
   mutating func tidy() throws {
     guard let spill else { return memory.tidy() }
     guard spill.count <= spillRows / 2 else { return }

@@ -7,8 +7,8 @@ import Trails
 /// The row versions of one database that some node may not know yet. They come from the database's own trail, and from
 /// the trails of peers that are applied to it.
 ///
-/// An incoming change is in conflict if the window holds a version of its row that its author did not know. All applies
-/// of a database share one window; any thread may call. How to use it:
+/// An incoming change is in conflict if the window has a version of its row that the author of the change did not know.
+/// All applies of a database share one window; any thread may call. How to use it:
 ///
 /// 1. At the start: ``addPeer(_:folder:)`` for every trail that is applied. Then ``read(_:through:rowNames:)`` for
 ///    each, and ``catchUp(rowNames:)``, or ``putOffCatchUp()`` if ``isOwnOnly``. Until all trails have been read,
@@ -17,7 +17,8 @@ import Trails
 ///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``. At the end: ``commit(_:)`` after the target has committed, or
 ///    ``rollback(_:)`` if it has not.
 ///
-/// After an error, roll the group back and apply it again; what could not be read of the trails is then read again.
+/// After an error, roll the group back and apply it again. If a trail could not be read, the window then reads it
+/// again.
 package final class VersionWindow: Sendable {
   package let own: TrailName
   private let ownTrail: OwnTrail
@@ -29,7 +30,7 @@ package final class VersionWindow: Sendable {
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
     var columnSteps = ColumnSteps()
-    /// A trail that was replaced by a new one of the same name since the window read it; nil if there is none.
+    /// The name of a trail that a new trail has replaced since the window read it; nil if there is none.
     var begunAgain: TrailName?
   }
 
@@ -48,8 +49,8 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Notes the id of the trail with a name. Throws `busy` if the window has read another trail of this name: versions
-  /// of that trail do not count for the new one. A new window is needed then.
+  /// Stores the id of the trail with a name. Throws `busy` if the window has read another trail of this name: its
+  /// versions do not count for the new trail. A new window is needed then.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
       let isSame = state.index.identify(trail.description, id)
@@ -59,7 +60,7 @@ package final class VersionWindow: Sendable {
     if !isSame { try check() }
   }
 
-  /// Returns the id of the trail with a name; nil if it has not been read.
+  /// Returns the id of the trail with a name; nil if the window has not read that trail.
   package func id(of trail: String) -> TrailID? { state.withLock { $0.index.id(of: trail) } }
 
   /// Throws `busy` if a trail was replaced by a new one since the window read it.
@@ -71,7 +72,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew of each trail in the window.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew. It has only trails in the
+  /// window.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -84,9 +86,10 @@ package final class VersionWindow: Sendable {
 // MARK: - Reading trails
 
 extension VersionWindow {
-  /// Reads the own trail on to its durable end, with the knowledge that the own database had of other trails. Returns
-  /// the number of transactions read. `rowNames` returns the rows of a change: none, one, or the old and the new one if
-  /// the key changed. `learn` gets each table before and after a schema change, before later rows.
+  /// Reads the trail of the database's own capture on to its durable end. Returns the number of transactions read.
+  ///
+  /// `rowNames` returns the rows of a change: none, one, or the old and the new one if the key changed. `learn` gets
+  /// each table before and after a schema change, before later rows.
   @discardableResult
   package func catchUp(
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows,
@@ -95,7 +98,8 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// A node claimed to know a transaction of the own trail before it was written.
+  /// The error if another node stated that it knew a transaction of this database's own trail before that transaction
+  /// was written.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -129,7 +133,7 @@ extension VersionWindow {
   }
 
   /// Reads the part of a peer's trail that was applied before the start: through transaction `number` of the database's
-  /// checkpoint, 0 if it has none. `again`: reads that part once more, because rows have other names now.
+  /// checkpoint, 0 if it has none. `again`: reads that part once more, because the names of rows have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -148,15 +152,17 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Replaces the first ``catchUp(rowNames:)`` while the window has only own versions: the own trail is read after
-  /// others come.
+  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail: that
+  /// trail is read once versions of other trails come.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
-  /// Whether the window holds only versions of this node. Then the own trail need not be read for incoming transactions
-  /// without changes, and never if all nodes know its transactions.
+  /// Whether the window has only versions of this database's own trail. Then that trail need not be read before
+  /// incoming transactions without changes of rows. As far as all nodes know its transactions, it need not be read at
+  /// all.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
-  /// Whether at least 16 segments of the own trail follow the first transaction that the window has not read.
+  /// Whether at least 16 segments of this database's own trail follow the first transaction that the window has not
+  /// read.
   package var hasMuchUnread: Bool { get throws { try ownTrail.hasMuch(behind: firstNeeded(own.description)) } }
 
   private func firstNeeded(_ origin: String) -> UInt64 {
@@ -165,31 +171,33 @@ extension VersionWindow {
 
   /// The number of versions in the window.
   package var count: Int { state.withLock { $0.index.count } }
-  /// Whether the window has so many versions that it keeps them in a temporary file.
+  /// Whether the window has so many versions that it keeps them in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window keeps a version because the peer of this trail has not yet reported to know it.
+  /// Returns whether the window keeps a version because the peer with this trail has not yet reported that it knows it.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
 
-  /// Returns whether the own trail has every row of a table, also those from before the trail; true if that is unknown.
+  /// Returns whether this database's own trail has every row of a table, also rows older than the trail; true if that
+  /// is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The changes by which columns or tables of the database lost their names, as far as the own trail has been read.
+  /// The schema changes in which columns or tables of the database lost their names, as far as this database's own
+  /// trail has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether the versions from before the start have been read from all trails.
+  /// Whether all trails have been read up to the state of the database at the start.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction of the own trail that has been read. With it: the position in the source from the last
-  /// progress record, empty if there was none.
+  /// The last transaction of this database's own trail that has been read. With it: the position in the source from the
+  /// last progress record, empty if there was none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
   /// Returns, for each trail, the position from which on a purge must keep it. Versions that are still needed begin
-  /// there, or parts not yet read. A peer's trail that is not needed is not in the result.
+  /// there, or parts that are still to be read. A peer's trail that is not needed is not in the result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -217,14 +225,14 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns a header without false claims about the own trail. A claim to know transactions that are still to be
-  /// written would make them count as known.
+  /// Returns a header without false statements about this database's own trail. If an author stated that it knew
+  /// transactions that are not yet written, these would count as known later.
   ///
-  /// A claim without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
+  /// A statement without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
   /// name.
   ///
   /// - Parameter isApplied: Whether the transaction was applied before; then nothing is thrown.
-  /// - Throws: `trail-forked` if the header claims to know transactions after the end of the present own trail.
+  /// - Throws: `trail-forked` if the author states that it knew transactions after the end of the present own trail.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
@@ -238,14 +246,14 @@ extension VersionWindow {
         "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(end.lastTransaction)",
         hint:
           "if the state folder of this node was restored from an older copy, begin a new trail: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
-        // After a power cut, the mark of the own trail may be an older one until capture has opened it.
+        // After a power cut, the durable end of the own trail may be an older one until capture has opened the trail.
         remedy: .retry, context: ["trail": trail.description])
     }
     return believed
   }
 
-  /// Notes what the author of an incoming transaction knew of other trails. Call it before apply writes the
-  /// transaction.
+  /// Stores which transactions of other trails the author of an incoming transaction knew. Call it before apply writes
+  /// the transaction.
   /// - Parameter begin: The position of the transaction's begin record.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
@@ -259,18 +267,19 @@ extension VersionWindow {
     }
   }
 
-  /// Notes the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
-  /// Returns false, and notes nothing, if the author did not know one. Noted versions are visible at once, as with
+  /// Adds the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
+  /// Returns false, and adds nothing, if the author did not know one. Added versions are visible at once, as with
   /// ``note(_:_:)``.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// Returns false if the transaction follows every version of every row in the window.
+  /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// Returns the versions of a row that `incoming` does not follow, by ascending stamps, without `incoming` itself. If
-  /// there are none, there is no conflict. `seen` is the knowledge of its author, from ``seen(_:)``.
+  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps, without `incoming`
+  /// itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the transaction of
+  /// `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
@@ -282,40 +291,43 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns the fingerprint of a row's versions, except those in `without` and those beyond `reached` in their trail.
+  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and those with a higher
+  /// number than `reached` has for their trail.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Keeps the last version of each row whose versions are all forgotten, while the window has an earlier version of
-  /// any row. Call it before any trail is read.
+  /// Makes the window keep the last write of each row whose versions it has forgotten. It keeps them as long as it has
+  /// an earlier version of any row. Call it before any trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// Returns the last version of a row that has no versions left in the window. Nil if it is earlier than all versions
-  /// in the window, if the row had none, or without ``keepLasts()``.
+  /// Returns the last write of a row that has no versions left in the window. Nil if the write is earlier than all
+  /// versions in the window, if there was none, or without ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns false if the author of a delete knew every reference to every row.
+  /// Returns false if the author of a delete knew every reference, by a foreign key, from any row to any row.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
 
-  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row.
-  /// If so, the delete does not count. `seen` is the knowledge of the author of the delete.
+  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
+  /// neither author knew the other's transaction. If so, the row is not deleted. `seen` has, for each trail, the last
+  /// transaction that the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
 
-  /// Notes a version that apply is about to write; call it while the target holds the lock of the row. Other applies
-  /// see the version at once, even if the target does not commit: rows are resolved from their versions alone.
+  /// Adds a version that apply is about to write; call it while the target holds the lock of the row. Other applies see
+  /// the version at once, even if the target does not commit: conflicts are resolved from versions alone.
   package func note(_ row: RowName, _ place: VersionPlace) throws {
     try withState { try $0.index.note(row, place) }
   }
 
-  /// Notes that the target has committed all transactions met of a trail; forgets versions that no query needs.
+  /// Marks as committed the transactions of a trail that apply has processed since its last commit. Forgets versions
+  /// that no query needs.
   package func commit(_ trail: TrailName) throws {
     try withState {
       $0.index.settle(trail.description)
@@ -323,14 +335,15 @@ extension VersionWindow {
     }
   }
 
-  /// Notes that the target has rolled back: the transactions of a trail since the last commit will be met again.
+  /// Goes back to the last commit of an apply, because the target has rolled back: the transactions of its trail since
+  /// then come again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail that counts while a table of that trail is suspended: knowledge in
-  /// later transactions proves nothing. Nil: no table is suspended. Call it before the commit that suspends the table,
-  /// and at a start before any trail is read.
+  /// Sets the last transaction of a peer's trail whose knowledge counts while a table of that trail is suspended: later
+  /// transactions do not prove that the peer knows versions. Nil: no table is suspended. Call it before the commit that
+  /// suspends the table, and at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

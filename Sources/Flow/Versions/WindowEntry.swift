@@ -1,6 +1,6 @@
 import Changes
 
-/// A version as the window stores it. `origin` is an index into the window's list of origins.
+/// A row version as the version window stores it. `origin` is the index of its trail in the window.
 struct WindowEntry: Equatable, Sendable {
   var origin: Int
   var number: UInt64
@@ -9,30 +9,31 @@ struct WindowEntry: Equatable, Sendable {
 }
 
 extension WindowEntry {
-  /// Returns whether the author of a later version knew this version, which is of another origin.
+  /// Returns whether the author of a later version, from another trail, knew this version.
   ///
-  /// - Parameter known: The last transaction of this version's origin that the author claims to know.
-  /// - Parameter clock: The clock of the author's transaction: it is later than those of all that the author knew.
+  /// - Parameter known: The last transaction of this version's trail that the author states to have known.
+  /// - Parameter clock: The clock of the author's transaction: it is later than those of all versions that the author
+  ///   knew.
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
-/// The transactions of one origin that every node knows: up to a number, and with a clock before another one.
+/// The transactions of one trail that every node knows: those up to a number whose clock is before a given clock.
 ///
-/// A node may claim to know transactions that are still to be written. The clock shows it: an author's clock is later
-/// than those of all transactions that it knew.
+/// A node may state that it knows transactions that are not yet written. The clock disproves it: an author's clock is
+/// later than those of all transactions that it knew.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0
 
   func includes(_ entry: WindowEntry) -> Bool { entry.number <= number && entry.clock < clock }
 
-  /// Takes over another floor if it includes more transactions.
+  /// Replaces this value by `other` if `other` includes more transactions.
   mutating func raise(to other: KnownFloor) {
     if (other.number, other.clock) > (number, clock) { self = other }
   }
 }
 
-/// A hash that identifies a set of versions of one row, independent of their order.
+/// A hash of a set of versions of one row, independent of their order.
 package struct VersionFingerprint: Equatable, Sendable {
   private var count = 0
   private var sum: UInt64 = 0
@@ -51,15 +52,16 @@ package struct VersionFingerprint: Equatable, Sendable {
   }
 }
 
-/// An incoming transaction, with the indexes that the window gives to origins.
+/// An incoming transaction that an apply has begun to process, with trails given by their indexes in the version
+/// window.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// The last transaction that the transaction's author knew of each origin, by index of the origin.
+  /// For each trail, by index: its last transaction that this transaction's author knew.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
 
-  /// Returns whether the transaction's author knew a version.
+  /// Returns whether the author of this transaction knew the given version.
   func knows(_ other: WindowEntry) -> Bool {
     other.origin == entry.origin
       ? other.number <= entry.number : other.isKnown(through: known(of: other.origin), at: entry.clock)

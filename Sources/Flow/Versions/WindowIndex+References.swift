@@ -4,7 +4,8 @@ import Conflicts
 // References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
 // referenced row counts.
 extension WindowIndex {
-  /// Returns the last transaction of an origin that made or kept a reference to a row; nil if there is none.
+  /// Returns the last transaction of a trail that made or kept a reference to a row by a foreign key; nil if there is
+  /// none.
   func lastReference(_ row: RowName, _ origin: Int) throws -> WindowEntry? {
     var last: WindowEntry?
     try store.forEach(of: row.reference.chain) {
@@ -13,7 +14,7 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns false if the author of a delete knew every reference to every row.
+  /// Returns false if the author of a delete knew every reference, by a foreign key, from any row to any row.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -22,10 +23,10 @@ extension WindowIndex {
       }
   }
 
-  /// Returns whether a row has a reference that is concurrent with a delete of the row: neither author knew the other
-  /// transaction.
-  /// - Parameter delete: the stamp of the delete's transaction.
-  /// - Parameter seen: the knowledge of the author of the delete.
+  /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
+  /// neither author knew the other's transaction.
+  /// - Parameter delete: The stamp of the transaction that deletes the row.
+  /// - Parameter seen: For each trail, its last transaction that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false
@@ -39,7 +40,8 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets references to a row that every node knows, unless a version is still needed that is concurrent with them.
+  /// Forgets those references to a row that every node knows, except if a needed version of the row is concurrent with
+  /// them.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

@@ -1,35 +1,35 @@
 import Changes
 import Conflicts
 
-/// The versions in the window, what each origin knew of the others over time, and what may be forgotten. It uses no
-/// trails and no locks.
+/// The row versions in a version window, what each author knew of other trails, and what may be forgotten. It reads no
+/// trails and takes no locks.
 struct WindowIndex {
-  /// A trail whose versions are in the window; the own trail is one of them.
+  /// A trail whose versions are in the window: the trail of a peer, or of this database's own capture.
   struct Origin {
     var name: String
-    /// The id of the origin's trail; nil if the trail does not exist on this node yet.
+    /// The id of the trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// The id that other origins report for this trail, while `id` is nil.
+    /// The id that transactions of other trails state for this trail, while `id` is nil.
     var told: TrailID?
-    /// The knowledge that this origin has of each other origin, by index of the other one.
+    /// For each trail, by index: which of its transactions the transactions of this trail knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this origin that the database holds durably. All later ones know at least as much.
+    /// The last transaction of this trail that the database has durably. All later ones know at least as much.
     var reached: UInt64 = 0
-    /// The last transaction of this origin that an apply has begun to process, committed or not.
+    /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
     /// The clocks of the transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// The last transaction of this origin that counts while a table of its trail is suspended; nil if none is.
+    /// While a table of this trail is suspended: the last transaction that shows what its node knows; nil otherwise.
     var held: UInt64?
-    /// Which transactions of this origin every node knows.
+    /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last noted transaction of this origin with a reference to a row, and the latest clock of such transactions.
+    /// The last transaction of this trail that wrote a row with a foreign key, with the latest clock of all such ones.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
-    /// The latest clock of the versions of this origin that were noted.
+    /// The latest clock of all versions of this trail that were added.
     var lastClock: UInt64 = 0
-    /// Whether the versions from before the start of the process have been read from the trail.
+    /// Whether the trail has been read up to the state of the database at the start of the process.
     var isRead = false
 
     var border: UInt64 { min(reached, held ?? .max) }
@@ -39,11 +39,13 @@ struct WindowIndex {
   var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// Rows that received a version which every node already knew. The next sweep checks them.
+  /// The rows that got a version which every node already knew. The next ``sweep()`` may forget it.
   var late: Set<UInt64> = []
+  /// The rows with a version that every node reported to know, but with too early a clock for that (``KnownFloor``).
+  var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
-  /// The versions in the window that deleted their row, if ``lasts`` are kept: only a write counts as a last version.
+  /// The versions in the window that deleted their row. A delete does not count as a last write (``lasts``).
   var ends: Set<End> = []
 
   struct End: Hashable {
@@ -51,18 +53,19 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of the own trail that was not read, because every node claims to know it; nil: none, or it is proven.
+  /// The part of this database's own trail that was not read, because every node reported that it knows it. Nil if
+  /// there is no such part, or if the reports have been proved true.
   var skipped: Skip?
-  /// Whether such parts are read, as a claim turned out to be false.
+  /// Whether a node reported falsely that it knew a transaction, so that all of the own trail must be read from now on.
   var readsAll = false
 
   struct Skip {
-    /// The last transaction that had been read before.
+    /// The last transaction before the part that was not read.
     var from: UInt64
     var floor: KnownFloor
   }
 
-  /// Whether a reference was ever noted. Most databases have none, so sweeps then look at versions of rows only.
+  /// Whether any row with a foreign key was added. Most databases have none, which makes ``sweep()`` cheaper.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
@@ -73,7 +76,7 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
-  /// Whether the window holds no version of another origin.
+  /// Whether all versions in the window come from this database's own trail.
   var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
@@ -101,7 +104,7 @@ struct WindowIndex {
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
     origins[entry.origin].lastClock = max(origins[entry.origin].lastClock, entry.clock)
     if origins[entry.origin].floor.includes(entry) {
-      // The version would be the only one of its row, and everything later follows it: do not keep it.
+      // It would be the only version of its row, and all later authors know it: do not keep it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
         if !row.isReference, !row.isEnd { keepLast(of: row.chain, entry) }
         return
@@ -127,7 +130,7 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions and the knowledge of a transaction that was read from a trail.
+  /// Adds the versions in a transaction that was read from a trail, and what its author knew of other trails.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -137,19 +140,19 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns the last transaction that a transaction's author knew of each origin, by index; 0 for unknown origins.
+  /// Returns, for each trail by index, its last transaction that a transaction's author knew; 0 if it knew none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns false if the transaction follows every version of every row in the window.
+  /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
-    // An honest author's clock is later than those of all versions that it knows.
+    // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Notes a transaction's versions of rows. Returns false, and notes nothing, if its author did not know all others.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of the rows; else returns false.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -202,8 +205,7 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last version of a row that has no versions left. Nil if it is earlier than everything in the window,
-  /// or if last versions are not kept.
+  /// Returns the last write of a row that has no versions; nil if it is older than all versions, or if none are kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -214,7 +216,7 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Notes the id of an origin's trail. Returns false if knowledge of another trail was counted under the same name.
+  /// Stores the id of a trail. Returns false if the window has counted knowledge of another trail with the same name.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -223,14 +225,14 @@ struct WindowIndex {
     return true
   }
 
-  /// Returns the id of an origin's trail; nil if it is not known.
+  /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns whether the id of an origin's trail is known.
+  /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether a known transaction belongs to the present trail of that name in the window. Earlier versions of
-  /// Cairn sent no id; then the name counts.
+  /// Returns whether a transaction that an author knew is of the present trail with that name, and not of an earlier
+  /// one. Earlier versions of Cairn stated no id; then the name decides.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id, let place = places[known.origin] else { return true }
     if let own = origins[place].id { return own == id }
@@ -240,7 +242,7 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns the last transaction that a transaction's author knew of each trail in the window, by trail name.
+  /// Returns, by trail name, the last transaction that an author knew of each trail in the window.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -249,7 +251,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Notes what the author of an origin's transaction knew of other origins.
+  /// Stores what the author of a trail's transaction knew of other trails.
   mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -260,14 +262,14 @@ struct WindowIndex {
     origins[place].metClock = max(origins[place].metClock, clock)
   }
 
-  /// Notes that all transactions met of an origin have been committed.
+  /// Marks as committed the transactions of a trail that apply has processed since its last commit.
   mutating func settle(_ origin: String) {
     let place = add(origin)
     origins[place].reached = max(origins[place].reached, origins[place].met)
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Notes that the transactions met of an origin since the last commit will be met again.
+  /// Goes back to the last commit of an apply: the transactions of its trail since then come again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -280,7 +282,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version that the origin has not yet reported to know.
+  /// Returns whether the window keeps a version because this trail does not show yet that its node knows it.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -290,7 +292,7 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first transaction of an origin with a version in the window, and its begin; nil if there is none.
+  /// Returns the first transaction of a trail that has a version in the window, and its position; nil if there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -300,10 +302,10 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number that follows an origin's last transaction that the database holds durably.
+  /// Returns the number after the last transaction of a trail that the database has durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Notes that the versions of an origin from before the start have been read, through transaction `number`.
+  /// Stores that a trail has been read through transaction `number`, up to the state of the database at the start.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

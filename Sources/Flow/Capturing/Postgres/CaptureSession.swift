@@ -4,7 +4,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The connections of a capture, its trail, and the decisions about both: what the parts of ``PostgresCapture`` share.
+/// The connections of a capture, its trail, and the decisions about both, which the parts of ``PostgresCapture`` share.
 ///
 /// The session writes transactions into the trail, makes them durable and confirms them to the server, as
 /// ``SlotProgress`` decides.
@@ -63,7 +63,7 @@ final class CaptureSession {
   /// The host and database of the source, for messages.
   var place: String { source.connection.place }
 
-  /// Opens another connection to the source, with the same URI.
+  /// Opens another connection to the source, to the same host and database.
   func connect() throws -> PostgresConnection {
     try PostgresConnection(uri, application: PostgresSource.application(slotName))
   }
@@ -72,7 +72,7 @@ final class CaptureSession {
 
   var isTrailOpen: Bool { openNumber != nil }
 
-  /// Begins a transaction of the trail if none is open, because something belongs in the trail.
+  /// Begins a transaction of the trail if none is open, because a record is about to be written.
   func openTransaction() throws {
     guard openNumber == nil else { return }
     let arriving = incoming.header
@@ -105,13 +105,13 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Keeps the present known tables and refreshes, even if a transaction of the trail is dropped later.
+  /// Makes the present known tables and copies final: if a later transaction of the trail is dropped, they stay.
   func settle() {
     tables.settle()
     refreshes.settle()
   }
 
-  /// Drops the unfinished transaction of the trail, and undoes its changes to the known tables.
+  /// Drops the unfinished transaction of the trail, and undoes the changes to known tables that it contains.
   func abandon() throws {
     guard openNumber != nil || incoming.isOpen else { return }
     if openNumber != nil { try trail.abandon() }
@@ -122,7 +122,7 @@ final class CaptureSession {
 
   /// Appends a change of a row to the open transaction of the trail.
   ///
-  /// - Parameter image: The encoded rows that `flags` name.
+  /// - Parameter image: The encoded old row, new row or both, as `flags` says.
   func append(
     _ operation: Operation, _ flags: ChangeFlags, _ table: Captured, _ image: borrowing ByteWriter
   ) throws {
@@ -137,7 +137,7 @@ final class CaptureSession {
     changeCount += 1
   }
 
-  /// Appends the schema changes of a table to the trail. Refreshes that they interrupt begin again.
+  /// Appends the schema changes of a table to the trail. A copy of a table that a change interrupts begins again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }
@@ -165,7 +165,7 @@ final class CaptureSession {
     try endTransaction()
   }
 
-  /// Writes a position into the trail when one is due, so that the server can forget the log before it.
+  /// Writes the position of capture into the trail when that is due, so that the server can forget the log before it.
   func recordProgressInTime(isWanted: Bool) throws {
     guard !incoming.isOpen, !isTrailOpen, slot.isRecordDue(isWanted: isWanted, now: Clock.monotonicMilliseconds) else {
       return
@@ -212,21 +212,21 @@ final class CaptureSession {
 
   // MARK: Server
 
-  /// Commits a message with a random text, and returns the text. Capture reads it after everything committed before.
+  /// Commits a message with a random text at the source, and returns the text. The stream brings the message after
+  /// everything that was committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
-    // No other writer can write this text, because none knows it.
+    // No other session can write this text, because none knows it.
     let text = "\(slotName) \(barrierNumber) \(randomBytes(16).hex)"
     try source.connection.query(
       "SELECT pg_logical_emit_message(true, $1, $2)", [PostgresCapture.barrierPrefix, text])
     return text
   }
 
-  /// Whether capture still has table rows to read and write to the trail, for refreshes or for requested rows, and can
-  /// read them now.
+  /// Whether table rows are still to be read, for copies or for requested rows, and can be read now.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
-  /// Whether rows are still to be read, except rows of tables that are suspended until an operator acts.
+  /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
   /// Publishes how many tables are still to be copied, and which tables are suspended for another reason.
@@ -235,13 +235,13 @@ final class CaptureSession {
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Replaces the suspended tables of one cause, and reports the new ones.
+  /// Replaces all suspended tables of one cause, and reports those that were not suspended before.
   func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
     for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()
   }
 
-  /// Ends all waits of a table that no longer exists.
+  /// Removes a table that no longer exists from the suspended tables.
   func endWaits(of relation: UInt32) {
     waits.end(relation)
     refreshes.endObstacle(of: relation)
@@ -253,7 +253,8 @@ final class CaptureSession {
     showWaiting()
   }
 
-  /// Returns the error for a server that lacks transactions which the trail has, such as a restored one.
+  /// Returns the error for a server that lacks transactions of the trail, such as a restored one. `how` is the part of
+  /// the message that describes the difference.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",
@@ -262,7 +263,7 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used. To create a missing publication again does not help: a stream
+  /// Returns the error for a slot that cannot be used. To create a missing publication again does not help: the server
   /// looks up the publication as it was at each moment of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "

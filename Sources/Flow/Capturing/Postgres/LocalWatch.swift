@@ -5,25 +5,26 @@ import PostgresKit
 import Synchronization
 import SystemKit
 
-/// Informs an apply when the trail of its own database holds everything that was committed there before a moment.
+/// Informs an apply when the trail of its own database has everything that was committed there before a moment.
 ///
-/// The watch commits a message in a session of its own. The capture, on its own thread, reads that message after all
-/// earlier commits, makes the trail durable and reports it here. Any thread may ask.
+/// The apply commits a message through the watch, in a session of its own. The capture, on its own thread, reads that
+/// message after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a
+/// watch.
 package final class LocalWatch: Sendable {
-  /// A message that the watch has committed, to be found in the stream.
+  /// A message that was committed through the watch, and that the capture will read from the stream.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String
-    /// The transactions that had ended on the server before the message was committed.
+    /// The server's snapshot when the message was committed: it shows which transactions had ended.
     package let moment: ServerMoment
-    /// The number that the server gave to the message's transaction.
+    /// The number (`xid`) of the transaction that committed the message.
     package let transaction: UInt64
 
     fileprivate init(token: String, moment: ServerMoment, transaction: UInt64) {
       (self.token, self.moment, self.transaction) = (token, moment, transaction)
     }
 
-    /// Reads a mark from its text, `watch TOKEN MOMENT TRANSACTION`; nil for any other text.
+    /// Reads a message from its text, `watch TOKEN MOMENT TRANSACTION`; nil for any other text.
     init?(_ text: String) {
       let parts = text.split(separator: " ")
       guard parts.count == 4, parts[0] == Self.word, let moment = ServerMoment(String(parts[2])),
@@ -32,9 +33,9 @@ package final class LocalWatch: Sendable {
       self.init(token: String(parts[1]), moment: moment, transaction: transaction)
     }
   }
-  /// The place of a message in the trail, which is durable up to there with everything committed before the message.
+  /// The place of a message in the trail. Everything committed before the message is durable in the trail up to there.
   package struct Reach: Equatable, Sendable {
-    /// The number of the last transaction in the trail then.
+    /// The number of the last transaction in the trail when capture read the message.
     package let number: UInt64
     package let position: Position
   }
@@ -44,7 +45,8 @@ package final class LocalWatch: Sendable {
     var reach: Reach?
   }
 
-  /// The time after which another message is committed, ms: a capture that ended may not have reported the last one.
+  /// The time after which another message is committed, ms: capture may have read the last one and ended before it
+  /// reported.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -53,8 +55,8 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message after everything that was committed before the call. The caller must then wait for it with
-  /// ``wait(_:_:milliseconds:)``. Errors: ``PostgresError``.
+  /// Commits a message after everything that was committed before the call. The caller must then call
+  /// ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
@@ -95,7 +97,8 @@ package final class LocalWatch: Sendable {
     }
   }
 
-  /// Waits for a message and returns its place in the durable trail; nil if `stop` was set first, or the time ran out.
+  /// Waits until capture has read a message, and returns the message's place in the durable trail. Nil if `stop` was
+  /// set first, or the time ran out.
   package func wait(_ mark: Mark, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
     let token = mark.token
     guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
@@ -113,8 +116,8 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Waits until the trail holds, durably, everything that had been committed before the call; nil if `stop` was set
-  /// first.
+  /// Waits until everything that had been committed before the call is durable in the trail. Returns the message that
+  /// proved it; nil if `stop` was set first.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {
     while !stop.isSet {
       let mark = try mark()
@@ -123,10 +126,10 @@ package final class LocalWatch: Sendable {
     return nil
   }
 
-  /// Returns, to the capture, whether an apply waits for this message.
+  /// Returns whether an apply waits for this message. Capture calls it.
   func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
-  /// Reports that the capture has read the message, and that the trail is durable up to it.
+  /// Reports that capture has read the message, and that the trail is durable up to it.
   func reached(_ mark: Mark, _ reach: Reach) {
     waiting.withLock {
       $0[mark.token]?.reach = reach

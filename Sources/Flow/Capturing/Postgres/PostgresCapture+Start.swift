@@ -27,8 +27,8 @@ extension PostgresCapture {
     try resume(copiesAgain: false)
   }
 
-  /// Begins the capture with a new slot. The publication is created first, because a slot does not know publications
-  /// that were created after it.
+  /// Begins the capture with a new slot. The publication must exist before the slot, because a slot does not know
+  /// publications that were created after it.
   private func begin(_ reason: Refresh.Reason) throws {
     let (source, options, trail) = (session.source, session.options, session.trail.name.description)
     let identity = try PostgresSource.identity(session.replication)
@@ -58,7 +58,7 @@ extension PostgresCapture {
     try session.sync()
   }
 
-  /// Continues with an existing slot. Checks that the server is where the trail ends: cluster, timeline, slot,
+  /// Continues with an existing slot. Checks that the server continues where the trail ends: cluster, timeline, slot,
   /// publication and place in the log.
   private func resume(copiesAgain: Bool) throws {
     let source = session.source

@@ -8,7 +8,7 @@ extension PostgresCapture {
   func take(_ message: PgOutput) throws {
     switch message {
     case .begin(let commit, let time, let xid): try begin(.init(commit: commit, xid: xid, time: time))
-    // Rows that Cairn's apply writes here began elsewhere.
+    // Rows that an apply of Cairn writes here come from another database.
     case .origin(let name): session.incoming.origin(name)
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional, prefix.hasPrefix("cairn") else { return }
@@ -60,7 +60,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the table of a change that belongs in the trail; nil for a change that the trail does not need.
+  /// Returns the description of the changed table; nil if the change does not go into the trail.
   private func table(_ id: UInt32) throws -> Captured? {
     guard session.incoming.change() else { return nil }
     switch session.tables.lookup(id) {
@@ -101,7 +101,7 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Ends what was waiting for place `end` of the log: every transaction that committed before it has been processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)
@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Takes a message that is part of a transaction. A message that Cairn did not write changes nothing: its transaction
-  /// is captured like any other.
+  /// Processes a message that is part of a transaction. If Cairn did not write the message, its transaction is captured
+  /// as any other.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -149,7 +149,8 @@ extension PostgresCapture {
     return nil
   }
 
-  /// Reads the keys that sign messages. A schema that contains an object of an untrusted role has no valid key.
+  /// Reads the keys that sign Cairn's messages. Keys are not used if their schema contains an object of an untrusted
+  /// role.
   func readKeys() throws {
     let connection = session.source.connection
     // The end of the log is read before the keys: messages up to it were signed with keys that existed then.

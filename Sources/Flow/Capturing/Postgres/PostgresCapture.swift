@@ -9,7 +9,7 @@ import Trails
 /// The capture is one blocking worker on one thread. A transaction of the source is one transaction of the trail. The
 /// slot is confirmed only to positions that are durable in the trail.
 ///
-/// The class is the loop. It opens connections, hands each message to the values that decide (``SlotProgress``,
+/// The class opens connections, passes each message to the types that decide (``SlotProgress``,
 /// ``IncomingTransaction``, ``KnownTables``, ``RefreshQueue``, ``CatalogWatch``), and does what they return.
 package final class PostgresCapture {
   package struct Options: Sendable {
@@ -18,34 +18,35 @@ package final class PostgresCapture {
     package var place = ""
     /// Whether every table is copied again, and a lost slot is replaced by a new one.
     package var copiesAgain = false
-    /// Whether rows from before capture began are sent. If not, they reach the targets in another way.
+    /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
     package var copiesRows = true
     /// Whether it is an error if the source has no tables.
     package var needsTables = true
-    /// The watch that is informed when capture has read its messages; nil if there is none.
+    /// The object through which applies learn how far capture has read; nil if no apply needs it.
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
     package var turns: AlternatingLock?
-    /// The trails whose applies' transactions are left out, because this trail goes to where they come from. Rows of
-    /// other applies count as those of applications. Nil: the transactions of all applies are left out.
+    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes that they
+    /// come from. Transactions of other applies go into the trail as if an application had made them. Nil: all applied
+    /// transactions stay out.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if the apply's note names their origin.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Tables and columns
-    /// whose names differ only in the case of ASCII letters cannot be distinguished there.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
+    /// or columns of a table, may have names that differ only in the case of ASCII letters.
     package var goesBothWays = false
-    /// The largest lead of another node's clock, µs. A later clock in an apply's note moves the trail's clock no
-    /// further than this.
+    /// The largest allowed lead of another node's clock, µs. A later clock in an apply's note is reduced to this limit,
+    /// so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
 
   static let barrierPrefix = "cairn.barrier"
-  /// The prefix of the messages after which the trail records the position of capture at once.
+  /// The prefix of the messages that request that the trail record the position of capture at once.
   package static let progressPrefix = "cairn.progress"
-  /// The least time between two reconnections that free the connection's memory, ms.
+  /// The least time between two reconnections that only free the connection's memory, ms.
   private static let giveBackMilliseconds: Int64 = 60_000
-  /// The longest wait for an unreachable server, ms, if the run ends once it has caught up.
+  /// The longest wait for an unreachable server, ms, in a run that ends once it has caught up.
   private static let patienceMilliseconds: Int64 = 60_000
 
   let session: CaptureSession
@@ -55,9 +56,10 @@ package final class PostgresCapture {
   var keys: MessageKeys
   private var silence = ServerSilence(now: 0)
   private var isConnected = true
-  /// The text of the barrier at the start of a run; everything committed before the run comes before it in the stream.
+  /// The random text of the message that capture committed at the start of a run. Everything committed before the run
+  /// comes earlier in the stream than this message. Nil once it has arrived.
   var goal: String?
-  /// Whether nothing was left to do when the stream was last quiet.
+  /// Whether capture had nothing left to do when the stream last had no message.
   private var isCaughtUp = false
   /// The next time at which capture may reconnect to free the connection's memory, in monotonic ms.
   private var giveBackAt: Int64 = 0
@@ -74,7 +76,7 @@ package final class PostgresCapture {
     session = try CaptureSession(uri: uri, trail: trail, options: options, clock: clock, progress: progress)
     (tracker, refresher) = (TableTracker(session), PostgresRefresher(session))
     keys = try MessageKeys()
-    // First of all, as other roles could have put objects there that are read next.
+    // This check comes first: other roles could have put objects there that are read next.
     try tracker.installTriggers()
     try OwnSchema.check(MessageKey.Place.own.rawValue, session.source.connection)
     try readKeys()
@@ -87,8 +89,8 @@ package final class PostgresCapture {
   /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
   /// `untilCaughtUp`, for one minute.
   ///
-  /// A table that its owner alters so that it cannot be captured waits, and all others go on. With `untilCaughtUp`, the
-  /// run ends with the error of such a table, after everything else.
+  /// A table that its owner alters so that it cannot be captured is suspended, and all others continue. With
+  /// `untilCaughtUp`, the run ends with the error of such a table, after everything else.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     let progress = session.progress
     progress.noteDurable(session.trail.end.position)
@@ -138,7 +140,7 @@ package final class PostgresCapture {
     if session.slot.hasUnsynced { try session.sync() }
     refresher.disconnect()
     session.incoming.drop()
-    // The server sends everything after it again.
+    // The server sends everything after the recorded position again.
     session.slot.disconnect()
     session.refreshes.disconnect(session.tables)
     refresher.giveTurnBack()
@@ -147,11 +149,11 @@ package final class PostgresCapture {
 
   private enum FollowEnd {
     case isOver
-    /// The run continues, on another connection.
+    /// The run continues on another connection.
     case isToGoOn
   }
 
-  /// Follows the stream of one connection until it ends. Returns the reason for the end.
+  /// Processes the messages of one replication connection until it ends. Returns whether the run ends too.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor
@@ -198,8 +200,8 @@ package final class PostgresCapture {
 
   /// Ends the connection to free its memory, which has the size of the largest message so far: any role can send 1 GB.
   ///
-  /// Everything received is confirmed first, so that the server does not send it again. Returns false if it is too
-  /// early for a reconnection.
+  /// Everything received is confirmed first, so that the server does not send it again. Returns false if capture has
+  /// other work, or reconnected less than a minute ago.
   private func giveMemoryBack() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !refresher.isReading, !session.incoming.isOpen, !session.hasRefreshes, now >= giveBackAt else { return false }
@@ -211,7 +213,7 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Notes that the server sent something or was silent, and shows whether it answers.
+  /// Updates whether the server answers, after a message or after a wait without one.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {
@@ -222,8 +224,8 @@ package final class PostgresCapture {
     }
   }
 
-  /// The wait for the next message, ms. With nothing to read, commits are made durable at once; in a stream of
-  /// transactions, a moment later.
+  /// The longest time to wait for the next message, ms. A single commit is made durable at once; if many transactions
+  /// arrive, the sync waits a moment for more of them.
   private var waitMilliseconds: Int32 {
     if canSync { return session.slot.syncDelayMilliseconds }
     if !refresher.isReading && session.hasRefreshes || session.catalog.isPending { return 5 }
@@ -240,8 +242,8 @@ package final class PostgresCapture {
       && session.catalog.isDone
   }
 
-  /// Uses a quiet moment: begins a chunk, looks at the catalog, advances the slot. Returns true if there was nothing to
-  /// do.
+  /// Does pending work while the stream has no message: begins to read a chunk, reads the catalog, writes the position
+  /// to the trail. Returns true if there was nothing to do.
   private func rest() throws -> Bool {
     if !refresher.isReading, session.hasRefreshes {
       try refresher.beginChunk()
@@ -299,6 +301,6 @@ package final class PostgresCapture {
 }
 
 extension PostgresCapture.Options {
-  /// Returns whether the transactions that the apply of a trail made are left out of this trail.
+  /// Returns whether the transactions that were applied from this trail are left out of capture's own trail.
   func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

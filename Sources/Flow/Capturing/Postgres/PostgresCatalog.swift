@@ -8,17 +8,17 @@ extension PostgresSource {
 /// Queries about tables in the catalog of a captured database.
 struct PostgresCatalog {
   let connection: PostgresConnection
-  /// The name of the publication, which is also that of the slot.
+  /// The name of the publication and of the slot.
   let publication: String
 
-  /// Returns the present definition of a table; nil if the table does not exist. Throws an error with `isLockTimeout`
-  /// if another session keeps the table locked.
+  /// Returns the present definition of a table; nil if the table does not exist. If another session keeps the table
+  /// locked, throws an error with `isLockTimeout`.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
 
-  /// Returns those tables of `meant` with which a new capture begins; other tables that cannot be captured are left
-  /// out. Throws `table-refused` for a table whose capture would harm the application or lose rows.
+  /// Returns the tables of `meant` with which a new capture begins; a table that cannot be captured is left out. Throws
+  /// `table-refused` for a table whose capture would harm the application or lose rows.
   func capturable(_ meant: [PostgresTable]) throws -> [PostgresTable] {
     let harmed = meant.filter { $0.refusal?.isHarmless == false }
     guard let first = harmed.first, let reason = first.refusal?.reason else {
@@ -64,7 +64,7 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table that a relation message alone gives, for use when the catalog has changed since then.
+  /// Returns the shape of a table as a relation message describes it, for use when the catalog has changed since then.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -87,7 +87,7 @@ struct PostgresCatalog {
       types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
   }
 
-  /// Returns, for each of these tables that a session has locked or is about to lock, the session, for messages.
+  /// Returns, for messages to the operator, the session that has locked, or is about to lock, each of these tables.
   ///
   /// A lock on a partition or on an index keeps the table from being read too.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
@@ -128,17 +128,17 @@ struct PostgresCatalog {
       return "process \(process) of \(role) (\(application))"
     }
 
-    /// The statement or view with which an operator can end the wait for this session.
+    /// The statement that an operator can execute to end this session, or the view in which to look for it.
     var hint: String {
       process.map { "to end that session run: SELECT pg_terminate_backend(\($0))" }
         ?? "see pg_prepared_xacts, and end it: COMMIT PREPARED or ROLLBACK PREPARED"
     }
   }
 
-  /// Returns the present values of the named sequences (`SCHEMA.NAME`) that have given out one. `isWhole` is false if a
-  /// sequence was left out because another session is altering it.
+  /// Returns the present values of the named sequences (`SCHEMA.NAME`), except those that were never used. `isWhole` is
+  /// false if a sequence was left out because another session is altering it.
   ///
-  /// Reading a sequence takes a lock, which the sequence's owner can hold for any time. So only named sequences are
+  /// To read a sequence takes a lock, which the sequence's owner can hold for any time. So only named sequences are
   /// read.
   func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {
     let listed = try connection.query(

@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A part of a table, read in a snapshot that is held open until the stream has reached it.
+/// A part of a table, read in a snapshot that stays open until the stream has reached it.
 ///
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
 /// transaction of the stream that its snapshot does not show; there it is exact. Transactions become visible in nearly,
@@ -11,9 +11,10 @@ import Trails
 /// after the chunk's place and before `end`. Then the same range is read again (``ChunkPlace``).
 struct PostgresChunk {
   enum Part {
-    /// The next rows of the table, in key order, after the last chunk.
+    /// The next rows of the table in key order, after the last chunk.
     case next
-    /// The row with this key: an update moved it to a key that chunks have already passed, without all its values.
+    /// The row with this key. An update moved the row there after chunks had passed this key, and lacks some of its
+    /// values.
     case row([String])
     /// The requested rows with these keys.
     case asked([[String]])
@@ -25,7 +26,7 @@ struct PostgresChunk {
   enum Obstacle: Error {
     /// Another session has locked the table, to alter it.
     case isLocked
-    /// The table is another one than the snapshot shows, or than the trail knows.
+    /// The table has changed: it is not the one that the snapshot shows, or not the one that the trail has.
     case hasChanged
   }
 
@@ -34,9 +35,9 @@ struct PostgresChunk {
   let snapshot: PostgresSnapshot
   /// The table as the chunk's snapshot shows it; nil if the snapshot does not have the table.
   let stored: StoredTable?
-  /// The place in the log before which everything that the snapshot shows was committed.
+  /// The place in the server's log before which all transactions that the snapshot shows were committed.
   let end: LSN
-  /// The key of the chunk's last row; nil if the table has no more rows.
+  /// The key of the last row of the chunk; nil if the chunk has the last rows of the table.
   var through: [String]?
   var rows: UInt64 = 0
 }
@@ -46,7 +47,8 @@ struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
   /// The statement that limits the wait for another session's lock to 100 ms.
   static let patience = "SET LOCAL lock_timeout = 100"
-  /// The least rows of a chunk that must be sorted without an index, because the key is sorted by its printed text.
+  /// The least number of rows in a chunk if no index sorts the key in the needed order: each such chunk sorts the whole
+  /// table.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
@@ -78,8 +80,8 @@ struct PostgresCopier {
       table: table, part: part, snapshot: snapshot, stored: try StoredTable(table.relation, on: connection), end: end)
   }
 
-  /// Prevents changes of the table's shape until ``close()``. Throws ``PostgresChunk/Obstacle`` if another session is
-  /// altering the table.
+  /// Prevents changes of the table's columns until ``close()``. Throws ``PostgresChunk/Obstacle`` if another session is
+  /// altering the table, or has altered it.
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
@@ -96,8 +98,8 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, printed by the types that
-  /// the trail knows. Types have neither lock nor snapshot; `other` sees everything committed since then.
+  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, with the types that the
+  /// trail has. Types have neither lock nor snapshot, so `other`, a connection without the snapshot, reads them.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -122,7 +124,8 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends one chunk record and its rows to the open transaction of the trail; calls `paused` between rows.
+  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail; calls `paused` between
+  /// rows.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -185,7 +188,8 @@ struct PostgresCopier {
     isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
-  /// Returns an SQL comparison of the key with a row of values. `value`: the expression for the value at an index.
+  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value at an
+  /// index.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
@@ -203,13 +207,13 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the first row of a query, as its types print the values and as pgoutput prints them; nil for no row. A
-  /// cast to text would print some types differently.
+  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. A cast to text would
+  /// print some types differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
-  /// Returns an image of the whole row that has only the given key values.
+  /// Returns the values of a whole row in which only the key columns have values.
   func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
@@ -259,7 +263,7 @@ struct PostgresCopier {
 }
 
 extension PostgresRegistry.Table {
-  /// The table in SQL. `ONLY` excludes tables that inherit from it, which have rows of their own; partitions are part
-  /// of their table.
+  /// The table's name in an SQL query. `ONLY` excludes tables that inherit from it, which have rows of their own;
+  /// partitions are part of their table.
   var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
 }

@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The error for a requested key whose text the server does not accept.
+/// The error for a requested key that the server cannot convert to the type of its column.
 struct UnfitKey: Error {
   let key: [String]
   let cause: PostgresError
@@ -45,10 +45,10 @@ extension PostgresCopier {
     return count
   }
 
-  /// Appends those rows of a table that two-way apply keeps queued for a unique value which another row has.
+  /// Appends the rows of a table that two-way apply keeps queued, because another row has one of their unique values.
   ///
-  /// - Parameter after: The first key column's value after which the chunk begins; nil: at the start.
-  /// - Parameter through: The first key column's value with which the chunk ends; nil: at the end.
+  /// - Parameter after: The value of the first key column after which the chunk begins; nil: at the start of the table.
+  /// - Parameter through: The value of the first key column with which the chunk ends; nil: at the end of the table.
   func appendWaiting(
     _ schema: TableSchema, _ id: UInt64, after: String?, through: String?, to trail: TrailWriter
   ) throws {
@@ -58,8 +58,8 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the operator by which the key's index finds a value of the column. An operator of an extension's type may
-  /// be outside of the search path.
+  /// Returns the equality operator that the key's index uses for a column. The operator of an extension's type may be
+  /// in a schema outside of the search path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

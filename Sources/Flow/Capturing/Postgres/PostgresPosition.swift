@@ -4,18 +4,18 @@ import PostgresKit
 /// The position of a trail in a PostgreSQL source, stored in the progress record at the end of each of Cairn's
 /// transactions.
 ///
-/// A transaction is identified by the place of its commit record. The slot may be confirmed up to `quiet`. A server
-/// that sends the transaction `witness` again has the same history as the trail.
+/// A transaction is identified by the place of its commit record in the log. The slot may be confirmed up to `quiet`. A
+/// server that sends the transaction `witness` again has the same history as the trail.
 struct PostgresPosition: Equatable {
-  /// A refresh of a table that is in progress or has just ended.
+  /// A copy of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var relation: UInt32
     var epoch: UInt64
     var rows: UInt64
-    /// The key values up to which chunks are in the trail; nil if there is no chunk yet.
+    /// The key of the last row that chunks in the trail have covered; nil if there is no chunk yet.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether moved rows must still be read again by their keys, which are not stored here.
+    /// Whether rows that updates moved must still be read again. Their keys are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {
@@ -27,22 +27,22 @@ struct PostgresPosition: Equatable {
   /// The `system_identifier` of the PostgreSQL cluster.
   var system: UInt64
   var timeline: UInt32
-  /// The end of a transaction that the server has sent. Earlier commits are in the trail or were left out of it; no
-  /// later commit was left out. A server that is restored to a later moment has lost nothing that the trail has.
+  /// The place in the log after the last processed transaction. All earlier commits are in the trail or left out on
+  /// purpose. A server that is restored to a later moment has lost nothing that the trail has.
   var reached: LSN
-  /// The place up to which the server had nothing for the trail after `reached`.
+  /// The place in the log, at or after `reached`, up to which the server had nothing more for the trail.
   var quiet: LSN
   /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?
-  /// The last transaction that the server sent. It may be in the trail, left out as that of an apply, or capture's own.
+  /// The last transaction that the server sent. It may be in the trail; if not, an apply or capture itself made it.
   var witness: Transaction?
   var refresh: RefreshState?
-  /// The transactions of other trails that applies have brought into the database before the end of this trail.
+  /// The transactions of other trails that applies have brought into the database, as of the end of this trail.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// The version of the format. 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. Older
-  /// versions are read without these.
+  /// The version of the encoding. 2 added `knowledge`, 3 `quiet` and `witness`, 4 the ids of trails. Older versions are
+  /// read without these.
   static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
@@ -128,7 +128,7 @@ extension ByteReader {
   }
 }
 
-/// The transactions of a PostgreSQL server that a snapshot shows.
+/// The set of transactions of a PostgreSQL server that a snapshot shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 package struct PostgresSnapshot: Equatable, Sendable {
@@ -145,8 +145,8 @@ package struct PostgresSnapshot: Equatable, Sendable {
   /// transactions.
   private static let runningMax = 1 << 19
 
-  /// Reads `xmin:xmax:xip,…`, which another node may have sent; nil for any other text, or for numbers that no server
-  /// has.
+  /// Reads the text `xmin:xmax:xip,…` of a snapshot, which another node may have sent. Nil for any other text, or for
+  /// numbers that no server has.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]), NumberBounds.isNumber(xmax),
@@ -165,8 +165,8 @@ package struct PostgresSnapshot: Equatable, Sendable {
   /// The text of the snapshot in the form that the server prints.
   package var text: String { "\(xmin):\(xmax):\(running.sorted().map(String.init).joined(separator: ","))" }
 
-  /// Returns whether the snapshot shows the changes of a transaction. The stream gives only the lower 32 bits of its
-  /// number.
+  /// Returns whether the snapshot shows the changes of the transaction `xid`, given by the lower 32 bits of its number,
+  /// as in the stream.
   package func shows(_ xid: UInt32) -> Bool {
     var full = xmax & ~0xffff_ffff | UInt64(xid)
     // The nearest number with these lower bits.

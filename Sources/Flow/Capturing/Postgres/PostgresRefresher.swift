@@ -3,27 +3,27 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides. Each chunk is placed where its
-/// snapshot is true in the stream, as ``ChunkPlace`` decides.
+/// Reads rows of tables into the trail, in the order that ``RefreshQueue`` decides. ``ChunkPlace`` decides the place of
+/// each chunk in the stream, at which its snapshot is exact.
 final class PostgresRefresher {
-  /// The pause before a table that has changed while it was read is read again, ms.
+  /// The pause before the next attempt to read a table that changed while it was read, ms.
   private static let retryMilliseconds: Int64 = 300
-  /// The pause before a snapshot that lacks needed transactions is opened again, ms.
+  /// The pause before another snapshot is opened if one does not yet show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
-  /// The pause before a table whose rows this role may not read is tried again, ms.
+  /// The pause before the next attempt to read a table whose rows this role may not read, ms.
   private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether this refresher has the turn to read rows of tables, so that no two-way apply writes meanwhile.
+  /// Whether capture holds the lock that keeps two-way applies from writing while it reads rows of tables.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Drops the open chunk and its snapshot; the connection stays open.
+  /// Drops the chunk that is being read, and its snapshot; the connection stays open.
   func dropChunk() {
     copier?.close()
     place.drop()
@@ -37,20 +37,20 @@ final class PostgresRefresher {
 
   // MARK: Turns
 
-  /// Takes the turn to read rows if it is free. Returns whether this refresher has the turn, see ``CaptureLink``.
+  /// Tries to take the lock that keeps two-way applies from writing. Returns whether capture holds it.
   private func takeTurn() -> Bool {
     if !hasTurn { hasTurn = session.options.turns?.tryLock(.reader) ?? true }
     return hasTurn
   }
 
-  /// Ends the turn to read rows if no chunk is open. Everything that was read is durable in the trail then.
+  /// Makes the trail durable, and releases the lock that keeps two-way applies from writing, if no chunk is open.
   func endTurn() throws {
     guard hasTurn, place.isEmpty, !session.isTrailOpen else { return }
     if session.slot.hasUnsynced { try session.sync() }
     giveTurnBack()
   }
 
-  /// Ends the turn to read rows at once: nothing of what was read goes into the trail any more.
+  /// Releases the lock that keeps two-way applies from writing, because nothing more is read on this connection.
   func giveTurnBack() {
     guard hasTurn else { return }
     hasTurn = false
@@ -59,13 +59,13 @@ final class PostgresRefresher {
 
   // MARK: The stream
 
-  /// Notes that a transaction of the stream begins.
+  /// Writes the open chunk to the trail, if it belongs before the transaction of the stream that begins now.
   func begin(_ xid: UInt32) throws {
     if place.isDue(before: xid) { try placeChunk() }
     place.pass(xid)
   }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Writes the open chunk to the trail, or ends it, after every transaction that committed before `end` was processed.
   func reach(_ end: LSN) throws {
     var step = place.next(received: end)
     if step == .place {
@@ -75,7 +75,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues the row of an update that lacks values, because they are stored out of line and did not change.
+  /// Queues the updated row to be read from the table, for values that the update lacks: stored out of line, unchanged.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()
@@ -85,7 +85,7 @@ final class PostgresRefresher {
 
   // MARK: Chunks
 
-  /// Opens the snapshot of the part that is to be read next, if there is one.
+  /// Opens the snapshot for the rows that are to be read next, if there are any.
   func beginChunk() throws {
     guard takeTurn(), try !beginRequested() else { return }
     let copier = try self.copier ?? openCopier()
@@ -96,7 +96,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Opens a chunk's snapshot, once all transactions that the chunk must show have ended.
+  /// Opens a snapshot for rows of a table, if all transactions that it must show have ended.
   private func open(_ part: PostgresChunk.Part, of table: PostgresRegistry.Table, _ copier: PostgresCopier) throws {
     let opened = try copier.open(table, part)
     guard opened.snapshot.xmin >= table.copyNotBefore else {
@@ -115,7 +115,7 @@ final class PostgresRefresher {
     return made
   }
 
-  /// Reads the open chunk into the trail at the present place of the stream, where its snapshot is true.
+  /// Reads the rows of the open chunk into the trail, at the present place of the stream, where its snapshot is exact.
   private func placeChunk() throws {
     if case .asked(let keys)? = place.chunk?.part { return try placeRequested(keys) }
     guard var chunk = place.chunk, var copier, let table = session.tables[chunk.table.relation],
@@ -133,7 +133,7 @@ final class PostgresRefresher {
       if let current = session.refreshes.current, current.relation == table.relation {
         state = current
       } else {
-        // A table that cannot be read loses its place; it begins again.
+        // Only one copy can run: a copy whose table cannot be read is given up, and begins again later.
         if let former = session.refreshes.current?.relation { session.tables.forgetForm(of: former) }
         let method: Refresh.Method = table.isKeyed ? .byKey : .whole
         try session.append(.start(reason, method, estimatedRows: copier.estimate(table)), of: table)
@@ -164,9 +164,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Drops a chunk that cannot be read now, with its part in the trail; it is read again later. Throws any other error.
-  ///
-  /// Other tables are read meanwhile.
+  /// Handles an error while a chunk is read. If the table cannot be read now, drops the chunk and the open transaction
+  /// of the trail, and reads other tables first. Throws any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {
@@ -192,7 +191,7 @@ final class PostgresRefresher {
     dropChunk()
   }
 
-  /// Leaves a locked table alone for some time; reports which session holds the lock.
+  /// Skips a locked table for some time; reports which session holds the lock.
   private func waitForLock(_ table: PostgresRegistry.Table) throws {
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: Clock.monotonicMilliseconds)
     guard wantsReport, let holder = try session.source.catalog.lockHolders(of: [table.relation])[table.relation] else {
@@ -202,7 +201,7 @@ final class PostgresRefresher {
       table, "the copy of table \(table.schema.displayName) waits for \(holder), which has it locked", holder.hint)
   }
 
-  /// Leaves a table alone while an open transaction may have made changes to it that the stream does not have.
+  /// Skips a table while an open transaction may have made changes to it that the stream does not have.
   private func waitForTransaction(_ table: PostgresRegistry.Table) throws {
     let now = Clock.monotonicMilliseconds
     let (_, wantsReport) = session.refreshes.waitForSession(of: table.relation, now: now)
@@ -230,7 +229,7 @@ final class PostgresRefresher {
     session.add(wait, of: table.relation, .unreadable)
   }
 
-  /// Notes that rows of a table were read, which ends its waits for other sessions.
+  /// Removes a table from the suspended tables, because its rows were read.
   private func endWait(of relation: UInt32) {
     session.waits.end(relation, .copyHeldUp)
     session.waits.end(relation, .unreadable)
@@ -248,7 +247,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Ends the copy of a table, whose rows are all in the trail.
+  /// Writes the end record of a table's copy, after all rows of the table are in the trail.
   private func endTable(_ state: PostgresPosition.RefreshState) throws {
     guard var table = session.tables[state.relation] else { return }
     try session.openTransaction()
@@ -267,7 +266,7 @@ final class PostgresRefresher {
 
   // MARK: Requested rows
 
-  /// Takes the content of a message that requests rows, and saves the request before the trail passes the message.
+  /// Processes the content of a message that requests rows. The request is saved before the trail passes the message.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage
@@ -282,7 +281,7 @@ final class PostgresRefresher {
     try beginRows(of: table, count: message.keys.count)
   }
 
-  /// Begins in the trail the refresh of each table with a requested copy that has not begun.
+  /// Writes to the trail the start of each requested copy that has not begun.
   func beginAwaitedCopies() throws {
     let tables = session.refreshes.awaited(session.tables)
     guard !tables.isEmpty else { return }
@@ -297,7 +296,7 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Ends the refresh of a table's requested rows in the trail, even if an earlier run began it.
+  /// Writes to the trail that the requested rows of a table are complete, even if an earlier run wrote their start.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()
@@ -307,7 +306,7 @@ final class PostgresRefresher {
     try session.endTransaction()
   }
 
-  /// Begins to read requested rows. Returns false if there are no requests.
+  /// Opens a snapshot for requested rows. Returns false if there are no requests.
   private func beginRequested() throws -> Bool {
     guard !session.refreshes.requests.isEmpty, !session.isTrailOpen else { return false }
     try beginRequestedCopies()
@@ -346,7 +345,7 @@ final class PostgresRefresher {
     }
   }
 
-  /// Reads the requested rows into the trail at the present place, where their snapshot is true.
+  /// Reads the requested rows into the trail at the present place of the stream, where their snapshot is exact.
   private func placeRequested(_ keys: [[String]]) throws {
     guard var chunk = place.chunk, let copier, let table = session.tables[chunk.table.relation],
       table.epoch == chunk.table.epoch, table.refresh == nil
@@ -386,12 +385,13 @@ final class PostgresRefresher {
     try session.abandon()
     dropChunk()
     session.progress.tell(text)
-    // An earlier run may have begun.
+    // An earlier run may have written the start of these requested rows.
     if session.refreshes.remove(keys, of: table) { try endRows(of: table.relation) }
     try session.saveRequests()
   }
 
-  /// Ends a chunk of requested rows: they are in the trail, or are read again if the chunk is raced.
+  /// Ends a chunk of requested rows. If changes that the chunk shows came again after it (`isRaced`), these rows are
+  /// read again.
   private func endRequested(_ chunk: PostgresChunk, _ isRaced: Bool, _ keys: [[String]]) throws {
     guard !isRaced, let table = session.tables[chunk.table.relation], table.refresh == nil,
       table.epoch == chunk.table.epoch, session.refreshes.remove(keys, of: table)

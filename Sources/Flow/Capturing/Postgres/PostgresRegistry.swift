@@ -8,7 +8,7 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-/// The tables that the capture of a PostgreSQL source knows, in the form that the trail records.
+/// The tables that the capture of a PostgreSQL source knows, with the shapes that the trail has recorded.
 struct PostgresRegistry: Equatable {
   struct Table: Equatable {
     var relation: UInt32
@@ -16,25 +16,25 @@ struct PostgresRegistry: Equatable {
     var epoch: UInt64
     var schema: TableSchema
     var types: [ColumnType]
-    /// For each column, its number in the catalog, which identifies the column as long as it exists. Empty if not
-    /// known.
+    /// For each column, its number in the catalog (`attnum`), which identifies the column as long as it exists. Empty
+    /// if the numbers are not known.
     var numbers: [Int] = []
-    /// The forms of the columns, as in ``PostgresTable/forms``.
+    /// The definitions that decide how values print, such as the labels of enums. See ``PostgresTable/forms``.
     @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
     /// The partitions of the table, as in ``PostgresTable/partitions``.
     @ByBytes var partitions: [String] = []
     /// The reason for which the table must be copied; nil once it has been copied.
     var refresh: Refresh.Reason?
-    /// The number of a server transaction. Earlier ones may have changed the table without a report in the stream, so
-    /// the copy waits for their end.
+    /// The number of the first server transaction that cannot have changed the table without a report in the stream.
+    /// The copy of the table waits until all earlier transactions have ended.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
-    /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only
-    /// requested, because the reader already has the rows. In two-way replication, a delete that was left out would be
-    /// unknown to a peer that copies the row meanwhile.
+    /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
+    /// requested, because targets already have the rows. In two-way replication, a peer that copies the row meanwhile
+    /// would not know of a delete that was left out.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published first.
     static let unpublished = UInt64.max
@@ -62,19 +62,19 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file of the state folder with the known tables. It shows changes of shape that happened while capture did not
-/// run.
+/// The file in the state folder that stores the known tables. After a start, it shows shapes that changed while capture
+/// did not run.
 ///
-/// Before a transaction that changes the registry goes into the trail, two registries are written to the file. They are
+/// Before a transaction that changes the known tables goes into the trail, two states are written to the file. They are
 /// the new one, with the number of that transaction, and the previous one. After a crash, the last transaction of the
-/// trail shows which one is true.
+/// trail shows which one is valid.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file. `number` is that of the trail's last whole transaction; it selects one of the two registries. The
-  /// registry is empty if the file is missing or damaged.
+  /// Reads the file. `number`, the trail's last whole transaction, selects one of the two stored states. The result is
+  /// empty if the file is missing or damaged.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }
@@ -100,8 +100,8 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Replaces the file; after a crash it has all of the old or all of the new content. The registry is true from
-  /// transaction `number` of the trail on. The registry saved before must be true until then.
+  /// Replaces the file; after a crash it has all of the old or all of the new content. `registry` becomes valid with
+  /// transaction `number` of the trail. Until then, the state that was saved before is valid.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)

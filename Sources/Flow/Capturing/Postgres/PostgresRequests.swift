@@ -4,9 +4,9 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The unanswered requests to a capture of a PostgreSQL source.
+/// The requests for rows that a capture of a PostgreSQL source has not answered yet.
 struct PostgresRequests: Equatable {
-  /// The prefix of the message that requests rows.
+  /// The prefix of the log messages that request rows.
   static let prefix = "cairn.request"
   /// The most requested keys of one table; if there are more, the table is copied instead.
   static let keysMax = 50_000
@@ -46,7 +46,7 @@ struct PostgresRequests: Equatable {
     forget(name)
   }
 
-  /// Removes requests for rows that have been sent or need not be sent.
+  /// Removes requested keys of a table, after their rows have been sent or need not be sent.
   mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
     for key in sent where keys[name]?.remove(key.map(\.nameKey)) != nil {
       keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
@@ -61,7 +61,7 @@ struct PostgresRequests: Equatable {
 
   mutating func forgetCopy(_ name: Name) { copies.remove(name) }
 
-  /// All unanswered requests, in the form of messages.
+  /// The unanswered requests, encoded as messages.
   fileprivate var messages: [RequestMessage] {
     copies.map { .init(slot: "", namespace: $0.namespace, table: $0.table, isWhole: true, keys: []) }
       + keys.map { name, keys in
@@ -71,8 +71,8 @@ struct PostgresRequests: Equatable {
   }
 }
 
-/// The file of the state folder that keeps unanswered requests, because the slot forgets a request as soon as the trail
-/// has passed it.
+/// The file in the state folder that keeps unanswered requests, because the slot does not send a request again after
+/// the trail has passed it.
 ///
 /// The file is written before the trail can pass a request, and again once a table has no requests left. After a crash
 /// some rows are sent twice, but none is forgotten.
@@ -107,7 +107,7 @@ struct RequestsFile {
   }
 }
 
-/// A request for rows, as it is encoded in the stream and in the file.
+/// A request for rows of one table, in the form of a message in the stream or in the file of requests.
 struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
@@ -152,7 +152,7 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the request as a message, signed with the database's key. Creates the key if it is missing.
+  /// Commits the request as a log message, signed with the database's key. Creates the key if it is missing.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
@@ -165,7 +165,7 @@ struct RequestMessage: Equatable {
 }
 
 extension PostgresSource {
-  /// Asks the capture into `trail` to send rows of a table again. A table without key is copied instead.
+  /// Requests rows of a table from the capture that writes `trail`. If the table has no key, the whole table is copied.
   ///
   /// Capture looks for the table when it reads the request: if the table is not captured, capture reports that and
   /// sends nothing. Errors: the errors of ``PostgresError``. Requests made before the error remain.
@@ -179,7 +179,7 @@ extension PostgresSource {
     }
   }
 
-  /// Asks the capture into `trail` to copy a whole table again.
+  /// Requests a copy of a whole table from the capture that writes `trail`.
   package static func askForCopy(
     of table: String, namespace: String, on connection: PostgresConnection, trail: TrailID
   ) throws {

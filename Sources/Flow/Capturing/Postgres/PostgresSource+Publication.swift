@@ -4,18 +4,18 @@ import SystemKit
 
 // The publication of a capture.
 extension PostgresSource {
-  /// The reason why a table is not in the publication.
+  /// The reason why a table could not be added to the publication, or removed from it.
   enum Unpublished {
-    /// This role may not publish the table. The error's hint has the statement for another role.
+    /// This role may not change the publication of the table. The error's hint has the statement for another role.
     case forbidden(CairnError)
     /// Another session keeps the table locked.
     case locked
   }
 
-  /// Creates the publication for the tables, or adds those that it lacks. If this role may not, another role can create
-  /// the publication before. Returns the tables that could not be added, with the reasons.
+  /// Creates the publication for the tables, or adds missing tables to it. If this role may not create it, another role
+  /// can do so before. Returns the tables that could not be added, with the reasons.
   ///
-  /// - Parameter isPatient: Whether to wait for one locked table until an autovacuum of the table gives way.
+  /// - Parameter isPatient: Whether to wait, for one locked table, until an autovacuum of the table gives up its lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
     let there = try publication()
     let missing = tables.filter { there?.whole.contains($0.oid) != true }
@@ -23,7 +23,7 @@ extension PostgresSource {
     let first = there == nil && isPatient ? Self.vacuumMilliseconds : Self.lockMilliseconds
     guard let reason = try publish(missing, there, first) else { return [:] }
     guard there != nil else { return Dictionary(uniqueKeysWithValues: missing.map { ($0.oid, reason) }) }
-    // One of them is the reason: the others do not wait for its owner.
+    // One of the tables may be the reason: then the others can be published without waiting for its owner.
     var failures: [UInt32: Unpublished] = [:]
     var lockedCount = 0
     for table in missing {
@@ -37,10 +37,11 @@ extension PostgresSource {
   }
 
   private static let lockMilliseconds = 100
-  /// The wait for an autovacuum that holds a lock: it gives way after `deadlock_timeout`, 1 s by default. Applications
-  /// go on writing: their locks do not conflict with that of ALTER PUBLICATION.
+  /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
+  /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
   private static let vacuumMilliseconds = 2500
-  /// The number of locked tables for which publishing waits ``lockMilliseconds`` each; more are not waited for.
+  /// The most locked tables for which publishing waits, each for ``lockMilliseconds``. It does not wait for further
+  /// ones.
   private static let lockedTablesWaited = 10
 
   private func publish(
@@ -93,7 +94,7 @@ extension PostgresSource {
   /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
   /// `database-busy`.
   ///
-  /// - Parameter attempt: Makes an attempt; returns tables with a locked one among them, or none on success.
+  /// - Parameter attempt: Makes an attempt. Returns no tables on success, otherwise tables among which some are locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -123,8 +124,8 @@ extension PostgresSource {
   private static let beginReportMilliseconds: Int64 = 3000
   private static let beginMillisecondsMax: Int64 = 60_000
 
-  /// Takes a table out of the publication. While a table without replica identity is published, the server refuses the
-  /// application's own UPDATE and DELETE. Returns the reason if the table cannot be taken out; nil on success.
+  /// Removes a table from the publication: the server refuses the application's own UPDATE and DELETE if a published
+  /// table has no replica identity. Returns the reason if the table cannot be taken out; nil on success.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
     do {
@@ -141,7 +142,7 @@ extension PostgresSource {
     }
   }
 
-  /// Returns whether a transaction put a table into the publication, and no later transaction took the table out.
+  /// Returns whether this transaction put the table into the publication, and no later transaction removed the table.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.query(
@@ -152,8 +153,9 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. Then the
-  /// stream has every change of the table. The catalog row of a system column is unchanged since the table's creation.
+  /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
+  /// the stream has every change of the table. Proof: the catalog rows of table and publication have the same
+  /// transaction.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -169,15 +171,15 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Returns whether the catalog has a table, once a transaction of the stream is visible to new snapshots.
+  /// Returns whether the catalog has a table, as soon as it shows this transaction of the stream.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until a transaction is visible to new snapshots. The stream may send a commit a moment earlier; until then
-  /// the transaction's session holds its lock.
+  /// Waits until new snapshots show a transaction. The stream may send a commit a moment earlier; until then the
+  /// transaction's session holds its lock.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
@@ -187,7 +189,7 @@ extension PostgresSource {
     }
   }
 
-  /// The longest wait until a transaction is visible, in ms: a server may let a commit wait for its standbys.
+  /// The longest time to wait until new snapshots show a transaction, ms: a commit may wait for standbys of the server.
   private static let visibilityMillisecondsMax: Int64 = 5000
 
   private func make(_ tables: [PostgresTable]) -> String {
@@ -197,7 +199,7 @@ extension PostgresSource {
   }
 
   /// Returns the statements that complete the publication in one transaction. A table that is published with a filter
-  /// must be taken out and added again.
+  /// must be removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
@@ -219,11 +221,11 @@ extension PostgresSource {
   /// The content of the publication in the server's catalog.
   struct Publication {
     var tables: Set<UInt32>
-    /// The published tables whose rows or columns the publication has only in part.
+    /// The published tables whose rows or columns are not all in the publication.
     var narrowed: Set<UInt32>
-    /// Whether the publication has every kind of change, and sends changes of partitions under their root table.
+    /// Whether the publication has every kind of change, and names the root table in changes of partitions.
     var isWhole: Bool
-    /// The tables whose changes are all published.
+    /// The published tables whose changes, rows and columns are all in the publication.
     var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
   }
 
@@ -249,6 +251,6 @@ extension PostgresSource {
       tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
   }
 
-  /// Returns the tables whose changes are all published; nil if the publication does not exist.
+  /// Returns the tables whose changes are published completely; nil if the publication does not exist.
   func published() throws -> Set<UInt32>? { try publication()?.whole }
 }

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// The objects of capture at a PostgreSQL source: a publication and a logical slot, both named after the trail.
+/// The publication and the logical slot of a capture at a PostgreSQL source, both named after the trail.
 package struct PostgresSource {
   let connection: PostgresConnection
   let uri: String
@@ -18,7 +18,7 @@ package struct PostgresSource {
 
   // MARK: Checks of the server
 
-  /// Checks that this server can be captured from, and by this role. Writes nothing.
+  /// Checks that this server, with this role, can be captured. Writes nothing.
   ///
   /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
@@ -73,8 +73,9 @@ package struct PostgresSource {
     }
   }
 
-  /// The database encodings in which each byte is a character of Unicode. Other encodings have valid texts that the
-  /// server cannot convert. One such value in any table ends the stream of the whole database, again at each start.
+  /// The database encodings in which each byte is a character of Unicode. In other encodings, some valid texts cannot
+  /// be converted by the server. One such value in any table ends the stream of the whole database, again at each
+  /// start.
   ///
   /// Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
   private static let wholeEncodings = [
@@ -88,7 +89,7 @@ package struct PostgresSource {
       : "database \(database) has the encoding \(encoding), with texts that cannot be converted to UTF-8: one such value, of whichever table, would stop the capture"
   }
 
-  /// Returns the notice for a captured database whose encoding is not in ``wholeEncodings``; nil if none is needed.
+  /// Returns a notice if the encoding of the database is not in ``wholeEncodings``; nil otherwise.
   package static func encodingNotice(_ connection: PostgresConnection) throws -> String? {
     let row = try connection.query("SELECT current_setting('server_encoding'), current_database()").first ?? []
     guard let gap = encodingGap(row.first.flatMap { $0 } ?? "", row.last.flatMap { $0 } ?? "") else { return nil }
@@ -101,7 +102,7 @@ package struct PostgresSource {
       : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
   }
 
-  /// Throws `server-setting` if too few senders (`max_wal_senders`) are free: each capture streams through one.
+  /// Throws `server-setting` if the server has too few free senders (`max_wal_senders`): each capture needs one.
   private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
@@ -117,7 +118,7 @@ package struct PostgresSource {
       hint: "end a standby or a capture that is not needed, or raise the limit and restart the server")
   }
 
-  /// Returns the warning that the stream will not report schema changes; nil if it will. Throws `privilege-missing` if
+  /// Returns a warning if the stream will not report schema changes; nil otherwise. Throws `privilege-missing` if
   /// schema `cairn`, or an object in it, belongs to an untrusted role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
     try OwnSchema.check(MessageKey.Place.own.rawValue, connection)
@@ -130,7 +131,7 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
-  /// Returns the warning that the server's version can lose changes in logical replication; nil if it cannot.
+  /// Returns a warning if the server's version can lose changes in logical replication; nil otherwise.
   ///
   /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {
@@ -207,7 +208,7 @@ package struct PostgresSource {
   /// everything. The number stops before any suspended table and any quarantined transaction.
   ///
   /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
-  /// - Parameter clock: The clock to state for all trails. The true clocks are unknown, but no later than this one, as
+  /// - Parameter clock: The clock to report for each trail. The true clocks are unknown, but no later than this one, as
   ///   far as the nodes' clocks agree.
   func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -248,8 +249,8 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends the server's process of a stream that a killed cairn left. The lock of the state folder proves that no
-  /// process uses the stream.
+  /// Ends the server process that serves this trail's stream for a killed cairn. The lock of the state folder proves
+  /// that no live process uses the stream.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {
@@ -337,7 +338,7 @@ package struct PostgresSource {
     if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
   }
 
-  /// Returns the slots of Cairn in this database that are not in use now, with the bytes of log that each one keeps.
+  /// Returns the slots of Cairn in this database that no process uses now, each with the bytes of log that it keeps.
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """

@@ -2,28 +2,27 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a reader of the trail can derive the rows of a table's new shape from the rows it has. It does
-/// no I/O.
+/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. It does no I/O.
 ///
-/// If the reader can, the table need not be copied again. In doubt, the answer is no.
+/// If the target can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
-  /// The facts that the stream or the catalog reports about a table's change of shape.
+  /// The facts about a schema change of a table that the stream or the catalog has reported.
   struct Word {
-    /// Whether the change was reported at its exact place in the stream; otherwise the catalog showed it later.
+    /// Whether the stream reported the change at its exact place; otherwise the catalog showed it later.
     var isExact = false
-    /// Whether the change may have computed values from other values (`USING`).
+    /// Whether the change may have computed new values for existing rows (`USING`).
     var mayCompute = true
     /// The reason why rows were rewritten: bits of `pg_event_trigger_table_rewrite_reason()`.
     var rewrites = 0
     /// Whether the command created a table, which may be a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change: then the rows were changed accordingly elsewhere.
+    /// Whether an apply made the change: then the node from which it came has changed its rows in the same way.
     var isApplied = false
     /// The statement that changed the table; empty if it is not known.
     var text = ""
 
     static let found = Word()
-    /// The bit of `rewrites` for a column that got another type, or another value.
+    /// The bit of `rewrites` for a rewrite because a column got another type.
     static let columnWasRewritten = 4
   }
 
@@ -32,7 +31,8 @@ struct RowFate {
   let details: [PostgresTable.Detail]
   let word: Word
 
-  /// Returns, for each column of the new shape, its index in the old shape (nil for a new column); nil if not known.
+  /// Returns, for each column of the new shape, its index in the old shape, nil for a new column. Returns nil if the
+  /// catalog's column numbers are not known.
   static func origins(_ before: PostgresRegistry.Table, _ after: PostgresRegistry.Table) -> [Int?]? {
     guard before.numbers.count == before.schema.columns.count, after.numbers.count == after.schema.columns.count,
       !before.numbers.isEmpty
@@ -61,7 +61,7 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether the change of partitions neither added rows to the table nor removed any.
+  /// Whether attached, detached or created partitions have neither added rows to the table nor removed any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
@@ -87,7 +87,7 @@ struct RowFate {
     before.forms.allSatisfy { key, text in after.forms[key].map { $0 == text } ?? true }
   }
 
-  /// Returns whether existing rows have, in a new column, the value that its default states, or NULL.
+  /// Returns whether, in all existing rows, a new column has the value that its default states, or NULL if it has none.
   private func isFilled(_ index: Int) -> Bool {
     let (column, detail) = (after.schema.columns[index], details[index])
     guard column.identity == .none else { return false }
@@ -95,7 +95,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Returns whether every value of one column's type prints the same in the other type, and fits there.
+  /// Returns whether every value of type `was` prints the same in type `now`, and fits there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }

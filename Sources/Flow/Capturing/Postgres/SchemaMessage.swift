@@ -1,17 +1,17 @@
 import Changes
 import PostgresKit
 
-/// A message about a schema change that an event trigger wrote into the stream (``SchemaTriggers``).
+/// A message about a schema change, which an event trigger wrote into the stream (``SchemaTriggers``).
 struct SchemaMessage {
   enum Event {
     /// The shape that a table has in the catalog at the end of the command.
     case shape(PostgresTable)
     case dropped
-    /// The rows of a table are about to be rewritten; the reason is in the server's bits.
+    /// The rows of a table are about to be rewritten. The value has PostgreSQL's bits for the reason.
     case rewritten(Int)
-    /// The table was taken out of the publication with this name.
+    /// The table was removed from the publication with this name.
     case unpublished(String)
-    /// An object of this kind and name was created; such objects are not replicated.
+    /// An object of this kind and name was created; objects of this kind are not replicated.
     case made(kind: String, name: String)
     /// A schema change that the trigger could not describe, so that the catalog must be read.
     case doubt
@@ -22,14 +22,16 @@ struct SchemaMessage {
   var relation: UInt32 = 0
   /// The SQL command that made the change, such as `ALTER TABLE`.
   var tag = ""
-  /// Whether values may have changed with a column's type: with `USING`, or inside a function, whose text is unknown.
+  /// Whether existing values may have changed with a column's type. True with `USING`, and for a change inside a
+  /// function, whose text is unknown.
   var mayCompute = true
   /// The statement of the application, cut if it is long; empty if it is not kept.
   var text = ""
 
   static let version = "1"
 
-  /// Reads the content of a message. Content of a newer version, or unreadable content, becomes ``Event/doubt``.
+  /// Reads the content of a message. Content of a newer version, or content that cannot be read, becomes
+  /// ``Event/doubt``.
   init(_ content: UnsafeRawBufferPointer) {
     self = (try? Self(reading: content)) ?? Self()
   }

@@ -5,17 +5,17 @@ import PostgresKit
 /// they write one transactional message, with the whole shape that the catalog has at that moment.
 ///
 /// All captures of a database share the triggers. They never make an application's command fail or wait: an error in
-/// them becomes a message that says only "look". They write nothing if no slot of Cairn exists.
+/// them becomes a message by which capture reads the catalog. They write nothing if no slot of Cairn exists.
 ///
 /// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
-/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message has a
-/// code of ``MessageKey``, with the key in the table `cairn_ddl.key`.
+/// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed
+/// (``MessageKey``) with the key in the table `cairn_ddl.key`.
 ///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   /// The prefix of the messages that the triggers write.
   static let prefix = "cairn.schema"
-  /// The prefix of the messages that triggers of earlier builds write, without a code.
+  /// The prefix of the messages that triggers of earlier builds write. These messages are not signed (``MessageKey``).
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
@@ -24,7 +24,8 @@ struct SchemaTriggers {
 
   let connection: PostgresConnection
 
-  /// Returns whether all triggers exist, fire in replicating sessions too, and belong to a trusted role.
+  /// Returns whether all triggers exist, belong to a trusted role, and also fire in sessions with
+  /// `session_replication_role = replica`.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -102,7 +103,7 @@ struct SchemaTriggers {
     if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
-  /// Returns the notice to the operator about a database without the triggers.
+  /// Returns the notice to the operator that the database lacks the triggers. `why`: the reason.
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
@@ -110,7 +111,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice to the operator about a database with the triggers whose key the role may not read.
+  /// Returns the notice to the operator that the role may not read the key by which the triggers sign messages.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -132,7 +133,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings of the functions. Their output must not depend on the session, and they must not wait for locks.
+  /// The settings with which the functions run. Their output must not depend on the session, and they must not wait for
+  /// locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
@@ -158,7 +160,7 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the SQL that writes one message: `fields` follow the message's version and tag.
+  /// Returns the SQL that writes one message. `letter` is the kind; `fields` come after the message's version and tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -172,8 +174,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the document of table `v_root`. A function in the language SQL would be planned again for
-  /// each table, and planning takes longer than running it.
+  /// The SQL that computes the JSON description of table `v_root`. A function in the language SQL would be planned
+  /// again for each table, and planning takes longer than running it.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -183,7 +185,7 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns an SQL query for the tables with a column of a type, or of another type that depends on that type.
+  /// Returns an SQL query for the tables with a column of this type, or of a type that depends on it.
   private static func users(of type: String) -> String {
     """
 
@@ -200,7 +202,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL that reports the shape of table `v_item.oid`. A partition is reported as its root table.
+  /// The SQL that reports the shape of table `v_item.oid`. For a partition, it reports the root table.
   private static let shape = """
 
     v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);
@@ -219,7 +221,8 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Wraps the SQL of a trigger: it writes nothing if no slot exists, and its errors never reach the application.
+  /// Returns the SQL of a trigger's body with two additions: it writes nothing if no slot exists, and its errors never
+  /// reach the application.
   private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 
@@ -255,7 +258,8 @@ struct SchemaTriggers {
     """
   }
 
-  /// The SQL condition for commands to report. Temporary tables are left out: applications create and drop many.
+  /// The SQL condition that selects the commands to report. Temporary tables are left out: applications create and drop
+  /// many.
   private static let isCommandOurs = """
     EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
     """

@@ -4,12 +4,12 @@ import PostgresKit
 /// The state of a table in the catalog at one moment: its name, its columns, and the files that hold its rows.
 ///
 /// A chunk is read by the table's name, in an earlier snapshot. Meanwhile another table may have got that name, or
-/// another column a column's name. Rewritten rows are in a new file, which is empty in the snapshot. So a chunk counts
-/// only if the table, locked while it was read, was then the one that the snapshot shows.
+/// another column a column's name. Rewritten rows are in a new file, which is empty in the snapshot. So a chunk is
+/// valid only if the table, locked while it was read, was the one that the snapshot shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
 struct StoredTable: Equatable {
-  /// The rows that the catalog has for the table's columns, one for each column.
+  /// The catalog's rows about the table: one for each column.
   @ByBytes private var rows: [[String?]]
 
   /// Reads the table from the catalog; nil if the table does not exist, or has no column.
@@ -29,7 +29,7 @@ struct StoredTable: Equatable {
     guard !rows.isEmpty else { return nil }
   }
 
-  /// Returns whether the table has the name and the columns that the trail knows.
+  /// Returns whether the table has the name and the columns that the trail has recorded.
   func isKnown(as table: PostgresRegistry.Table) -> Bool {
     let schema = table.schema
     guard rows[0][0] == schema.namespace, rows[0][1] == schema.name, rows.count == schema.columns.count,

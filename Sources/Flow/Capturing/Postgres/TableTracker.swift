@@ -4,14 +4,14 @@ import SystemKit
 import Trails
 
 /// Follows the tables of the source: schema changes that the stream reports, and those that only the catalog shows.
-/// ``KnownTables`` decides what they mean for the trail, and ``CatalogWatch`` when the catalog is read.
+/// ``KnownTables`` decides what a change means for the trail, and ``CatalogWatch`` when the catalog is read.
 final class TableTracker {
   private static let lockReportMilliseconds: Int64 = 3000
 
   private let session: CaptureSession
-  /// The tables that looks at the catalog found locked, each with the time of the first such look, in monotonic ms.
+  /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
-  /// The least time between two attempts to publish that wait for an autovacuum, ms: the stream waits meanwhile.
+  /// The least time between two attempts to publish that wait for an autovacuum, ms. Such a wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
   /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
   private var patientAt: Int64 = 0
@@ -20,10 +20,10 @@ final class TableTracker {
 
   // MARK: Changes
 
-  /// Writes to the trail every difference between the tables that it knows and `tables`. New tables, and tables whose
-  /// rows may have changed unseen, are to be copied for `reason`.
+  /// Writes to the trail every difference between the tables that it has recorded and `tables`. New tables, and tables
+  /// whose rows may have changed unseen, are to be copied for `reason`.
   ///
-  /// - Parameter kept: The tables that stay as the trail knows them.
+  /// - Parameter kept: The tables to leave as the trail has recorded them.
   func announce(
     _ tables: [PostgresTable], keeping kept: Set<UInt32>, _ reason: Refresh.Reason?, copiesAll: Bool = true
   ) throws {
@@ -58,7 +58,7 @@ final class TableTracker {
     try session.append(session.tables.introduce(.init(table), refresh, text, isPublished: isPublished))
   }
 
-  /// Records in the trail that a table has another shape. If a reader cannot derive the new rows from the rows that it
+  /// Writes to the trail that a table has another shape. If a target cannot derive the new rows from the rows that it
   /// has, the table is copied again.
   private func alter(
     _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
@@ -66,7 +66,7 @@ final class TableTracker {
   ) throws {
     guard let alteration = KnownTables.Alteration(known, to: given, details, word) else { return }
     if hasLike(given.schema, besides: known.relation) {
-      // The look reports the table.
+      // The next reading of the catalog reports the table.
       session.catalog.want()
       return suspend(known.relation)
     }
@@ -79,8 +79,8 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether a captured table of another schema has the same full name, as a dot is part of one of them. The
-  /// trail would not distinguish their rows. If the trail goes both ways, the case of ASCII letters does not matter.
+  /// Returns whether a captured table of another schema has the same full name `SCHEMA.NAME`, because a name contains a
+  /// dot. The trail would mix up their rows. In two-way replication, the case of ASCII letters does not matter.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -91,7 +91,7 @@ final class TableTracker {
     }
   }
 
-  /// Returns whether two full names differ only in the case of ASCII letters; false in one-way replication.
+  /// Returns whether two full names are equal, except for the case of ASCII letters; false in one-way replication.
   private func isLike(_ schema: TableSchema, _ other: TableSchema) -> Bool {
     session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
   }
@@ -101,7 +101,7 @@ final class TableTracker {
     session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
   }
 
-  /// Marks a table for another copy, because changes of it may be missing in the trail.
+  /// Marks a table to be copied again, because changes of it may be missing in the trail.
   private func copyAgain(_ table: PostgresRegistry.Table, notBefore: UInt64? = nil) {
     var table = table
     table.refresh = table.refresh ?? .lostChanges
@@ -112,8 +112,8 @@ final class TableTracker {
 
   // MARK: The stream
 
-  /// Returns the form of a table that the stream describes. If the trail does not know the shape, the shape is written
-  /// to the trail first.
+  /// Returns the description by which rows of a table are read from the stream. If the trail has not recorded the
+  /// table's shape, the shape is written to the trail first.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = try session.tables[relation.id] ?? introduced(relation) else {
       return Captured(ignored: relation.id)
@@ -122,7 +122,7 @@ final class TableTracker {
       session.catalog.noteReport()
       session.catalog.want()
       guard let table = try definition(relation.id), table.map({ $0.refusal?.isHarmless != false }) ?? true else {
-        // The look decides what becomes of the table. A copy brings what is left out until then.
+        // The next reading of the catalog decides about the table. A copy brings the changes left out until then.
         suspend(known.relation)
         return Captured(ignored: relation.id)
       }
@@ -134,14 +134,14 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Introduces to the trail a table that an apply created and no event trigger has reported, because the role is no
-  /// superuser. Returns nil for any other table.
+  /// Writes to the trail a new table that an apply created. No event trigger reports it if the role is no superuser.
+  /// Returns nil for any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)
     else { return nil }
     guard let definition = try definition(relation.id) else {
-      // The look adds to the shape what the stream does not have, and a copy brings the rows.
+      // The next reading of the catalog adds to the shape what the stream lacks, and a copy brings the rows.
       session.catalog.want()
       let shape = try session.source.catalog.shape(of: relation)
       guard !isTaken(shape.schema, by: relation.id) else { return nil }
@@ -154,8 +154,8 @@ final class TableTracker {
     return session.tables[relation.id]
   }
 
-  /// Returns the present definition of a table. The inner nil: the table does not exist. The outer nil: another session
-  /// keeps the table locked.
+  /// Returns the present definition of a table; `.some(nil)` if the table does not exist, and nil if another session
+  /// keeps it locked.
   private func definition(_ relation: UInt32) throws -> PostgresTable?? {
     do { return .some(try session.source.catalog.table(relation)) } catch let error as PostgresError
       where error.isLockTimeout
@@ -171,8 +171,8 @@ final class TableTracker {
     session.waits.end(relation, .unreadable)
   }
 
-  /// Returns whether the stream has enough values of an old row. If not, the table is copied again, after its
-  /// partitions log enough.
+  /// Returns whether the stream has enough values of an old row (replica identity). If not, marks the table to be
+  /// copied again, once its partitions log enough.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     if try session.tables.logsEnough(old, of: table) { return true }
     session.catalog.want()
@@ -185,7 +185,7 @@ final class TableTracker {
     return false
   }
 
-  /// Records a schema change that an event trigger reports, at its place in the stream.
+  /// Processes a schema change that an event trigger reports, at its place in the stream.
   func take(_ message: SchemaMessage) throws {
     let known = session.tables[message.relation]
     switch message.event {
@@ -213,8 +213,7 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists. Objects that a command dropped are missing in the catalog after its
-  /// commit.
+  /// Returns whether a table no longer exists. The catalog lacks a dropped object only after the commit.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -266,7 +265,7 @@ final class TableTracker {
     }
   }
 
-  /// Reports if the event triggers were dropped or disabled.
+  /// Reports to the operator if the event triggers were dropped or disabled.
   private func checkTriggers() throws {
     guard session.catalog.hasTriggers,
       try !SchemaTriggers(connection: session.source.connection).isComplete()
@@ -277,7 +276,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Takes the step at the catalog that ``CatalogWatch`` wants next. Returns whether a reading was adopted.
+  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns whether that was more than a comparison.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -317,7 +316,7 @@ final class TableTracker {
     }
   }
 
-  /// Adapts publication and trail to the tables that a reading of the catalog found.
+  /// Adapts publication and trail to the tables that were found in the catalog.
   private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
     var (tables, refused) = sort(catalog.tables)
@@ -327,7 +326,7 @@ final class TableTracker {
     // New tables, and tables that another role took out: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
-      // After a crash between the two, the next start sees published tables: what must be copied is saved before.
+      // Which tables must be copied is saved before they are published: a start after a crash sees them as published.
       try saveUnpublished(session.tables.all.filter { missing.contains($0.relation) })
       let failures = try session.source.publish(tables, isPatient: now >= patientAt)
       let isLocked = failures.values.contains { if case .locked = $0 { true } else { false } }
@@ -367,7 +366,7 @@ final class TableTracker {
           session.progress.tell(
             "the publication no longer covered every change of table \(table.schema.fullName): copying it again")
         }
-        // Also if chunks are in the trail: changes to rows before the cursor may be missing.
+        // The copy begins again even if chunks are in the trail: changes to the copied rows may be missing.
         copyAgain(table, notBefore: xid)
       }
     }
@@ -378,8 +377,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that are suspended. A table that no stream could bring, or a new
-  /// one with the name of a captured one, is left out with a notice.
+  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication cannot
+  /// bring, or a new one with the name of a captured one, is left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {
@@ -403,13 +402,13 @@ final class TableTracker {
     return (usable, refused)
   }
 
-  /// Suspends captured tables that cannot be captured any more, and takes them out of the publication. Returns those
-  /// that stay in it, because another session keeps them locked.
+  /// Suspends captured tables that cannot be captured any more, and removes them from the publication. Returns the
+  /// tables that stay in it, because another session keeps them locked.
   private func letGo(_ refused: [PostgresTable]) throws -> [PostgresTable] {
     let captured = refused.filter { session.tables[$0.oid] != nil }
     guard !captured.isEmpty else { return [] }
     for table in captured { suspend(table.oid) }
-    // After a crash between the two, the next start knows that changes are missing.
+    // This is saved before the tables are unpublished: a start after a crash then knows that changes are missing.
     try session.saveTables()
     let published = try session.source.publication()?.tables ?? []
     return try captured.filter { table in
@@ -425,7 +424,7 @@ final class TableTracker {
     }
   }
 
-  /// Returns the entry for a suspended table that cannot be captured as it is.
+  /// Returns the status entry for a suspended table that cannot be captured in its present form.
   private func wait(of table: PostgresTable) -> TableWait {
     let refusal = table.refusal
     let what =
@@ -438,7 +437,7 @@ final class TableTracker {
       hint: "\(mend.isEmpty ? "leave it out with 'tables'" : "run: \(mend)"); then it is copied")
   }
 
-  /// Returns the entry for a suspended table that this role may not publish.
+  /// Returns the status entry for a suspended table that this role may not publish.
   private func wait(of table: PostgresTable, _ error: CairnError) -> TableWait {
     let what =
       session.tables[table.oid] == nil
@@ -471,22 +470,23 @@ final class TableTracker {
     session.set(Dictionary(uniqueKeysWithValues: waits), .locked)
   }
 
-  /// Saves that tables are captured but not completely published: after they are published, they are copied again.
+  /// Suspends these tables, and saves that, because they are not completely published. Once published, they are copied
+  /// again.
   private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
     guard !tables.isEmpty else { return }
     for table in tables { session.tables.suspend(table.relation) }
     try session.saveTables()
   }
 
-  /// Returns the tables of `found` with which a capture whose trail exists begins a new slot. Captured tables that
-  /// cannot be captured any more are suspended.
+  /// Returns the tables of `found` that can be captured, for an existing trail that continues with a new slot. Captured
+  /// tables that cannot be captured any more are suspended.
   func usable(_ found: [PostgresTable]) -> [PostgresTable] {
     let (usable, refused) = sort(found)
     for table in refused { suspend(table.oid) }
     return usable
   }
 
-  /// Ends the transaction of the trail that changes of tables began, if one is open.
+  /// Ends the trail's transaction with changes of tables, if one is open.
   private func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()

@@ -13,7 +13,8 @@ struct AddedColumns {
   /// The value that SQLite gives to each added column in an existing row.
   let defaults: [Value]
 
-  /// Reads the added columns of a table, from index `first` on; nil if their defaults are in doubt (copy the table).
+  /// Reads the added columns of a table, from index `first` on. Nil if their defaults cannot be determined: then the
+  /// whole table must be copied.
   init?(_ schema: TableSchema, from first: Int) {
     guard first > 0, first < schema.columns.count, schema.original == nil,
       schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]), schema.key.allSatisfy({ $0 < first }),
@@ -25,15 +26,16 @@ struct AddedColumns {
     self.first = first
   }
 
-  /// Returns whether `new` is `old` with columns added at its end; the old ones may have other names. Call it only if
-  /// the triggers stayed in place, which shows that each old column is still at its place.
+  /// Returns whether shape `new` is shape `old` with columns added at its end; the old columns may have other names.
+  /// Call it only if the triggers stayed in place, which shows that each old column is still at its place.
   static func areAll(between old: TableSchema, and new: TableSchema) -> Bool {
     new.columns.count > old.columns.count && old.flags == new.flags && old.key == new.key && old.uniques == new.uniques
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Returns the defaults, computed by the same ALTER of a table in memory; nil if they are in doubt. SQLite refuses a
-  /// default that is not a constant. Old and new rows must get the same value, as a target may rebuild its table.
+  /// Returns the defaults, computed by the same ALTER of a table in memory; nil if they cannot be determined. SQLite
+  /// refuses a default that is not a constant. Old and new rows must get the same value, as a target may rebuild its
+  /// table.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"
@@ -60,7 +62,8 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether the current row, read with all columns, must be sent: a new column differs from its default.
+  /// Returns whether the row that `row` has read, with all columns, must be sent: an added column differs from its
+  /// default.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }
   }

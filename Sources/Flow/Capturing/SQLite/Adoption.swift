@@ -1,7 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// Writes the layouts and triggers of tables whose shape has changed, all under one marker row of the journal.
+/// Writes the layouts (recorded shapes) and triggers of tables whose shape has changed, with one journal row that marks
+/// the schema changes.
 struct Adoption {
   private let database: Database
   private var marker: Int64?
@@ -10,11 +11,12 @@ struct Adoption {
   enum Copies {
     case all
     case none
-    /// Tables with rows are copied. An empty table has missed nothing, as its triggers come in the same transaction.
+    /// Only tables that have rows are copied. An empty table has missed no change, as its triggers are created in the
+    /// same transaction.
     case rowsOnly
   }
   private let copies: Copies
-  /// Whether the open transaction changed the schema, as an apply or as an application through the embedded API.
+  /// Whether an apply, or an application through the embedded API, made the schema change in the open transaction.
   private let isApplied: Bool
 
   /// The trail whose apply changed the schema; nil if none did.
@@ -26,7 +28,7 @@ struct Adoption {
     (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
-  /// Returns the sequence number of the marker row in the journal; the first call writes that row.
+  /// Returns the sequence number of the journal row that marks the schema change; writes that row at the first call.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
     try database.run(
@@ -37,7 +39,7 @@ struct Adoption {
     return made
   }
 
-  /// Begins the capture of a table: writes its layout and triggers.
+  /// Begins the capture of a table: writes its layout (recorded shape) and its triggers.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
@@ -52,8 +54,8 @@ struct Adoption {
     }
   }
 
-  /// Replaces the layout of a captured table if the table has changed. `isHooked`: all triggers were in place; if not,
-  /// capture has missed changes.
+  /// Replaces the layout (recorded shape) of a captured table if the table has changed. `isHooked` is false if a
+  /// trigger was missing, so that capture has missed changes.
   mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
     var now = table.schema
     now.epoch = layout.schema.epoch
@@ -84,7 +86,8 @@ struct Adoption {
     return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
-  /// Returns the column `refresh` of a layout: whether all rows, some rows or no rows are copied after the marker.
+  /// Returns the value for the column `refresh` of the table's next layout: whether all, some or no rows are copied
+  /// after the schema change.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
     if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
     if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }
@@ -97,7 +100,8 @@ struct Adoption {
     return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
-  /// Ends a layout, because its table was dropped or is no longer captured; in the second case `ended` is negative.
+  /// Ends a layout (recorded shape), because its table was dropped, or is no longer captured. If it is no longer
+  /// captured, the stored `ended` is negative.
   mutating func end(_ layout: Layout, isDropped: Bool) throws {
     let place = try place()
     try database.run(
@@ -105,8 +109,8 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Leaves out the last rows of an ended layout if a trigger of the application ran before Cairn's. Such rows may be
-  /// in another order than they were written. They vanish with the table, or the table's copy brings their result.
+  /// Requests a copy of the table if a trigger of the application ran before Cairn's, so that journal rows may be in
+  /// the wrong order. The rows of the ended layout then stay out of the trail.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)
@@ -133,7 +137,7 @@ struct Adoption {
     }
   }
 
-  /// Adds value columns to the tables `cairn_journal` and the stage until the widest table fits.
+  /// Adds columns for values to the journal and to the helper table `cairn_stage` until the widest table fits.
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
@@ -143,20 +147,22 @@ struct Adoption {
     }
   }
 
-  /// Returns whether the table was renamed and has the same columns, flags and unique keys.
+  /// Returns whether the table got another name but kept its columns, flags and unique keys.
   static func isRename(_ old: TableSchema, _ new: TableSchema) -> Bool {
     !old.name.hasSameBytes(as: new.name) && old.columns == new.columns && old.flags == new.flags
       && old.uniques == new.uniques
   }
 
-  /// Returns whether a unique index is new: a REPLACE on it may have deleted rows without a journal row.
+  /// Returns whether the new shape has another unique index: a REPLACE on it may have deleted rows without a journal
+  /// row.
   private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
     new.objects.contains {
       !old.objects.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
     }
   }
 
-  /// Returns whether the old triggers logged all values of the new shape: only names, plain indexes or defaults differ.
+  /// Returns whether the triggers of the old shape logged all values of the new one: only names, plain indexes or
+  /// defaults differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
     old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {

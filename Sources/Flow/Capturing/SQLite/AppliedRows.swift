@@ -1,9 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// Logs in the journal the rows that an apply writes to a captured SQLite file, if the capture passes such rows on.
+/// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of the file
+/// must have them too, as in a chain.
 ///
-/// An apply fires none of the file's triggers, because those of the application would fire too. So its connection has
+/// An apply fires none of the file's triggers, because the application's triggers would fire too. So its connection has
 /// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
 /// triggers fire even if other triggers are off.
 ///
@@ -11,14 +12,14 @@ import SQLiteKit
 package enum AppliedRows {
   private static let prefix = "cairn_applied_"
 
-  /// Creates the connection's triggers, in step with the schema, in a transaction of the apply. Adopts schema changes
-  /// first.
+  /// Creates TEMP triggers on the connection that match the present schema, in a transaction of the apply. Schema
+  /// changes that capture has not recorded yet are recorded first.
   package static func hook(in database: Database) throws {
     try unhook(in: database)
     let journal = Journal(database)
     guard try journal.isInstalled() else { return }
     let seen = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
-    // An application has changed the schema, and capture has not looked yet.
+    // An application has changed the schema, and capture has not seen that yet.
     if try seen != database.integer("PRAGMA schema_version") { try journal.adopt(try journal.patterns()) }
     let hooks = try Hooks(database)
     let tables = try database.userTables()
@@ -37,7 +38,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Records whether the rows that applies write are logged; call it in a transaction.
+  /// Stores whether rows that applies write are logged in the journal; call it in a transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

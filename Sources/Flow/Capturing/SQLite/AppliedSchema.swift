@@ -1,10 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// Keeps a capture in step with the schema changes that an apply makes in the same file, inside apply's transaction.
+/// Adapts the capture of a file to the schema changes that an apply makes there, inside the transaction of the apply.
 ///
 /// No other connection can have written meanwhile, so capture has missed nothing and copies nothing. The trail of the
-/// file records the change, because its rows have the new shape from there on.
+/// file records the change, because its later rows have the new shape.
 package enum AppliedSchema {
   /// Drops Cairn's triggers on a table that an apply is about to alter, because SQLite refuses to drop a column that
   /// they name. `version` is the schema version at the start of the transaction.
@@ -13,9 +13,9 @@ package enum AppliedSchema {
     try Journal(database).dropTriggers(onTable: table)
   }
 
-  /// Adopts the schema changes of an apply of `trail`, before its commit. Does nothing if an application had also
-  /// changed the schema and capture has not seen that yet. Capture then adopts all changes, and copies the doubtful
-  /// tables.
+  /// Adapts triggers and recorded table shapes to the schema changes of an apply of `trail`, before its commit. Does
+  /// nothing if an application had also changed the schema and capture has not seen that yet. Then capture handles all
+  /// changes, and copies the tables that may have missed some.
   package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)

@@ -3,8 +3,8 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The run of the capture of an SQLite file. It takes one look after the other at its source into the trail, makes the
-/// trail durable, and waits.
+/// The run of the capture of an SQLite file. It repeats one reading of the source, writes what it found to the trail,
+/// makes the trail durable, and waits.
 final class CaptureLoop<Source: ChangeSource> {
   private let path: String
   private let source: Source
@@ -46,7 +46,7 @@ final class CaptureLoop<Source: ChangeSource> {
     try source.end()
   }
 
-  /// Takes one look at the source into the trail. Returns false if the look found nothing.
+  /// Reads the source once, and writes the changes to the trail. Returns false if there are none.
   private func take(_ stop: StopSignal) throws -> Bool {
     defer { source.endLook() }
     switch try source.look() {
@@ -61,7 +61,7 @@ final class CaptureLoop<Source: ChangeSource> {
     }
   }
 
-  /// Waits while an application holds the file's lock for longer than the busy timeout. Capture goes on when the lock
+  /// Waits while an application holds the file's lock for longer than the busy timeout. Capture continues when the lock
   /// is free.
   private func waitForLock(_ error: SQLiteError) {
     source.release()
@@ -71,9 +71,9 @@ final class CaptureLoop<Source: ChangeSource> {
     Pulse.beat()
   }
 
-  /// Checks the file for news, without a transaction, as often as the ladder of an event asks for.
+  /// Checks the file for changes several times after an event, with growing pauses and without a transaction.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
-    // Readers of other programs make events too; they must not keep the source from its quiet moments.
+    // Readers of other programs make events too; these must not prevent work that is left for a pause.
     let limit = Clock.monotonicMilliseconds + 100
     while !stop.isSet, Clock.monotonicMilliseconds < limit {
       if try source.hasNews() { return }

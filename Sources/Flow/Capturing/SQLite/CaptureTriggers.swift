@@ -1,29 +1,30 @@
 import Changes
 import SQLiteKit
 
-/// The kind of a journal row; the row's code is `layout id * 8 + kind`.
+/// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
+/// a table.
 enum JournalKind: Int64 {
-  /// A marker of a schema change; the layouts with its sequence number as `since` or `ended` describe the change. Its
-  /// layout id is 0.
+  /// A row that marks a schema change. The rows of `cairn_layout` with its sequence number as `since` or `ended`
+  /// describe the change. Its layout id is 0.
   case marker = 0
   /// The row that an insert wrote.
   case insert = 1
-  /// The row before an update. The next journal row is its ``updateNew``.
+  /// The row before an update. The next journal row, ``updateNew``, is the row after it.
   case updateOld = 2
   case updateNew = 3
   /// The row that a delete removed.
   case delete = 4
-  /// A row whose rowid is that of a row about to be written. If that write succeeds, this row is deleted, see
-  /// ``JournalReader``.
+  /// An existing row with the rowid that another row is about to get. If that write succeeds, SQLite deletes this row,
+  /// see ``JournalReader``.
   case replaceCandidate = 5
-  /// The journal row of a row that a REPLACE has deleted.
+  /// A row that a REPLACE has deleted.
   case vanished = 6
   /// A request for the row with this key (``RequestedRows``). No trigger writes such journal rows.
   case asked = 7
 }
 
-/// The triggers that capture one table, as SQL. Pure text: `docs/explanation/sqlite-capture.md` describes and explains
-/// them.
+/// The SQL of the triggers that capture one table, without access to a database. `docs/explanation/sqlite-capture.md`
+/// describes and explains them.
 ///
 /// No trigger calls a function: SQLite would then open a statement journal for every statement of the application,
 /// which costs more than all the rest of the capture.
@@ -35,7 +36,7 @@ struct CaptureTriggers {
   /// Whether the triggers belong to one connection only (TEMP triggers).
   var isTemporary = false
 
-  /// Returns whether journal rows of a table with this schema have the rowid as a last value, after the columns.
+  /// Returns whether journal rows of a table with this schema have the rowid as an additional last value.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
@@ -43,8 +44,8 @@ struct CaptureTriggers {
     "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
-  /// Returns the layout id in a trigger's name; nil if the trigger is not one of capture. An application can name a
-  /// trigger in the same way with a number that no layout has.
+  /// Returns the layout id (the number of the recorded table shape) in a trigger's name; nil if the trigger is not one
+  /// of capture. An application can name a trigger in the same way, with a number that `cairn_layout` does not have.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),
@@ -76,11 +77,11 @@ struct CaptureTriggers {
     "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
   }
 
-  /// Returns the statements by which about one row in 128 purges the journal, in the application's own transaction.
-  /// They delete rows that have been taken or exceed the cap. So no application waits for a purge by Cairn, and the
-  /// journal is bounded even if no capture reads it.
+  /// Returns the two statements with which a trigger purges the journal, in the application's own transaction, for
+  /// about one row in 128. They delete journal rows that are in the trail already or exceed the size limit. So no
+  /// application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
   ///
-  /// There are two statements. The other 127 rows cost next to nothing only as long as the DELETE has a single subquery
+  /// For the other 127 rows, the statements cost next to nothing. This is true only if the DELETE has a single subquery
   /// over another table.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
@@ -94,13 +95,15 @@ struct CaptureTriggers {
 
   // MARK: OLD before the write
 
-  /// The layout id under which the stage keeps the row that is about to be changed. See ``SQLiteTable/givesWrongOld``.
+  /// The value of `layout` under which the helper table `cairn_stage` keeps the OLD row of a write until it is logged.
+  /// See ``SQLiteTable/givesWrongOld``.
   private var keptLayout: Int64 { -layout }
 
-  /// Returns an SQL condition that is true for the kept row of the current write, in `stage`.
+  /// Returns an SQL condition that finds the OLD row saved for the current write, in `cairn_stage` under the alias
+  /// `stage`.
   ///
-  /// The kept row is found by its rowid. A table without rowid is searched by the key, if the write did not change it.
-  /// Otherwise the kept row is no longer in the table.
+  /// It is found by its rowid. In a table without rowid, it is found by its key, if the write did not change the key.
+  /// Otherwise it is the saved row that is no longer in the table.
   private func isKept(_ stage: String) -> String {
     if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
     let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
@@ -111,7 +114,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The columns of the OLD row, in an SQL form that has right values in an AFTER trigger.
+  /// The SQL expressions for the columns of the OLD row, which have the right values in an AFTER trigger.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -119,7 +122,8 @@ struct CaptureTriggers {
 
   private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
 
-  /// The BEFORE triggers that keep the OLD row on the stage, for AFTER triggers that would get a wrong OLD.
+  /// The BEFORE triggers that save the OLD row in the helper table `cairn_stage`. They are for tables whose AFTER
+  /// triggers would see a wrong OLD.
   var keepers: [Trigger] {
     guard table.givesWrongOld else { return [] }
     let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
@@ -134,7 +138,7 @@ struct CaptureTriggers {
     return [trigger("keep", "BEFORE UPDATE", body), trigger("keepdelete", "BEFORE DELETE", body)]
   }
 
-  /// Returns the SQL statements with which AFTER triggers log the row before the write.
+  /// Returns the SQL statements with which AFTER triggers log the OLD row.
   private func logOld(_ kind: JournalKind) -> [String] {
     guard table.givesWrongOld else { return [log(kind, "OLD.")] }
     return [
@@ -147,7 +151,7 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// The maintenance statements with a cheaper condition, for rowids that differ from row to row.
+  /// The statements that purge the journal, with a cheaper condition, for rowids that differ from row to row.
   ///
   /// All bits of the rowid count: some ids, such as Twitter's, have constant low bits. The remainder by a prime below
   /// 2^31, times a number below 2^31, cannot overflow; the high bits of the product are used.
@@ -162,7 +166,7 @@ struct CaptureTriggers {
   /// journal before the effects of the application's triggers on it.
   var statements: [Trigger] { base + keepers }
 
-  /// The triggers without which capture misses changes of the table.
+  /// The triggers without which capture misses changes: all triggers of the table except those that save OLD rows.
   var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
 
   /// One trigger: its name, and the statement that creates it.
@@ -200,7 +204,8 @@ struct CaptureTriggers {
 
   // MARK: Tables with other unique keys
 
-  /// Returns the terms by which `left` and `right` are the same row: the key, or every column if the key may be NULL.
+  /// Returns the SQL terms that compare the rows `left` and `right`: by their keys, or by every column if the key may
+  /// be NULL.
   private func identity(
     _ left: String, _ right: String, leftNames: [String]? = nil, rightNames: [String]
   ) -> String {
@@ -215,7 +220,8 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of staged rows of earlier writes that a write leaves on the stage.
+  /// The number of rows of earlier writes that a write leaves in `cairn_stage`, the helper table for rows that a
+  /// REPLACE may delete.
   ///
   /// Only BEFORE triggers write to the table between Cairn's BEFORE and AFTER triggers for one row; nesting deeper than
   /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and each later write would
@@ -224,7 +230,7 @@ struct CaptureTriggers {
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
-  /// An SQL condition that is true for rows of the table that share a unique key with the NEW row.
+  /// An SQL condition that is true for existing rows that have a unique key of the NEW row.
   private var conflicts: String {
     var keys = table.uniqueKeys.map { key in
       var terms = key.terms.map { term -> String in
@@ -271,7 +277,7 @@ struct CaptureTriggers {
     let isSame = " AND NOT (\(isOld))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
-    // A row that a BEFORE trigger of the application changes stays on the stage, in its new form.
+    // A row that a BEFORE trigger of the application changes stays in `cairn_stage`, with its new values.
     let refresh =
       "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
@@ -281,8 +287,8 @@ struct CaptureTriggers {
       trigger(
         "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
         stage(conflicts) + [sometimes]),
-      // A row whose key is about to change is first taken off the stage. Foreign key actions run before AFTER triggers,
-      // and the triggers that they fire would report the row as vanished.
+      // A row whose key is about to change is first deleted from `cairn_stage`. Foreign key actions run before AFTER
+      // triggers, and the triggers that they fire would report the row as vanished.
       trigger(
         "move", "BEFORE UPDATE",
         when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",

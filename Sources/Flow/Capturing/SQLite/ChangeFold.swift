@@ -2,12 +2,12 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// Keeps the net changes, row by row, until they are written. An insert and a delete cancel out, ten updates become one
+/// Collects the net change of each row until all are written. An insert and a delete cancel out, ten updates become one
 /// update, and a delete and an insert become an update.
 ///
-/// The changes are kept in a temporary database, whose pages go to disk if there are many. A change that cannot be
-/// folded safely is written in its order, after all earlier changes. These are changes of keys, of unique values, and
-/// of tables without a key. So the rest may be written in another order: deletes, updates, inserts.
+/// The changes are kept in a temporary database, whose pages go to disk if there are many. A change of a key, of a
+/// unique value, or of a table without a key is not folded. It is written in its order, after all earlier changes. So
+/// the folded changes may be written in another order: deletes, updates, inserts.
 final class ChangeFold {
   private let database: Database
   private let find, put, drop: Statement
@@ -29,8 +29,8 @@ final class ChangeFold {
     drop = try database.prepare("DELETE FROM net WHERE layout = ? AND key = ?")
   }
 
-  /// Takes a change, with whole images of the row. Returns false if the change cannot be folded. All earlier changes
-  /// have then been written, and the caller must write this one.
+  /// Adds a change, with all values of the row before and after it. Returns false if the change cannot be combined with
+  /// others. In that case all earlier changes have been written to the trail, and the caller must write this one.
   func take(
     _ layout: Layout, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?, isImplied: Bool = false,
     _ trail: TrailWriter
@@ -59,7 +59,7 @@ final class ChangeFold {
     return true
   }
 
-  /// Writes the kept changes to the trail, and forgets them.
+  /// Writes the collected changes to the trail, and forgets them.
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
@@ -97,7 +97,7 @@ final class ChangeFold {
 
   // MARK: Images
 
-  /// The image of a row, with the end of each column in its bytes.
+  /// The encoded values of a row, with the offset at which each column ends.
   private struct Image {
     let bytes: [UInt8]
     private var ends: [Int] = []
@@ -113,7 +113,7 @@ final class ChangeFold {
     func columns(_ indexes: [Int]) -> [UInt8] { indexes.flatMap(column) }
   }
 
-  /// Returns the key of the row that a change concerns; nil if the row has no key, or if the change alters the key.
+  /// Returns the key of the row that a change concerns; nil if the table has no key, or if the change alters the key.
   private static func key(_ layout: Layout, _ old: Image?, _ new: Image?) -> [UInt8]? {
     let schema = layout.schema
     guard !layout.carriesRowid, !schema.key.isEmpty, schema.flags.isDisjoint(with: [.wholeRow, .nullableKey]) else {

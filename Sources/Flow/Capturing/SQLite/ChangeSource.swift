@@ -3,8 +3,8 @@ import Trails
 
 /// A way to find the changes of an SQLite file. ``CaptureLoop`` uses only this interface.
 ///
-/// One look is one snapshot of the file. The trail gets all of a look, or, if `write` throws, nothing of it. The trail
-/// is durable before `finish`, so the source may then forget what it kept for the look.
+/// One reading (look) is one snapshot of the file. The trail gets all of the reading, or, if `write` throws, nothing of
+/// it. The trail is durable before `finish`, so the source may then forget the changes.
 ///
 ///     switch try source.look() {
 ///     case .nothing: …                          // wait
@@ -16,53 +16,54 @@ import Trails
 ///     }
 ///     source.endLook()
 protocol ChangeSource: AnyObject {
-  /// The content of one look; the source holds the look's snapshot until `write` returns.
+  /// The changes of one reading of the file; the source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits that contain only notes of applies are taken into the trail at once. If not, they wait for a
-  /// second, so that one transaction of the trail takes many commits of a busy apply.
+  /// Whether commits in which applies only note what they have brought are taken into the trail at once. If not, they
+  /// wait for a second, so that one transaction of the trail takes many commits of a busy apply.
   var takesNotesAtOnce: Bool { get set }
-  /// The time until the next call of ``look()`` may find something although no application commits, ms.
+  /// The longest pause before the next call of ``look()``, ms: after that time, work may be due even if no application
+  /// commits.
   var idleMilliseconds: Int32 { get }
 
-  /// Continues where an earlier run ended. It is called once, before the first look.
+  /// Continues where an earlier run ended. It is called once, before the first call of ``look()``.
   func begin() throws
-  /// Looks at the file for changes that can be taken into the trail now.
+  /// Opens a snapshot of the file, and returns the changes that can be taken into the trail now.
   func look() throws -> Found<Look>
-  /// Writes everything of the look to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
+  /// Writes all changes of one reading to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
   func write(_ look: Look, stop: StopSignal) throws
-  /// Notes that the trail has the look durably, so that the source may forget the look's changes.
+  /// Ends one reading after its changes have become durable in the trail, so that the source may forget them.
   func finish(_ look: Look) throws
-  /// Ends a look, whether it succeeded or failed.
+  /// Ends one reading of the file, whether it succeeded or failed.
   func endLook()
-  /// Returns whether the file has changes that no look has seen; begins no transaction.
+  /// Returns whether the file has changes that ``look()`` has not seen; begins no transaction.
   func hasNews() throws -> Bool
-  /// Uses a quiet moment to write to the file, for example to purge. It must not wait for an application, nor make one
-  /// wait.
+  /// Writes to the file while no application does, for example to purge. It must not wait for an application, nor make
+  /// one wait.
   func rest() throws
-  /// Gives up the look's snapshot after an error, because an application holds the file's lock.
+  /// Gives up the snapshot of the present reading after an error, because an application holds the file's lock.
   func release()
-  /// Throws the error for a source whose tables of capture are gone. It is called after an SQL error.
+  /// Throws an error if an application has dropped Cairn's tables in the source. It is called after an SQL error.
   func checkParts() throws
-  /// Ends the run of capture: the source writes its last mark.
+  /// Ends the run of capture: stores in the source how far the trail has come.
   func end() throws
 }
 
-/// The content of a look at a source.
+/// The changes that one reading of a source found.
 protocol ChangeLook {
-  /// The time at which the look began, µs since 1970; `begun` is the same in monotonic µs.
+  /// The time at which the reading began, µs since 1970; `begun` is the same time in monotonic µs.
   var readAt: Int64 { get }
   var begun: Int64 { get }
 }
 
-/// The result of a look at a source.
+/// The result of reading a source once.
 enum Found<Look> {
   case nothing
-  /// The source had to adapt first, for example to a changed schema. That is done: look again.
+  /// The source first had to adapt, for example to a changed schema. That is done: read the source again.
   case settled
   case found(Look)
 }
 
-/// The error for a stop signal that was set while capture writes a look to the trail. The trail discards the part
-/// already written, and the next run reads these changes again.
+/// The error if the stop signal is set while capture writes to the trail. The open transaction of the trail is dropped,
+/// and the next run reads its changes again.
 struct CaptureStopped: Error {}

@@ -6,7 +6,7 @@ import Trails
 /// that an apply writes too.
 ///
 /// The journal has these rows without the new columns, and another node may have added the columns with other defaults.
-/// So the trail gets their values as updates, after all changes of the look:
+/// So the trail gets the values of the new columns as updates, after all other changes of this reading of the journal:
 ///
 ///     ALTER TABLE item ADD COLUMN note DEFAULT 'b'     insert item: id = 4
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note
@@ -14,18 +14,18 @@ import Trails
 ///
 /// Such an update is a version of its row, so all nodes resolve the row alike. A row of a copy is not a version.
 enum EarlyRows {
-  /// Returns whether a look may contain early rows.
+  /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {
     guard layouts.values.contains(where: { isAdded($0, in: look) }) else { return false }
     return try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
   }
 
-  /// Returns whether a layout came into force within the look, with columns that rows before it may have had already.
+  /// Returns whether a table got this shape during the reading, with added columns that earlier journal rows lack.
   private static func isAdded(_ layout: Layout, in look: SourcePosition.Look) -> Bool {
     layout.isPartial && !layout.isExact && look.from < layout.since && layout.since <= look.through
   }
 
-  /// Appends an update for each early row that still exists.
+  /// Appends an update for each row that was written before Cairn's new triggers existed, if the row still exists.
   ///
   /// - Parameter tellIllFormed: Called with each column whose text cannot be sent unchanged.
   /// - Returns: The number of updates.
@@ -33,7 +33,7 @@ enum EarlyRows {
     _ layouts: [Int64: Layout], in look: SourcePosition.Look, from source: Database, to trail: TrailWriter,
     tellIllFormed: (TableSchema, Int) -> Void
   ) throws -> UInt64 {
-    // By the layout that is in force now.
+    // The layout that is in force now has the present columns.
     var former: [Int64: [Layout]] = [:]
     for layout in layouts.values where isAdded(layout, in: look) {
       guard let before = layout.previous.flatMap({ layouts[$0] }),

@@ -3,10 +3,10 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The capture of an SQLite file that an application sets up itself, through the embedded API. It has the usual journal
-/// and triggers, and a capture into a trail takes them over.
+/// The capture of an SQLite file that an application sets up itself, through the embedded API. It creates the usual
+/// journal and triggers, and a capture into a trail may take them over later.
 ///
-/// Before that, the journal belongs to no trail, and keeps committed changes up to its cap.
+/// Until then, the journal belongs to no trail, and keeps committed changes up to its size limit.
 package struct EmbeddedCapture {
   let journal: Journal
   private let clock: Clock
@@ -17,7 +17,7 @@ package struct EmbeddedCapture {
     self.clock = clock
   }
 
-  /// Creates a missing journal and triggers, upgrades an older journal, and brings triggers in step with the schema. If
+  /// Creates a missing journal and triggers, upgrades an older journal, and adapts the triggers to the schema. If
   /// everything is in place, the file is only read.
   package func install() throws {
     guard try !isInPlace() else { return }
@@ -39,7 +39,7 @@ package struct EmbeddedCapture {
     return try rows.first == [.integer(Journal.version), .integer(version)] && journal.isEmbedded()
   }
 
-  /// Creates the tables of capture if they are missing. Returns the number of rows that the journal may hold.
+  /// Creates Cairn's tables for capture if they are missing. Returns the largest allowed number of journal rows.
   private func prepare() throws -> Int64 {
     guard try !journal.isInstalled() else {
       return try database.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? Journal.defaultCapRows
@@ -51,8 +51,8 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Brings triggers and layouts in step with schema changes of other applications, in the transaction of a statement
-  /// that will change the schema. So later differences are the statement's own. Returns the schema version.
+  /// Adapts triggers and recorded table shapes to schema changes of other applications, in the transaction of a
+  /// statement that will change the schema. So later differences come from that statement. Returns the schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -65,20 +65,20 @@ package struct EmbeddedCapture {
   /// Drops Cairn's triggers on a table that will lose a column, because SQLite refuses to drop a column that they name.
   package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
 
-  /// Adopts the schema changes of the statement, after it has been executed.
+  /// Adapts triggers and recorded table shapes to the schema change of a statement that has just been executed.
   package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
-  /// The content of the journal that no trail has yet, in numbers.
+  /// The numbers of changes in the journal that no trail has yet.
   package struct Waiting {
     /// The number of transactions of the embedded API that no trail has.
     package var transactions: Int
     /// The number of journal rows, of all applications, that no trail has.
     package var rows: Int
-    /// Whether the journal reached its cap and dropped rows that no trail has.
+    /// Whether the journal reached its size limit and dropped rows that no trail has.
     package var hasDropped: Bool
   }
 
-  /// Returns the last journal row that the file's mark counts as taken into a trail.
+  /// Returns the last journal row that is in a trail, as the file records it.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
@@ -105,14 +105,14 @@ package struct EmbeddedCapture {
 }
 
 extension Journal {
-  /// Returns whether an application has used the embedded API on the file. If so, the journal also has statements and
-  /// ends of transactions.
+  /// Returns whether an application has used the embedded API on the file. If so, the journal also has rows for
+  /// statements and for ends of transactions.
   func isEmbedded() throws -> Bool { try database.integer("SELECT 1 FROM cairn_control WHERE id = 2") != nil }
 
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }
 
-  /// Assigns a journal without a trail to a trail. Rows that existed before the journal are copied only with
-  /// `copiesRows`.
+  /// Assigns a journal that belongs to no trail to a trail. Table rows from before the journal was created are copied
+  /// only with `copiesRows`.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])

@@ -7,7 +7,7 @@ struct IgnoredObjects {
 
   init(_ source: Database) throws { _ = try news(source) }
 
-  /// Returns a message for each such object that is new since the last call.
+  /// Returns a message for each ignored object, such as a view, that was created since the last call.
   mutating func news(_ source: Database) throws -> [String] {
     var found: Set<NameKey> = []
     var sentences: [String] = []

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-// Requests are journal rows of their own kind: they have the layout of the table, and the values of the key in its
-// columns.
+// Requests are journal rows of their own kind: they have the layout id of the table, and the values of the key in the
+// columns for values.
 extension Journal {
   private static let requestVersionMin: Int64 = 2
 
@@ -44,7 +44,7 @@ extension Journal {
   private func askForCopy(_ layout: Layout) throws {
     guard layout.refresh == nil || layout.isPartial else { return }
     try setRefresh(.asked, layout: layout.id)
-    // A running capture reads the layouts again at a marker.
+    // A running capture reads `cairn_layout` again at a marker row.
     try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
   }
 

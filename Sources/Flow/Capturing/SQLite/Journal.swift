@@ -2,23 +2,23 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Cairn's tables and triggers in an SQLite source: created, kept in step with the application's schema, and removed.
+/// Cairn's tables and triggers in an SQLite source: created, adapted to the application's schema, and removed.
 ///
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
 /// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: apply notes the transactions that it brings. 4:
-  /// applications write their statements and the ends of their transactions. 5: notes of apply have the trail's id. An
-  /// older cairn refuses a newer version, and a journal of an older version is upgraded.
+  /// The version of the journal. 2: rows can be requested. 3: each apply names in it the transactions that it brings.
+  /// 4: applications write their statements and the ends of their transactions. 5: applies also state the trail's id.
+  /// An older cairn refuses a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The most journal rows not yet taken. Above it the oldest are dropped, and all tables must be copied again.
+  /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows not yet taken, 4 GiB; above it the oldest are dropped too.
+  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest are dropped too.
   package static let capBytes: Int64 = 4 << 30
-  /// The smallest cap, in rows: the triggers purge up to 1,024 rows at a time.
+  /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the cap in rows that keeps the journal below `bytes`, if each row has `bytesPerRow` bytes; at most `rows`.
+  /// Returns the limit in rows that keeps the journal below `bytes`, if a row has `bytesPerRow` bytes; at most `rows`.
   ///
   /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
@@ -31,10 +31,10 @@ package struct Journal {
 
   // MARK: Who captures
 
-  /// Returns the trail for which the source is captured, and the place of that trail's state; nil if the source is not
-  /// captured.
+  /// Returns the trail into which the source is captured, and the folder of that trail's state; nil if the source is
+  /// not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped other tables of capture, see ``orphanedTriggers()``.
+  /// - Throws: `source-went-back` if an application dropped others of Cairn's tables, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     if let error = try orphanedTriggers() { throw error }
@@ -53,13 +53,13 @@ package struct Journal {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
   }
 
-  /// Returns the names of the tables of capture that are missing.
+  /// Returns the names of Cairn's tables for capture that are missing in the file.
   package func missingTables() throws -> Set<NameKey> {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
     return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
   }
 
-  /// Returns the application's tables that have triggers of capture.
+  /// Returns the names of the application's tables that have Cairn's triggers for capture.
   package func orphans() throws -> [String] {
     let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
     return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
@@ -67,7 +67,7 @@ package struct Journal {
       .map(\.text)
   }
 
-  /// Returns the error if an application dropped tables of capture and left the triggers; nil if all tables exist.
+  /// Returns an error if an application dropped Cairn's tables but left the triggers; nil if all tables exist.
   ///
   /// SQLite refuses a write whose trigger names a missing table, and no trigger can avoid that.
   package func orphanedTriggers() throws -> CairnError? {
@@ -83,12 +83,12 @@ package struct Journal {
 
   // MARK: Coming and going
 
-  /// Creates the tables of capture. The caller adds the triggers with ``adopt(_:)`` in the same transaction.
+  /// Creates Cairn's tables for capture. The caller adds the triggers with ``adopt(_:)`` in the same transaction.
   func install(
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
     try checkNamesAreFree()
-    // As wide as needed now: each column that is added later makes SQLite read its whole schema again.
+    // The journal gets all columns that it needs now: to add one later makes SQLite read its whole schema again.
     let width =
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
       .map { $0.schema.columns.count + 1 }.max() ?? 1
@@ -116,8 +116,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, to the version in which apply writes notes. The first notes
-  /// record the transactions that apply has already brought.
+  /// Upgrades a new journal, or one of an older cairn, to the version in which each apply notes what it brings. The
+  /// first notes name the transactions that applies have already brought into the file.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -129,12 +129,12 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// Returns the estimated number of bytes of a journal row; 0 if no capture has estimated it yet.
+  /// Returns the estimated number of bytes of a journal row, as stored in the source; 0 if there is no estimate yet.
   func rowBytes() throws -> Int64 {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Sets the cap of the journal from an estimate of the bytes of a row; call it in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the size limit that follows. Call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -143,7 +143,7 @@ package struct Journal {
       [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
   }
 
-  /// The row of `cairn_control` whose `cap` is the estimated bytes of a journal row.
+  /// The id of the row of `cairn_control` whose column `cap` has the estimated bytes of a journal row.
   private static let rowBytesID = 3
 
   /// Removes everything that Cairn added to the file, as source and as target. Afterwards the schema is as it was
@@ -151,7 +151,7 @@ package struct Journal {
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
-  /// Removes the tables and triggers of capture; the tables of an apply into the same file stay.
+  /// Removes Cairn's tables and triggers for capture; the tables of an apply into the same file stay.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
@@ -177,7 +177,7 @@ package struct Journal {
         try database.run("INSERT OR IGNORE INTO cairn_unhooked VALUES (?)", [.text(name)])
         try dropTriggers(onTable: name)
       }
-      // A table that has been renamed since the last look has its triggers under another name.
+      // A table that was renamed after the layouts were written has its triggers under another name.
       let unhooked = Set(names.map(\.nameKey))
       for layout in try activeLayouts() where unhooked.contains(layout.schema.name) {
         try dropTriggers(layout: layout.id)
@@ -186,7 +186,7 @@ package struct Journal {
     }
   }
 
-  /// Resumes the capture of a table (nil: all), with a refresh for the missed changes. Returns the tables' names.
+  /// Resumes the capture of a table (nil: all), with a copy, as changes were missed. Returns the tables' names.
   package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
@@ -210,10 +210,10 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Returns the number of journal rows that capture has not taken yet, the cap, and whether the cap dropped some. Nil
-  /// if the source is not captured.
+  /// Returns the number of journal rows that are not in the trail yet, their largest allowed number (the cap), and
+  /// whether the cap dropped some. Nil if the source is not captured.
   ///
-  /// The source's mark is updated only now and then. A running capture knows the exact place, and passes it as `taken`.
+  /// The source stores the last row taken only now and then. A running capture passes the exact row as `taken`.
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -244,7 +244,7 @@ package struct Journal {
 
   // MARK: Rows
 
-  /// Returns the number of values in a journal row with this code.
+  /// Returns the number of values in a journal row whose column `code` has this value.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
     switch code {
     case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction that an apply has brought into the file, for a journal without
-  /// notes. The number stops before any suspended table and any quarantined transaction. The clock is unknown, so the
-  /// present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction that an apply has brought into the file. It is used if the journal
+  /// does not name these transactions. The number stops before any suspended table and any quarantined transaction. The
+  /// clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -281,21 +281,21 @@ package struct Journal {
 
   // MARK: Layouts
 
-  /// Returns the patterns of the captured tables, as capture stored them.
+  /// Returns the patterns that select the captured tables, as capture stored them in the source.
   package func patterns() throws -> TablePatterns {
     let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
     return TablePatterns(text: text)
   }
 
-  /// Stores the patterns of the captured tables, for a `rehook` in another process.
+  /// Stores the patterns that select the captured tables, for a `rehook` in another process.
   func remember(_ patterns: TablePatterns) throws {
     let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Returns the layouts of all tables. Throws `database-damaged` for rows that Cairn did not write: an application can
-  /// create `cairn_layout` again, without its key.
+  /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
+  /// that Cairn did not write: an application can create the table again, without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -306,7 +306,7 @@ package struct Journal {
     Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// Returns the number of the journal row that a query finds; 0 if it finds none.
+  /// Returns the journal row number that an SQL query gives; 0 if it gives none.
   ///
   /// Throws `database-damaged` for a number that Cairn assigns to no row: arithmetic with it could overflow.
   func place(_ sql: String) throws -> Int64 {
@@ -332,7 +332,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Records that the rows of `layout` have been copied, unless the reason for the copy has changed meanwhile.
+  /// Stores that the table of `layout` has been copied, unless the reason for the copy has changed meanwhile.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -341,14 +341,14 @@ package struct Journal {
 
   // MARK: Schema
 
-  /// Brings triggers and layouts in step with the present schema, inside a write transaction. A marker row reports the
-  /// changes to the reader of the journal.
+  /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
+  /// journal row marks the changes.
   ///
-  /// Several schema changes since the last look may include a unique index that was created and dropped. A REPLACE on
+  /// Several schema changes since the last call may include a unique index that was created and dropped. A REPLACE on
   /// that index has deleted rows without journal rows. So the tables that were written meanwhile are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
-  /// - Returns: The layouts of those tables.
+  /// - Returns: The layouts of the tables to copy again.
   @discardableResult
   func adopt(
     _ patterns: TablePatterns, written: Written? = nil, copies: Adoption.Copies = .all
@@ -369,14 +369,14 @@ package struct Journal {
     return doubtful
   }
 
-  /// Adopts the changes of the open transaction, if it made all changes since triggers and layouts were in step: no
-  /// rows need to be copied.
+  /// Adapts the triggers and the recorded table shapes to the schema changes of the open transaction. No rows need to
+  /// be copied. It must be the only one that changed the schema since the last call.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
 
-  /// Records in `cairn_control` that triggers and layouts are in step with the present schema.
+  /// Stores in `cairn_control` that triggers and recorded table shapes match the present schema.
   private func noteSchema() throws {
     let now = try database.integer("PRAGMA schema_version") ?? 0
     try database.run(
@@ -384,7 +384,8 @@ package struct Journal {
       [.integer(now), .integer(now)])
   }
 
-  /// The layouts with inserted or updated rows between the mark and a journal row.
+  /// The layouts (recorded shapes) with inserts or updates in the journal that are not in the trail, up to row
+  /// `through`.
   struct Written {
     var through: Int64 = 0
     var layouts: Set<Int64> = []
@@ -401,7 +402,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts whose journal rows may have a wrong OLD row: some are older than the triggers that keep OLD.
+  /// Returns the layouts (recorded shapes) of tables whose journal rows are older than the triggers that save old rows.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -482,7 +483,7 @@ package struct Journal {
   /// Returns the sequence number of the last journal row; 0 if the journal is empty.
   package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
 
-  /// Returns the progress of a capture in another process with the tables of a list.
+  /// Returns the progress of a capture in another process, for the tables that a list includes.
   ///
   /// - Parameter row: The journal row up to which the trail must have all rows.
   /// - Returns: Whether the trail has those rows and copies of all tables; and the number of tables still to be copied.
@@ -499,7 +500,7 @@ package struct Journal {
     }
   }
 
-  /// Requests a copy of every table, for example because the journal lost rows at its cap.
+  /// Requests a copy of every table, for example because the journal dropped rows at its size limit.
   func refreshAll(_ reason: Refresh.Reason) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
@@ -521,7 +522,7 @@ package struct Journal {
   }
 }
 
-/// The triggers in the captured file: Cairn's by layout, and their order relative to the application's.
+/// The triggers in the captured file: Cairn's, by layout id (recorded table shape), and whether they fire first.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
@@ -539,7 +540,7 @@ struct Hooks {
         texts[layout, default: []].insert(row[3].string.nameKey)
         names[layout, default: []].insert(row[0].string.nameKey)
       } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
-        // Triggers of apply's guards write nothing.
+        // The triggers by which apply guards its tables write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
       }
     }
@@ -547,7 +548,7 @@ struct Hooks {
 
   var layouts: Set<Int64> { Set(tables.keys) }
 
-  /// Returns the name, in lower case, of the table that has the triggers of a layout; nil if none has.
+  /// Returns the name, in lower case, of the table that has Cairn's triggers for a layout id; nil if no table has.
   func table(of layout: Int64) -> NameKey? { tables[layout] }
 
   /// Returns whether triggers with these names exist, with any text: an earlier cairn may have written them.
@@ -555,12 +556,12 @@ struct Hooks {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Returns whether the triggers of a layout are exactly these, name and text.
+  /// Returns whether the triggers for a layout id are exactly these, by name and text.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
-  /// Returns whether Cairn's triggers of a layout fire before the application's: SQLite fires the newest trigger first.
+  /// Returns whether Cairn's triggers for a layout id fire before the application's: SQLite fires the newest first.
   func areFirst(layout: Int64) -> Bool {
     guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
     return (oldest[layout] ?? 0) > theirs

@@ -6,10 +6,10 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order.
 ///
-/// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs a row with the same rowid
-/// *before* the write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored, or
-/// became an upsert. The next journal row of that rowid decides: after an insert the old row was gone, after a delete
-/// or a move it existed.
+/// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs an existing row with the same
+/// rowid *before* a write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored,
+/// or became an upsert. The next journal row with that rowid shows it. If that is an insert, the existing row was
+/// deleted; if it is a delete or a move, the existing row was still there.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -18,21 +18,21 @@ struct JournalReader: ~Copyable {
     let rowid: Int64
   }
 
-  /// The CRC-32C of every journal row since the last mark.
+  /// The CRC-32C of every journal row after the mark: the last row that the source has stored as taken.
   var checksum: UInt32 = 0
 
-  /// Whether a VACUUM may have happened between the rows that are read. Then rowids of tables without key are
-  /// unreliable.
+  /// Whether a VACUUM between the rows that are read may have renumbered rows of tables without key.
   var mayHaveVacuumed = false
-  /// The layouts with rows that only an unreliable rowid could distinguish: their tables must be copied again.
+  /// The layouts (recorded shapes) of tables that must be copied again, because a VACUUM may have renumbered their
+  /// rows.
   private(set) var doubtful: Set<Int64> = []
 
-  /// The digest of the statement whose changes are being read; nil if no statement is known.
+  /// The digest of the statement whose changes are being read; nil if the journal does not name the statement.
   private var digest: StatementDigest?
-  /// The number of change records that the statement has caused until now.
+  /// The number of change records that the present statement has caused so far.
   private var emitted: UInt64 = 0
 
-  /// The fold that collects changes before they are written; nil: changes are written at once.
+  /// Collects the net changes, which are written later; nil: each change is written at once.
   var fold: ChangeFold?
 
   private var candidates: [Key: [UInt8]] = [:]
@@ -41,15 +41,16 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
-  /// The layout of an update whose old row has been read, until its new row arrives; nil otherwise.
+  /// The layout id of an update whose old row has been read and whose new row comes next; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old image comes from ``latest`` instead of the journal row.
+  /// Whether the old values of the update come from ``latest`` instead of the journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends a snapshot: the remaining candidates were not replaced. Returns the ``doubtful`` layouts.
+  /// Ends the reading of a snapshot. Rows that a REPLACE might have deleted count as existing. Returns the ``doubtful``
+  /// layouts, and forgets them.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
@@ -57,7 +58,7 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// Begins a statement of an application, to which the following changes belong.
+  /// Begins a statement of an application, which made the changes that follow.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {
@@ -73,7 +74,7 @@ struct JournalReader: ~Copyable {
     digest?.addGone(image, of: layout.digestTable)
   }
 
-  /// Ends a transaction of the journal: rows that are still candidates were not replaced.
+  /// Ends a transaction of the journal. Rows that a REPLACE might have deleted count as existing.
   mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
@@ -96,13 +97,13 @@ struct JournalReader: ~Copyable {
     checksum = CRC32C.of(row.bytes, continuing: checksum)
   }
 
-  /// Appends the changes of the journal row that was read last. Calls `isWanted` with the rowid (if the layout has one)
-  /// of every row that a change concerns.
+  /// Appends to the trail the changes of the journal row that was read last. For each changed table row, `isWanted`
+  /// gets the rowid (nil if there is none) and returns whether the trail needs the change.
   mutating func emit(
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
-    // The coming copy has all rows.
+    // The copy that was requested has all rows.
     if doubtful.contains(layout.id) { return }
     switch kind {
     case .marker, .asked: break
@@ -226,7 +227,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends an update from the old image to the current row. Columns that are equal byte for byte are *unchanged*.
+  /// Appends an update to the trail, with the old and the new row. Columns with equal bytes are stored as *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
     if let fold,
       try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
@@ -241,7 +242,7 @@ struct JournalReader: ~Copyable {
       let now = UnsafeRawBufferPointer(rebasing: row.bytes[newStart..<rowEnds[index]])
       let isEqual = was.isEqual(to: now)
       if !isEqual { isChanged = true }
-      // The reader may still have the default, and the row may have moved to keys whose rows have already been sent.
+      // The target may still have the default, and the row may have moved to keys whose rows have already been sent.
       if isEqual, !layout.isPartial || index < layout.firstNew ?? 0 {
         after.appendUnchanged()
       } else {
@@ -257,7 +258,7 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
-  /// Appends the change record from one image of a row to another; nil: the row does not exist.
+  /// Appends a change of a row from `before` to `after`; nil: the row does not exist.
   mutating func append(
     _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
   ) throws {
@@ -305,8 +306,7 @@ struct JournalReader: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
   }
 
-  /// Returns a hash of the values that identify a row in the journal; nil if the key contains NULL, which identifies no
-  /// row.
+  /// Returns a hash of the key or rowid of a row; nil if the key contains NULL, which identifies no row.
   private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
     var hasher = Hasher()
     hasher.combine(layout.id)
@@ -341,13 +341,13 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns the bytes of the key in the old image.
+  /// Returns the encoded key in the old values of the update.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Corrects the old image of an update by earlier changes of the same statement, and remembers the new image.
+  /// Corrects the old values of an update by earlier changes of the same statement, and remembers the new values.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the image of a candidate row that a later update changed, which shows that the row still exists.
+  /// Updates the values of a row that a REPLACE might have deleted: a later update shows that the row still exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

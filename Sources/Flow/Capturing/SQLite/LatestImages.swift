@@ -1,6 +1,6 @@
 import Changes
 
-/// The last image of each updated row in the journal, by a hash of its layout and key.
+/// The last values of each updated row in the journal, by a hash of table shape and key.
 ///
 /// An AFTER trigger gets the old values as they were when its statement reached the row. Those values lack later
 /// changes of that row by foreign key actions and BEFORE triggers, which are earlier in the journal.
@@ -10,7 +10,7 @@ struct LatestImages {
   private var images: [Int: [UInt8]] = [:]
   private var order: [Int] = []
 
-  /// Remembers the image of a row after an update; `key` is the hash of layout and key.
+  /// Remembers the values of a row after an update; `key` is the hash of table shape and key.
   mutating func note(_ key: Int, _ image: UnsafeRawBufferPointer) {
     guard images.updateValue(Array(image), forKey: key) == nil else { return }
     order.append(key)
@@ -21,7 +21,7 @@ struct LatestImages {
 
   func image(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images[key] }
 
-  /// Returns the last image of a row, and forgets it, because the row no longer exists; nil if there is none.
+  /// Returns the last values of a row, and forgets them, because the row no longer exists; nil if there are none.
   mutating func take(_ key: Int) -> [UInt8]? { images.isEmpty ? nil : images.removeValue(forKey: key) }
 
   mutating func removeAll() {

@@ -1,54 +1,59 @@
 import Changes
 import SQLiteKit
 
-/// One generation of the triggers of one table. It defines how values of journal rows are read, and is a row of the
-/// table `cairn_layout`.
+/// One recorded shape of a captured table, with the triggers that were created for it: a row of the table
+/// `cairn_layout`. The shape defines how to read the values of the journal rows that these triggers wrote.
 struct Layout {
   let id: Int64
-  /// The id of the earlier layout of the same table that this one replaces; nil if it is the first.
+  /// The id of the layout (recorded shape) that the same table had before this one; nil if this is the table's first.
   let previous: Int64?
-  /// The sequence number of the marker row in the journal at which this layout came into force.
+  /// The sequence number of the journal row from which on the table has this shape.
   let since: Int64
-  /// The sequence number at which the table was dropped, or another layout replaced this one; nil while it is in force.
+  /// The sequence number of the journal row at which this layout ended: the table was dropped or got another shape. It
+  /// is negative if capture of the table was stopped, and nil while the layout is in force.
   var ended: Int64?
-  /// The schema change for the trail; nil if the shape is unchanged, because capture was only off and on again.
+  /// The schema change that the trail records for this layout. Nil if the table kept its shape: its capture was only
+  /// stopped and resumed.
   let action: DDL.Action?
-  /// Whether the triggers were in place since the previous layout: each column is then still the one at its place.
+  /// Whether Cairn's triggers were in place throughout the schema change. If so, existing columns have kept their
+  /// places.
   let isSame: Bool
-  /// Whether the transaction that changed the table made this layout too. Rows before the marker then have the old
-  /// shape, and rows after it the new one.
+  /// Whether this layout was written in the same transaction as the schema change. If so, journal rows before `since`
+  /// have the old shape, and later ones the new shape.
   let isExact: Bool
   /// The reason for which the table's rows must be copied; nil once they have been copied.
   let refresh: Refresh.Reason?
-  /// The index of the first new column, if only rows whose new columns differ from their defaults must be sent; else
-  /// nil.
+  /// The index of the first added column, if only rows whose added columns differ from their defaults must be copied;
+  /// nil otherwise.
   let firstNew: Int?
   let schema: TableSchema
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row, if the rowid identifies rows in the journal; else nil.
+  /// The index of the rowid among the values of a journal row; nil if the rowid does not identify rows of the table.
   let rowidIndex: Int?
-  /// The seed with which rows of the table are hashed for the digest of a statement.
+  /// The table's part of each row hash. The hashes of all rows that a statement changed form the digest of the
+  /// statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
-  /// A name by which SQL reads the table's rowid, because no column has that name; nil if columns have all such names.
+  /// A name by which SQL can read the table's rowid, such as `_rowid_`; nil if each such name is a column's name.
   var rowidName: String? {
     let names = Set(schema.columns.map { $0.name.sqliteKey })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
-  /// Whether only some of the table's rows must be sent; all changes go into the trail meanwhile.
+  /// Whether the present copy of the table sends only some rows: those whose added columns differ from the defaults.
   var isPartial: Bool { refresh != nil && firstNew != nil }
   var refreshMethod: Refresh.Method {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
-  /// Whether changes of the table go into the trail before its copy has begun. They do if the copy was only requested,
-  /// because the reader already has the rows. In two-way replication, a delete that was left out would be unknown to a
-  /// peer that copies the row meanwhile.
+  /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
+  /// requested, because targets already have the rows. In two-way replication, a peer that copies the row meanwhile
+  /// would not know of a delete that was left out.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
-  /// Returns, for each column, its index in the shape `before`, nil for a new column; nil if that is unknown.
+  /// Returns, for each column of this shape, its index in the earlier shape `before`, nil for a new column. Returns nil
+  /// if that is unknown.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
     // The triggers are new: then all rows are copied.
@@ -58,7 +63,7 @@ struct Layout {
     }
   }
 
-  /// Returns the shape `before` without the indexes that this layout lacks; nil if the layout lacks none.
+  /// Returns the earlier shape `before` without the indexes that this shape lacks; nil if this shape lacks none.
   func relaxing(_ before: TableSchema) -> TableSchema? {
     var schema = before
     schema.objects.removeAll { !self.schema.objects.contains($0) }
@@ -69,11 +74,11 @@ struct Layout {
     return schema
   }
 
-  /// Returns the encoded value for the column `action` of `cairn_layout`.
+  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with its two flags.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
-  /// Returns the encoded value for the column `refresh` of `cairn_layout`.
+  /// Returns the value to store in the column `refresh` of `cairn_layout`: the reason for a copy, with `firstNew`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
     reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
   }
@@ -111,7 +116,7 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The ids that layouts may have. A journal row's code is eight times as large.
+  /// The valid values of `cairn_layout.id`. The column `code` of a journal row has the layout's id times eight.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

@@ -1,35 +1,39 @@
 import Changes
 import SQLiteKit
 
-/// The layouts of an SQLite source, and the schema changes at each marker row of its journal. It does no I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. It does no
+/// I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The refresh of some rows of this layout begins: rows of new columns follow later.
+    /// The copy of some rows of this table begins. The rows whose added columns differ from the defaults follow later.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shape of a table before a layout took over, without the indexes that the layout lacks; by id of the layout.
+  /// The shapes that tables have after ``dropIndexes(behind:told:)`` has dropped some of their indexes; by id of the
+  /// table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
 
   mutating func set(_ layouts: [Int64: Layout]) { self.layouts = layouts }
 
-  /// Whether `dropIndexes` has dropped indexes of a table whose marker follows later in the look.
+  /// Whether `dropIndexes` has dropped indexes of a table whose schema change comes later in this reading of the
+  /// journal.
   var hasDroppedIndexes: Bool { !relaxed.isEmpty }
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
   /// Returns the schema changes that drop indexes which tables lose after journal row `from`.
   ///
-  /// Rows before the marker of such a change may already violate the index. So the target drops the index before those
-  /// rows, once it has the table's earlier shape. The other changes follow at the marker.
+  /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
+  /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
-  /// - Parameter told: The last journal row of a look that an earlier run began: its dropped indexes are in the trail.
+  /// - Parameter told: The last journal row of a reading that an earlier run began, whose dropped indexes are already
+  ///   in the trail; nil if there is none.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -42,7 +46,7 @@ struct LayoutHistory {
     return changes
   }
 
-  /// Returns the schema changes at a marker row: tables that were created, dropped and changed.
+  /// Returns the schema changes that a row of the journal marks: tables that were created, dropped and changed.
   mutating func changes(at marker: Int64) -> [Step] {
     let all = sorted
     var steps: [Step] = []
@@ -89,8 +93,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the change that drops the indexes which a layout lacks; nil if there are none. Nil also if the embedded
-  /// API or an apply dropped them: then they are dropped exactly at the marker.
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if the
+  /// embedded API or an apply dropped them: then they are dropped exactly at their place in the journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -102,11 +106,12 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the copy will show it.
+  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the table's copy will show
+  /// it.
   ///
   /// - Parameters:
-  ///   - rowid: The rowid of the changed row; nil if the layout has none.
-  ///   - refresh: The refresh that is in progress; nil if there is none.
+  ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.
+  ///   - state: The copy that is in progress; nil if there is none.
   func wantsChange(of rowid: Int64?, during state: SourcePosition.RefreshState?) -> Bool {
     guard refresh != nil, !isPartial, !passesChanges else { return true }
     guard let state, state.layout == id, !state.isPartial else { return false }

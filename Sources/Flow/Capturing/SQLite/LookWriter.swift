@@ -4,25 +4,26 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Writes into the trail what one look of a ``TriggerSource`` found: journal rows, schema changes, requested rows and
-/// chunks of refreshes.
+/// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
+/// table copies.
 ///
-/// A look becomes one transaction of the trail, or several. A transaction ends before each note of an apply, because
-/// applications that wrote after the note could see what the apply had brought.
+/// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
+/// apply names what it brought: applications that wrote later may have seen that.
 final class LookWriter {
-  /// The error if rows are requested, but may be read only in the reader's turn, see ``CaptureLink``.
+  /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
 
-  /// The state of the look that is being written.
+  /// The progress of writing the present reading of the source into the trail.
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows of the trail since the last mark.
+    /// The checksum of the journal rows that the trail has after the source's mark (the last journal row stored as
+    /// taken).
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
     var isOpen = false
     var requested = RequestedRows()
-    /// Whether the look may have ``EarlyRows``, which are sent at the end of the look.
+    /// Whether the reading may include ``EarlyRows``, which go into the trail after everything else of the reading.
     var hasEarlyRows = false
   }
 
@@ -35,28 +36,28 @@ final class LookWriter {
   private let progress: CaptureProgress
 
   private var history = LayoutHistory()
-  /// The position in the source that the trail has reached, synced.
+  /// The position in the source up to which the trail is durable.
   var position: SourcePosition
-  /// The mark that the source has now.
+  /// The mark that is stored in the source now: the last journal row taken, with a random number.
   private(set) var marked: SourcePosition.Mark
-  /// The layouts with rows that cannot be distinguished, so that their tables must be copied.
+  /// The ids of layouts (recorded shapes) of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
-  /// The estimate of the bytes of a journal row, by which the cap is set.
+  /// The estimated bytes of a journal row, from which the largest allowed number of journal rows is computed.
   var rowBytes = RowBytes()
   private var reader = JournalReader()
   private var refresher = TableRefresher()
   private var part: Part?
-  /// The layouts whose copies were requested, with the start of that refresh already in the trail.
+  /// The layouts (recorded table shapes) with a requested copy whose start record is already in the trail.
   private var awaited: Set<Int64> = []
-  /// The time of the next commit in the look that an application recorded, µs since 1970. Earlier journal rows were
-  /// committed before it.
+  /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
+  /// if there is none. Journal rows before that row were committed earlier.
   private var nextCommit: Int64?
-  /// The note of the apply whose rows are being read from the journal; nil if none is.
+  /// The journal row in which an apply named the origin of the rows being read; nil if an application wrote them.
   private var relay: AppliedNote?
-  /// The signal that ends the writing of a look, even within a transaction.
+  /// The signal that stops the writing to the trail, even inside a transaction.
   private var stop = StopSignal()
   private var mayReadTables = true
-  /// The tables and columns that have been reported for ill-formed texts, which SQLite alters.
+  /// The columns, each as `TABLE\nCOLUMN`, that have been reported for ill-formed texts, which SQLite alters.
   private var illFormed: Set<NameKey> = []
 
   init(
@@ -72,15 +73,15 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Begins at the mark of a source, if the trail has nothing of the source yet.
+  /// Sets the position to the last journal row that the source has stored as taken, because the trail is empty.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Continues from the mark of the source, after a restart.
+  /// Sets what the source has stored as taken (its mark), after a restart of capture.
   ///
-  /// - Parameter checksum: The checksum of the journal rows after the mark that the trail has.
+  /// - Parameter checksum: The checksum of those journal rows after the mark that the trail already has.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
     reader.checksum = checksum
@@ -88,20 +89,20 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Notes that the source now has the mark of the trail's position.
+  /// Remembers that the source has stored the trail's last journal row as taken.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The mark of the source, and the checksum of the trail's journal rows after it.
+  /// The last journal row stored as taken in the source (its mark), and the checksum of later rows in the trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins a table's copy again if it cannot continue after a schema change. The table has one of these layouts, or
-  /// with `orWhole` no key: the change may have been a VACUUM, which renumbers such a table's rows.
+  /// Begins the running copy of a table again if a schema change affects it. It does if the table has one of `layouts`,
+  /// or, with `orWhole`, if it has no key: a VACUUM may have renumbered its rows.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
     guard let refresh = position.refresh else { return }
     if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
@@ -109,7 +110,7 @@ final class LookWriter {
     }
   }
 
-  /// Notes that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
+  /// Remembers that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -119,20 +120,20 @@ final class LookWriter {
     progress.update { $0.tablesToCopy = waiting }
   }
 
-  /// Returns whether a look through journal row `last` reads tables, besides the journal.
+  /// Returns whether capture must read rows of tables, besides the journal through row `last`.
   func readsTables(last: Int64) throws -> Bool { try position.look != nil || nextRefresh(last: last) != nil }
 
-  /// Ends the journal transaction that is being read, because the look is given up.
+  /// Ends the journal transaction that is being read, because this reading of the source is given up.
   func release() { reader.endTransaction() }
 
-  /// Requests copies of the tables with rows that cannot be distinguished.
+  /// Requests copies of the tables in ``doubtful``, whose journal rows do not show which table row they change.
   func refreshDoubtful() throws {
     for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
     doubtful = []
     try reloadLayouts()
   }
 
-  /// Notes that the trail has the look durably, and publishes the progress.
+  /// Publishes the progress, after everything of this reading has become durable in the trail.
   func finishLook() {
     rowBytes.endLook(refresher.takeSent())
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
@@ -144,17 +145,17 @@ final class LookWriter {
 
   // MARK: One look
 
-  /// Writes a look to the trail, as one or more transactions.
+  /// Writes one reading of the source to the trail, as one or more transactions.
   ///
   /// - Parameters:
   ///   - from: The last journal row in the trail.
   ///   - through: The last journal row to write.
   ///   - last: The last journal row of the snapshot.
-  ///   - begin: The row after which the look began, if an earlier run wrote a part of it.
+  ///   - begin: The journal row after which the reading began; before `from` if an earlier run wrote a part of it.
   ///   - readAt: The time of the snapshot, µs since 1970.
   ///   - mayReadTables: Whether rows may be read from tables.
-  /// - Throws: ``NeedsTurn`` if rows were requested and may not be read. The trail then has nothing of the look, or
-  ///   whole transactions of its beginning.
+  /// - Throws: ``NeedsTurn`` if rows of tables are needed and may not be read. The trail then has nothing of this
+  ///   reading, or whole transactions of its beginning.
   func write(
     from: Int64, through: Int64, last: Int64, begin: Int64, readAt: Int64, mayReadTables: Bool, stop: StopSignal
   ) throws {
@@ -171,17 +172,17 @@ final class LookWriter {
     part = nil
   }
 
-  /// Writes all of a look. If some rows cannot be distinguished, their part is dropped, and ``doubtful`` has their
-  /// tables.
+  /// Writes one reading of the source to the trail. If some journal rows do not show which table row they change, drops
+  /// the open transaction and sets ``doubtful``.
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
-    // The journal may have shown the request for a copy just now: the next look reads the table.
+    // If the journal has shown the request for a copy just now, the next reading of the source reads the table.
     let next = mayReadTables ? try nextRefresh(last: last) : nil
     let hasEarlyRows = part?.hasEarlyRows ?? false
     if hasEarlyRows, !mayReadTables { throw NeedsTurn() }
     let readsTables = next != nil || hasEarlyRows || part?.requested.isPending ?? false || position.look != nil
-    // Rows that are read from tables show what comes after the last change too.
+    // Rows of tables show changes up to the end of the snapshot, so these changes must come before the rows.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
     // If the last row ended a transaction of its own, there is nothing more to write.
     if readsTables || position.mark.taken < through { try openPart() }
@@ -219,10 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Writes the start of requested copies that have not begun. Until they begin, changes may concern rows that the
-  /// reader does not have.
-  ///
-  /// - Parameter seq: The journal row that is being read.
+  /// Appends the start record of each requested copy that has not begun. Until then, changes may concern rows that a
+  /// target does not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
@@ -232,7 +231,7 @@ final class LookWriter {
     }
   }
 
-  /// Continues a look that an earlier run began: finds its requested rows, which are sent at the end of the look.
+  /// Continues a reading of the source that an earlier run began: finds its requested rows, which are sent at its end.
   private func goOn(_ look: SourcePosition.Look) throws {
     guard part?.requested.isPending == false else { return }
     let statement = try source.prepare(
@@ -268,11 +267,11 @@ final class LookWriter {
     try trail.abandon()
   }
 
-  /// Writes schema changes from journal rows that the journal has dropped. Copies bring the rows that they changed.
+  /// Writes to the trail the schema changes whose journal rows were lost. Copies of all tables replace the lost rows.
   ///
   /// - Parameters:
-  ///   - next: The position in the source after the lost rows.
-  ///   - next: The position after the loss.
+  ///   - given: The position in the source after the lost rows.
+  ///   - from: The last journal row in the trail.
   func recover(to given: SourcePosition, from: Int64) throws {
     var next = given
     history.forgetDroppedIndexes()
@@ -298,14 +297,15 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the layout of the table that is copied next; nil if none. It must be in force by journal row `last`.
+  /// Returns the layout (recorded shape) of the table to copy next, in force by journal row `last`; nil if there is
+  /// none.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
   }
 
-  /// Returns whether a table is to be copied in the shape of its layout. An unhooked table may have another shape: it
-  /// is copied under another layout, after `rehook`.
+  /// Returns whether a table is to be copied in this shape. A table whose capture is stopped (`unhook`) is not: it may
+  /// have another shape by the time of `rehook`.
   private func isDue(_ layout: Layout) throws -> Bool {
     try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
@@ -329,7 +329,7 @@ final class LookWriter {
     reader.fold = options.folds ? try ChangeFold() : nil
     nextCommit = feed?.end?.1.time
     defer { (reader.fold, nextCommit) = (nil, nil) }
-    // The layout of the last row, which is that of the next row as a rule.
+    // The layout of the last journal row, which is usually that of the next row too.
     var known: Layout?
     while try statement.step() {
       let seq = statement.integer(0)
@@ -366,7 +366,8 @@ final class LookWriter {
     progress.update { $0.changes += count }
   }
 
-  /// Takes a journal row of a table. Returns false if the row is a marker, which changes layouts.
+  /// Processes a journal row of a captured table. Returns false if the row marks a schema change instead, which may
+  /// change the recorded shapes of tables.
   private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
     guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
       throw CairnError(
@@ -384,7 +385,7 @@ final class LookWriter {
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
     rowBytes.add(rows: 1, bytes: reader.rowBytes)
     if let column = source.takeIllFormedColumn() { tellIllFormed(layout.schema, column - 3) }
-    // A trigger that an older version left wrote it: the table is no longer captured.
+    // A trigger that was left over wrote the row: the table is no longer captured in this shape.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
     if kind == .asked { try reader.fold?.write(to: trail) }
     if kind == .asked {
@@ -396,8 +397,8 @@ final class LookWriter {
     return true
   }
 
-  /// Begins the transaction and the statements that begin at journal row `seq`. Returns false if the rows before cannot
-  /// be distinguished.
+  /// Begins the transaction and the statements that start at journal row `seq`. Returns false if earlier journal rows
+  /// do not show which table row they change.
   private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
     if let end = feed.end?.1, end.first == seq {
       guard try endTransaction(through: seq - 1) else { return false }
@@ -410,7 +411,8 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction of the trail. Returns false if some of its rows cannot be distinguished.
+  /// Ends the open transaction of the trail. Returns false if some of its journal rows do not show which table row they
+  /// change.
   private func endTransaction(through seq: Int64) throws -> Bool {
     reader.endTransaction()
     noteDoubt(reader.doubtful)
@@ -422,8 +424,8 @@ final class LookWriter {
     return true
   }
 
-  /// Takes the note of an apply, which ends the transaction before it. Returns false if some rows of that transaction
-  /// cannot be distinguished.
+  /// Processes the journal row in which an apply names what it brought, and ends the transaction before it. Returns
+  /// false if some journal rows of that transaction do not show which table row they change.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
@@ -453,9 +455,9 @@ final class LookWriter {
 
   // MARK: Schema changes
 
-  /// Writes the schema changes of a marker row of the journal.
+  /// Writes to the trail the schema changes that a journal row of kind `marker` marks.
   private func announce(marker: Int64) throws {
-    // If it came by an apply, the row has the trail of that.
+    // If an apply made the schema change, the marker row has the name of its trail.
     let applier =
       try source.text("SELECT v0 FROM cairn_journal WHERE seq = \(marker) AND code = \(JournalKind.marker.rawValue)")
       ?? ""

@@ -2,20 +2,21 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The requests for rows among the journal rows of one look.
+/// The requests for rows among the journal rows of one reading of the source.
 ///
-/// The rows are read in the snapshot of that look, which shows all its changes. So they follow those changes in the
-/// trail. Their refresh begins at the request: later changes may concern rows that the reader does not have.
+/// The rows are read in the snapshot of that reading, which shows all its changes. So they follow those changes in the
+/// trail. The trail notes the start of the copy at the request: later changes may concern rows that a target does not
+/// have.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?
-  /// The ids of the layouts whose refresh of rows has begun in the trail.
+  /// The ids of layouts (recorded table shapes) for which the trail has the start of a copy of requested rows.
   private var begun: Set<Int64> = []
 
   /// Whether there are requests that have not been answered yet.
   var isPending: Bool { places != nil }
 
-  /// Adds a request from journal row `seq`; begins the table's refresh of rows in the trail.
+  /// Adds the request in journal row `seq`; writes the start of the table's copy of requested rows to the trail.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
@@ -24,8 +25,8 @@ struct RequestedRows {
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
 
-  /// Appends the requested rows, and the end of the refresh of each table. Requests that no longer fit a captured table
-  /// are reported and dropped.
+  /// Appends the requested rows, and the end of each table's copy of requested rows. Requests that no longer fit a
+  /// captured table are reported and dropped.
   func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
     guard let places else { return }
     for asked in counts.keys.sorted() {
@@ -53,7 +54,7 @@ struct RequestedRows {
     }
   }
 
-  /// Returns the layout that is now in force for the table of an earlier layout; nil if there is none.
+  /// Returns the present layout (recorded shape) of the table that had an earlier layout; nil if there is none.
   static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
     var current = layout
     while current.ended != nil {
@@ -105,7 +106,7 @@ struct RequestedRows {
   }
 
   private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
-    // A running refresh of other rows ends by itself.
+    // A running copy of other rows of the table writes its own end record.
     guard !layout.isPartial else { return }
     try append(
       Refresh(schemaID: try trail.schemaID(layout.schema, token: layout.token), event: .end(rows: rows)), trail)

@@ -1,4 +1,4 @@
-/// An estimate of the bytes of a journal row: it rises at once and sinks slowly.
+/// An estimate of the bytes of a journal row: it rises at once and falls slowly.
 ///
 ///     var bytes = RowBytes()
 ///     bytes.add(rows: 2, bytes: 500)
@@ -7,14 +7,15 @@
 struct RowBytes {
   private var average: Int64 = 0
   private var look: (rows: Int64, bytes: Int64) = (0, 0)
-  /// The estimate that the source has stored, in bytes; 0 if none.
+  /// The estimate that is stored in the source, in bytes; 0 if there is none.
   var noted: Int64 = 0 {
     didSet { average = max(average, noted) }
   }
 
   mutating func add(rows: Int64, bytes: Int64) { look = (look.rows + rows, look.bytes + bytes) }
 
-  /// Ends a look, and adapts the estimate. `sent`: the number of rows that a copy sent, and their bytes.
+  /// Updates the estimate at the end of one reading of the journal. `sent`: the number of rows that a copy sent, and
+  /// their bytes.
   mutating func endLook(_ sent: (rows: Int64, bytes: Int64) = (0, 0)) {
     add(rows: sent.rows, bytes: sent.bytes)
     defer { look = (0, 0) }

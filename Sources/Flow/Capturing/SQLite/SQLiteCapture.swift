@@ -11,9 +11,10 @@ package final class SQLiteCapture {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail, which another capture of the same source names in its error.
+    /// The folder of the trail. It is stored in the source, and another capture of the same source names it in its
+    /// error.
     package var place = ""
-    /// Whether rows from before capture began are sent. If not, they reach the targets in another way.
+    /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
     package var copiesRows = true
     /// Whether rows that applies write to the file also go into the trail.
     package var relays = false
@@ -24,16 +25,17 @@ package final class SQLiteCapture {
     package var needsTables = true
     /// Whether statements that applications report go into the trail.
     package var statements = true
-    /// Whether only the net changes of each look go into the trail, as one transaction without statements.
+    /// Whether only the net changes of each reading of the journal go into the trail, as one transaction without
+    /// statements.
     package var folds = false
-    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
+    /// The lock that keeps two-way applies from writing while capture reads rows for a copy; nil without such applies.
     package var turns: AlternatingLock?
     package init() {}
   }
 
   private let loop: CaptureLoop<TriggerSource>
 
-  /// Opens the source, adds missing triggers and tables of capture, and checks that the source is where the trail ends.
+  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
   ///
   /// Errors: the errors of ``SQLiteError``; `source-captured`, `source-went-back`, `table-refused`.
   package init(
@@ -49,7 +51,7 @@ package final class SQLiteCapture {
     try loop.run(stop: stop, untilCaughtUp: untilCaughtUp)
   }
 
-  /// The fault of a source whose journal belongs to an earlier trail that was kept in the same folder.
+  /// The message for a source whose journal belongs to an earlier trail that was kept in the same folder.
   package static let otherState =
     "its journal belongs to another trail that was kept in the same place, so this state folder is not the one that was used last"
 

@@ -3,8 +3,8 @@ import Changes
 /// The position of a trail in an SQLite source, stored in the progress record at the end of each of Cairn's
 /// transactions.
 ///
-/// The source keeps a **mark** (`cairn_control`): the sequence number up to which rows were taken, and a nonce. The
-/// mark is written less often than rows are taken. So the position also names the mark that the source had then, and a
+/// The source stores a **mark** (`cairn_control`): the last journal row that was taken, and a random number. Rows are
+/// taken more often than the mark is updated. So the position also has the mark that the source had then, and a
 /// checksum of the journal rows after it. With both, a restart recognizes a source that was restored from a backup and
 /// then wrote other rows under the same sequence numbers.
 struct SourcePosition: Equatable {
@@ -12,38 +12,39 @@ struct SourcePosition: Equatable {
     var taken: Int64
     var nonce: Int64
   }
-  /// A refresh of a table that is in progress or has just ended.
+  /// A copy of a table that is in progress or has just ended.
   struct RefreshState: Equatable {
     var layout: Int64
     var rows: UInt64
     /// The key values of the last row sent (for method *whole*: its rowid); nil if no row has been sent.
     var cursor: [Value]?
     var isDone: Bool
-    /// Whether the refresh sends only some rows of the table (``Layout/isPartial``).
+    /// Whether the copy sends only some rows of the table (``Layout/isPartial``).
     var isPartial = false
   }
-  /// The last journal row in the trail, and the nonce of the mark that the source will get for it.
+  /// The last journal row in the trail, with the random number that the source will store for it.
   var mark: Mark
-  /// The mark that the source had when this position was written.
+  /// The mark (last row taken, and a random number) that was stored in the source when this position was written.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
-  /// The look that is not finished: its rows are in several transactions of the trail, and this is not the last one. It
-  /// has the journal row after which the look began, and the last row that it saw.
+  /// A reading of the source that is not finished: its rows are in several transactions of the trail, and more follow.
+  /// It has the journal row after which the reading began, and the last row that it saw.
   struct Look: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// The transactions of other trails that applies have brought into the file, by the notes that were read.
+  /// The transactions of other trails that applies have brought into the file, according to their notes in the journal.
   var knowledge = Knowledge()
-  /// The unfinished look; nil if no look has begun something that it must end.
+  /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
   /// The sequence numbers that journal rows may have. An application can write others; sums with these cannot overflow.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// The version of the format. 2: with knowledge. 3: with the ids of trails. Version 1 is read as without knowledge.
+  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. Version 1 is read as without
+  /// knowledge.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

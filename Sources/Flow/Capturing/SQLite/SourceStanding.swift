@@ -4,19 +4,19 @@ import Trails
 
 /// The relation of an SQLite file to the end of its trail.
 enum SourceStanding {
-  /// The file has the mark of the trail's end.
+  /// The source has stored the last journal row of the trail as taken (its mark).
   case atMark
-  /// The file has the previous mark, and its journal has the rows that the trail has after it. The value is their
-  /// CRC-32C.
+  /// The source has stored an earlier journal row as taken (its mark), the one in `SourcePosition.previous`. Its
+  /// journal has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
-  /// The journal has lost rows at its cap, so it cannot be proved that the file continues the trail.
+  /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
   case lostRows
   /// The file is another one, or was restored from a backup. The text says how the file differs.
   case other(String)
 
   /// Compares a file with the end of its trail.
   /// - Parameters:
-  ///   - marked: The mark in the file.
+  ///   - marked: The mark that is stored in the file: the last journal row taken, and a random number.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -52,7 +52,8 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark of a file; nil if the file has no mark that Cairn wrote.
+  /// Reads the mark (the last journal row taken, and a random number) from the table `cairn_control`. Nil if Cairn did
+  /// not write it.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
@@ -80,7 +81,7 @@ extension SQLiteCapture {
     }
     guard !last.isEmpty else { return nil }
     guard let marked = try SourcePosition.Mark(of: source) else { return "its table cairn_control is empty" }
-    // A capture whose daemon does not answer may be at work: it moves the mark.
+    // A capture whose daemon does not answer may be running: it changes the mark.
     guard marked == before else { return nil }
     guard case .other(let how) = try SourceStanding(source, marked: marked, SourcePosition(decoding: last)) else {
       return nil

@@ -4,8 +4,8 @@ import SystemKit
 
 /// Makes the readable content of an SQLite file durable, before any of it goes into the trail.
 ///
-/// An application with `synchronous=NORMAL` commits without a sync. After a power cut its last commits are lost and
-/// their sequence numbers are used again. So Cairn syncs everything before it takes it.
+/// An application with `synchronous=NORMAL` commits without a sync. A power cut loses its last commits, and their
+/// sequence numbers are used again. So Cairn syncs the file before it takes changes.
 package final class SourceSync {
   private let path: String
   /// The descriptor of the database file, open as long as the process lives. Closing it would drop the POSIX locks that

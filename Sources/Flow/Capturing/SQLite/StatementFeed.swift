@@ -5,12 +5,12 @@ import Trails
 /// Reads ahead in the journal for the rows that applications write after their changes: the statements that made the
 /// changes, and the ends of transactions. In the trail, a statement comes before its changes.
 ///
-/// Separate cursors read these rows, ahead of the cursor for the changes. A feed belongs to one look and its snapshot.
+/// A feed reads these rows by SQL statements of its own. It belongs to one snapshot of the journal.
 final class StatementFeed {
   private let ends: Statement
   private let packs: Statement?
   private let path: String
-  /// The next transaction whose borders are known: its last journal row, and the content of that row; nil if none is.
+  /// The next end of a transaction in the journal: the number of its row, and the content; nil if there is none.
   private(set) var end: (seq: Int64, JournalStatementRow.End)?
   private var pack: (seq: Int64, row: JournalStatementRow)?
   private var next = 0
@@ -64,7 +64,7 @@ final class StatementFeed {
       hint: "run 'cairn detach' on the source and replicate again")
   }
 
-  /// Returns whether an application's statement begins before journal row `seq`, which is read next.
+  /// Returns whether an application's statement begins before journal row `seq`, which the caller reads next.
   func hasStatement(at seq: Int64) throws -> Bool {
     while openThrough == nil, let (packSeq, row) = pack {
       // After the journal row that lists a statement, no change belongs to the statement any more.
@@ -74,7 +74,7 @@ final class StatementFeed {
     return false
   }
 
-  /// Appends the statements that begin before journal row `seq`; the last of them may stay open.
+  /// Appends to the trail the statements that begin before journal row `seq`; the last of them may stay open.
   func beginStatements(
     at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
@@ -112,7 +112,7 @@ final class StatementFeed {
     try trail.append(kind: RecordKind.statementEnd, record.bytes)
   }
 
-  /// Returns whether the statement touched a table that was not captured at that time.
+  /// Returns whether the statement wrote to a table that was not captured at that time.
   private func isPartial(
     _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
   ) -> Bool {

@@ -11,12 +11,13 @@ struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private static let sortedRowsMin = 100_000
   private var chunkRows = 1000
-  /// The number of rows sent since ``takeSent()`` was called last, and their bytes.
+  /// The rows sent since the last call of ``takeSent()``: their number, and their bytes.
   private var sent: (rows: Int64, bytes: Int64) = (0, 0)
   /// The function that is called with each column whose text cannot be sent unchanged. See ``Database/watchText()``.
   var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
-  /// Appends one chunk of a table's copy, the start record before the first chunk, and the end record after the last.
+  /// Appends one chunk of a table's copy. Also appends the start record before the first chunk, and the end record
+  /// after the last.
   mutating func appendChunk(
     of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
     to trail: TrailWriter
@@ -42,7 +43,8 @@ struct TableRefresher {
     return state
   }
 
-  /// Returns the number of rows in a chunk: more if the key's index does not help, because each chunk sorts the table.
+  /// Returns the number of rows in a chunk. It is larger if no index sorts the key in the needed order: then each chunk
+  /// sorts the whole table.
   private func rows(of schema: TableSchema, _ source: Database) -> Int {
     let isSorted = schema.key.contains { schema.columns[$0].affinity != "INTEGER" }
     return isSorted && source.binaryCollation != Database.binary ? max(chunkRows, Self.sortedRowsMin) : chunkRows
@@ -61,15 +63,15 @@ struct TableRefresher {
     { return 0 }
   }
 
-  /// Appends the start record of a refresh that sends only some rows. Later changes may depend on values that those
-  /// rows bring.
+  /// Appends the start record of a copy that sends only some rows. It must come before later changes, which may depend
+  /// on values of those rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record of a table's copy that was requested and has not begun.
+  /// Appends the start record for a requested copy of a table whose first chunk comes later.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
@@ -114,7 +116,7 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Appends the next rows, in key order, whose new columns differ from their defaults.
+  /// Appends the next rows, in key order, whose added columns differ from their defaults.
   private mutating func appendSome(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
@@ -142,7 +144,7 @@ struct TableRefresher {
     state.isDone = through == nil
   }
 
-  /// Returns a function that turns key values into an image of the whole row.
+  /// Returns a function that makes the values of a whole row from key values; all other columns are nil.
   private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
     { key in
       var image: [Value?] = schema.columns.map { _ in nil }
@@ -195,17 +197,17 @@ struct TableRefresher {
   }
 }
 
-/// The rows of a table after a cursor, in key order, without rows that have NULL in the key.
+/// The rows of a table after a certain key, in key order, without rows that have NULL in the key.
 private struct KeyRange {
   let names: String
   let order: String
-  /// The key of the last row that was sent; nil if none was.
+  /// The key of the last row that was sent; nil if no row was sent.
   let after: [Value]?
   private let isNullable: Bool
   private let key: [String]
   private let sorted: [String]
 
-  /// Creates the range of rows after `cursor`. `collation` replaces BINARY in comparisons.
+  /// Creates the range of rows after the key `cursor`. `collation` replaces BINARY in comparisons.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

@@ -4,27 +4,26 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Finds the changes of an SQLite file by triggers, which write them into a journal
-/// (`docs/explanation/sqlite-capture.md`).
+/// Finds the changes of an SQLite file by triggers, which write them into a journal.
 ///
-/// The class keeps the triggers in step with the schema, the source's mark in step with the trail, and the journal
-/// short. ``LookWriter`` writes what a look found.
+/// The class adapts the triggers to the schema, stores in the source how far the trail has come (the mark), and keeps
+/// the journal short. ``LookWriter`` writes the changes to the trail. See `docs/explanation/sqlite-capture.md`.
 final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal rows that the look writes: those after `from` through `through`.
+    /// The journal row after which this reading of the source writes rows to the trail, through row `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
-    /// The last journal row of the look's snapshot.
+    /// The last journal row in the snapshot of this reading.
     fileprivate let last: Int64
-    /// The journal row after which the look began; before `from` if the trail already has an earlier part of the look.
+    /// The journal row after which this reading began; before `from` if the trail already has a part of the reading.
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that contain only notes of applies, ms.
+  /// The least time between two transactions of the trail that only name what applies brought (``AppliedNote``), ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two marks while the application writes without a pause, ms.
+  /// The least time between two updates of the last row taken, in the source, while the application writes on, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -43,19 +42,18 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that a look has seen. The rows that the trail does not have may be notes of applies only,
-  /// which wait.
+  /// The last journal row that capture has seen. Up to it, only rows that name what applies brought may wait.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
-  /// Whether the journal dropped rows that had not been marked as taken; set at the start of the run.
+  /// Whether the journal had dropped rows before they were in the trail; set at the start of the run.
   private var hasLostRows = false
   private var unseenWrites = UnseenWrites()
-  /// Whether the look has the turn to read rows of tables, so that no two-way apply writes meanwhile.
+  /// Whether capture holds the lock to read rows of tables, which keeps two-way applies from writing meanwhile.
   private var hasTurn = false
-  /// Whether the next look reads rows of tables, and so waits for the turn.
+  /// Whether the next reading needs rows of tables, and so must first take the lock that excludes two-way applies.
   private var wantsTurn = false
-  /// The pause before capture tries to get the turn again, ms.
+  /// The pause before capture tries again to take the lock that excludes two-way applies, ms.
   private static let turnMilliseconds = 2
 
   private struct Statements {
@@ -74,7 +72,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Opening
 
-  /// Opens the source, adds missing triggers and tables of capture, and checks that the source is where the trail ends.
+  /// Opens the source, adds missing triggers and tables, and checks that the source continues where the trail ends.
   init(
     path: String, trail: TrailWriter, options: SQLiteCapture.Options, clock: Clock, progress: CaptureProgress
   ) throws {
@@ -111,7 +109,7 @@ final class TriggerSource: ChangeSource {
         guard isFirst else { throw SQLiteCapture.wentBack(path, "its journal is new, and belongs to no trail") }
         try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
       }
-      // Another capture may have been put in since the look before this transaction.
+      // Another capture may have been installed since the check before this transaction.
       if let owner = try journal.owner(), owner.trail != trail.id { throw Self.captured(path, owner.place) }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
@@ -119,7 +117,7 @@ final class TriggerSource: ChangeSource {
       // Rows of a table that comes later were written before its triggers existed.
       doubtful = try journal.adopt(
         options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
-      // If all tables were dropped, the trail still needs that; if the patterns select none, that is a mistake.
+      // If all tables were dropped, the trail must record that; if the patterns select none, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
         throw CairnError(
@@ -152,8 +150,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if another capture owns the source. If that capture had the same state folder, it is
-  /// gone: its journal is removed, unless this trail has begun.
+  /// Throws `source-captured` if the journal belongs to the capture of another trail. If that trail was kept in the
+  /// same folder, it no longer exists. Then its journal is removed, unless the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -173,12 +171,12 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the source's mark are those that the trail has.
+  /// Checks that the trail has the journal rows after the last row that the source has stored as taken.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
     }
-    // At the first start, an earlier run installed it and ended before its first transaction was in the trail.
+    // If the trail is empty, an earlier run created the journal and ended before its first transaction.
     guard !isFirst else { return writer.begin(at: marked) }
     switch try SourceStanding(source, marked: marked, writer.position) {
     case .atMark: writer.resume(marked: marked)
@@ -190,11 +188,11 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets a refresh that cannot continue after a restart. That is one of a table without key, whose rows a VACUUM
-  /// may have renumbered, and a requested one, which begins again.
+  /// Forgets a copy of a table that cannot continue after a restart. The reason: the table has no key, so that a VACUUM
+  /// may have renumbered its rows, or the copy was requested and begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
-    // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
+    // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
     if refresh.isDone {
       writer.position.refresh = nil
     } else if writer.layouts[refresh.layout].map({
@@ -221,7 +219,7 @@ final class TriggerSource: ChangeSource {
     }
     let version = try Self.scalar(statements.schemaVersion)
     guard version == schemaVersion else {
-      // First the triggers, then the rows: the rows of this snapshot may already be of another shape.
+      // The triggers are adapted before rows are read: rows of this snapshot may already be of another shape.
       try endRead()
       try adoptSchema()
       return .settled
@@ -232,7 +230,7 @@ final class TriggerSource: ChangeSource {
     seenThrough = last
     let readsTables = try writer.readsTables(last: last)
     if readsTables, !mayReadTables {
-      // The snapshot of what is read begins within the turn.
+      // The snapshot from which tables are read must begin while the lock against two-way applies is held.
       try endRead()
       wantsTurn = true
       return .settled
@@ -275,7 +273,7 @@ final class TriggerSource: ChangeSource {
   }
 
   func finish(_ look: Look) throws {
-    // Some rows cannot be told apart: they are left out, which is right only if their copy is certain to come.
+    // Some journal rows do not show which row they change. They are left out, so a copy of their table must follow.
     guard writer.doubtful.isEmpty else { return try writer.refreshDoubtful() }
     takenAt = Clock.monotonicMilliseconds
     writer.finishLook()
@@ -296,7 +294,7 @@ final class TriggerSource: ChangeSource {
 
   private var mayReadTables: Bool { hasTurn || options.turns == nil }
 
-  /// Takes the turn to read tables in this look. Returns false, after a pause, if a two-way apply has the turn.
+  /// Tries to take the lock that excludes two-way applies. Returns false, after a pause, if an apply holds it.
   private func takeTurn() -> Bool {
     hasTurn = options.turns?.tryLock(.reader) ?? true
     if !hasTurn { Clock.sleep(milliseconds: Self.turnMilliseconds) }
@@ -311,15 +309,15 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until notes at the end of the journal are taken if nothing else follows them, ms.
+  /// The time until rows at the end of the journal that only name what applies brought go into the trail, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
       ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
   }
 
-  /// Writes the mark and purges while the application pauses. So an application that writes without a pause never meets
-  /// a lock of Cairn; its own triggers purge the journal.
+  /// Stores in the source how far the trail has come, and purges the journal, while the application pauses. So an
+  /// application that writes without a pause never waits for a lock of Cairn; its own triggers purge the journal.
   func rest() throws {
     guard Clock.monotonicMilliseconds - takenAt >= Self.quietMilliseconds else { return }
     try markSource(waitMilliseconds: 0)
@@ -330,7 +328,7 @@ final class TriggerSource: ChangeSource {
 
   func end() throws { try markSource(waitMilliseconds: 2000) }
 
-  /// Throws `source-went-back` if tables of capture are gone, because an application dropped them.
+  /// Throws `source-went-back` if an application dropped Cairn's tables in the source.
   func checkParts() throws {
     if let error = try journal.orphanedTriggers() { throw error }
     guard try journal.isInstalled() else { throw SQLiteCapture.wentBack(path, "Cairn was detached from it meanwhile") }
@@ -341,16 +339,16 @@ final class TriggerSource: ChangeSource {
     return try statement.step() ? statement.integer(0) : 0
   }
 
-  /// Returns the last journal row after `from` that is no note of an apply; `from` if there is none.
+  /// Returns the last journal row after `from` that does more than name what an apply brought; `from` if none does.
   private func lastChange(behind from: Int64) throws -> Int64 {
     defer { statements.lastChange.reset() }
     try statements.lastChange.bind([.integer(from)])
     return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
   }
 
-  /// Returns the layouts of tables that an application wrote to without firing triggers.
+  /// Returns the layouts (recorded shapes) of tables that an application wrote to without firing triggers.
   private func findUnseenWrites(last: Int64) throws -> [Layout] {
-    // An unhooked table is copied when it is hooked again, and may have other columns until then.
+    // A table whose capture is stopped (`unhook`) is copied after `rehook`, and may have other columns until then.
     let unhooked = Set(try journal.unhooked().map(\.sqliteKey))
     let active = writer.layouts.values.filter { $0.ended == nil && !unhooked.contains($0.schema.name.sqliteKey) }
     guard writer.position.refresh == nil, active.allSatisfy({ $0.refresh == nil }) else {
@@ -372,7 +370,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the mark that capture wrote, because an older file was restored.
+  /// Throws `source-went-back` if the source lacks what capture last stored as taken, as after a restore of an older
+  /// file.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -385,7 +384,7 @@ final class TriggerSource: ChangeSource {
 
   // MARK: Schema, loss, mark
 
-  /// Adopts a changed schema: writes triggers and layouts for it.
+  /// Adapts to a changed schema: writes new triggers and layouts (recorded table shapes).
   private func adoptSchema() throws {
     try source.checkOwnTables()
     try checkParts()
@@ -401,7 +400,8 @@ final class TriggerSource: ChangeSource {
     for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
-  /// Continues after the journal reached its cap and dropped rows that had not been taken: copies all tables again.
+  /// Continues after the journal reached its size limit and dropped rows that are not in the trail: copies all tables
+  /// again.
   private func recoverFromLoss() throws {
     let from = writer.position.mark.taken
     progress.tell("the journal of \(path) is full (\(options.journalCapRows.counted("row"))): copying all tables again")
@@ -409,7 +409,7 @@ final class TriggerSource: ChangeSource {
     next.look = nil
     try source.transaction {
       try journal.refreshAll(.lostChanges)
-      // Notes are among what was lost.
+      // The lost rows may include notes of applies.
       for note in try journal.applied(clock) where note.trail != trail.name.description {
         next.knowledge.note(note)
       }
@@ -427,7 +427,7 @@ final class TriggerSource: ChangeSource {
   }
 
   private func markSource(waitMilliseconds: Int32) throws {
-    // A look that is not complete reads rows before the mark again.
+    // A reading of the source that is not complete reads its first rows again.
     guard !writer.isMarked, writer.position.look == nil else { return }
     try writePatiently(waitMilliseconds) {
       try source.run(
@@ -468,6 +468,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number by which a mark is recognized.
+  /// Returns a random number that identifies a stored state of the last row taken (the mark).
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

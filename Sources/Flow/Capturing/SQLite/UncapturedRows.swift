@@ -1,19 +1,19 @@
 import Changes
 import SQLiteKit
 
-/// The changes of applications to a captured SQLite file that its trail does not have yet, read from the journal.
+/// The changes of applications to a captured SQLite file that are in its journal, but not in its trail yet.
 ///
 /// An apply into the same file reads these changes inside its write transaction: no other connection can add to them
 /// before the commit.
 package enum UncapturedRows {
-  /// The most journal rows that are read. If there are more, capture has much to catch up, and apply waits for it.
+  /// The most journal rows that are read. If there are more, apply waits until capture has taken them into the trail.
   static let rowsMax: Int64 = 10_000
 
   /// Calls `body` with each old and new row of a change, in the shape that the table had then. If a REPLACE may have
   /// deleted rows, `body` may get rows that did not change.
   ///
-  /// - Parameter position: The position in the trail's last progress record; empty if there is none.
-  /// - Returns: Whether the rows are complete. False, perhaps after some calls, if there are too many journal rows, if
+  /// - Parameter position: The source position in the trail's last progress record; empty if there is none.
+  /// - Returns: True if `body` got all rows. False, perhaps after some calls, if there are too many journal rows, if
   ///   some have been dropped, or if the file is not captured.
   /// - Throws: ``DecodingError``, ``SQLiteError``, and the errors of `body`.
   package static func read(
@@ -28,7 +28,7 @@ package enum UncapturedRows {
       return false
     }
     var layouts: [Int64: Layout] = [:]
-    // Without the rows that belong to no table.
+    // Rows that belong to no table have smaller codes: they are left out.
     let statement = try database.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND code >= 8 ORDER BY seq")
     try statement.bind([.integer(taken)])
     while try statement.step() {

@@ -2,19 +2,19 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Finds writes to captured tables that left no row in the journal. An application that switches triggers off
-/// (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or incremental blob I/O, which fires none, makes such writes.
+/// Finds writes to captured tables that left no row in the journal. They come from an application that switches
+/// triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires none.
 ///
-/// When capture is idle, it notes a digest of each table. If another connection then changes the file without a change
-/// to journal or schema, the digests are computed again. A table with another digest had an unseen write. A write to a
-/// table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
+/// When capture is idle, it computes a digest of each table. If another connection then changes the file without a
+/// change to journal or schema, the digests are computed again. A table with another digest had an unseen write. A
+/// write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
 struct UnseenWrites {
-  /// The largest file, in bytes, that is read for digests; smaller with a rollback journal, where a reader blocks
-  /// commits.
+  /// The largest file, in bytes, for which digests are computed. It is smaller with a rollback journal, because a
+  /// reader then blocks commits.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The share of time for computing digests: at most 1/200.
+  /// The factor that limits the time for computing digests: the pause after it is at least 200 times as long.
   private static let share: Int64 = 200
-  /// The time without captured changes after which a file counts as idle, ms.
+  /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500
 
   private struct Look: Equatable {
@@ -31,11 +31,11 @@ struct UnseenWrites {
   /// Forgets the digests, because tables are being copied or the schema changes.
   mutating func forget() { known = nil }
 
-  /// Looks for unseen writes by comparing digests. Call it in a read transaction without new journal rows.
+  /// Compares digests of tables with the last ones. Call it in a read transaction without new journal rows.
   ///
   /// - Parameter last: The last journal row.
   /// - Parameter idle: The milliseconds for which nothing was captured.
-  /// - Returns: The layouts of the tables with unseen writes.
+  /// - Returns: The layouts (recorded shapes) of the tables with unseen writes.
   mutating func find(
     _ source: Database, _ layouts: [Layout], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
   ) throws -> [Layout] {

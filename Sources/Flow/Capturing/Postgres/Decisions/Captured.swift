@@ -1,19 +1,19 @@
 import Changes
 
-/// The form of a table in which the stream now sends its rows.
+/// The description of a table by which capture reads the table's rows from the replication stream.
 final class Captured {
   let relation: UInt32
   let epoch: UInt64
   let schema: TableSchema
-  /// For each column, whether an old row that contains only the key has its value.
+  /// For each column, whether it has a value in an old row that contains only the key.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if its coming copy
-  /// has their result.
+  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if a later copy of
+  /// the table will include their result.
   let isWanted: Bool
-  /// For each column, whether every old row must have its value (NOT NULL); nil for a table without partitions.
+  /// For each column, whether it has a value in every old row (NOT NULL); nil for a table without partitions.
   let givenAlways: [Bool]?
-  /// Whether each UPDATE must come with the whole old row (REPLICA IDENTITY FULL).
+  /// Whether each UPDATE in the stream has the whole old row (REPLICA IDENTITY FULL).
   let isFull: Bool
 
   init(
@@ -26,7 +26,7 @@ final class Captured {
       ? schema.columns.indices.map { schema.columns[$0].isNotNull && (isFull || isKey[$0]) } : nil
   }
 
-  /// Creates the form of a table that is not captured.
+  /// Creates the description of a table that is not captured.
   convenience init(ignored relation: UInt32) {
     self.init(
       relation: relation, epoch: 0, schema: TableSchema(epoch: 0, engine: .postgres, name: "", columns: []),

@@ -1,37 +1,41 @@
 import Changes
 import PostgresKit
 
-/// The schedule of looks at the catalog, which find tables that were created, dropped or changed without a report in
-/// the stream. It does no I/O; `now` is monotonic time in ms.
+/// The schedule by which capture reads the catalog, to find tables that were created, dropped or changed without a
+/// report in the stream. It does no I/O; `now` is monotonic time in ms.
 ///
-/// The catalog shows the present, while the stream reports the past. So a reading counts only once the stream has
-/// reached a barrier after it. If the stream reported a change of a schema in between, the catalog is read again.
+/// The catalog shows the present, while the stream reports the past. So capture commits a message (a barrier) after it
+/// has read the catalog, and uses what it read once the stream brings that message. If the stream reported a change of
+/// a schema in between, the catalog is read again.
 struct CatalogWatch {
-  /// A reading of the catalog.
+  /// The content of the catalog, as capture has read it once.
   ///
-  /// The tables are of one moment, unless some were locked. Then each table is of its own moment, after the fingerprint
-  /// and before the barrier.
+  /// The tables are of one moment, unless some were locked. Then each table is of its own moment: after the fingerprint
+  /// (a digest of the catalog) was computed, and before the barrier, a message that capture commits after it has read
+  /// all.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
-    /// The tables whose definition cannot be read, because other sessions keep them locked. They have no columns here.
+    /// The tables whose definition could not be read, because other sessions keep them locked. They have no columns
+    /// here.
     var locked: [PostgresTable] = []
-    /// The time that the reading took, ms.
+    /// The time that it took to read the catalog, ms.
     var tookMilliseconds: Int64 = 0
   }
 
   private static let intervalMilliseconds: Int64 = 2000
-  /// The longest pause after a slow comparison of fingerprints, ms.
+  /// The longest pause after a slow comparison of the catalog's fingerprint (a digest), ms.
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
-  /// Whether the catalog was read on this connection, and the trail has all its tables as they are.
+  /// Whether the catalog was read on this connection, and the trail has all its tables as they are now.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
-  /// The last pause of a postponed reading, ms; it grows as long as tables are locked.
+  /// The last pause before the catalog was read again because tables were locked, ms. It grows while tables stay
+  /// locked.
   private var postponedMilliseconds: Int64 = 0
   private var isPostponed = false
   /// Whether event triggers report schema changes in the stream.
@@ -39,7 +43,7 @@ struct CatalogWatch {
   /// The objects, such as `view v`, that have been reported to the operator.
   private var reported: Set<NameKey> = []
 
-  /// Whether a step of this watch is due as soon as the stream is quiet.
+  /// Whether capture must read the catalog, or use what it has read, as soon as the stream is quiet.
   var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
@@ -47,19 +51,20 @@ struct CatalogWatch {
     case adopt(Catalog)
   }
 
-  /// Begins again on another connection. Objects that were reported to the operator are not reported again.
+  /// Starts again for another connection. Objects that were reported to the operator are not reported again.
   mutating func reconnect() {
     let known = self
     self = CatalogWatch()
     (hasTriggers, reported) = (known.hasTriggers, known.reported)
   }
 
-  /// Asks for a reading of the catalog, because something changed that the stream does not describe.
+  /// Requests that the catalog be read, because something changed that the stream does not describe.
   mutating func want() { isWanted = true }
 
   mutating func note(hasTriggers: Bool) { self.hasTriggers = hasTriggers }
 
-  /// Notes that an object, such as `view v`, is reported to the operator. Returns false if it was reported before.
+  /// Remembers that an object, such as `view v`, has been reported to the operator. Returns false if it was reported
+  /// earlier.
   mutating func isNews(_ object: String) -> Bool { reported.insert(object.nameKey).inserted }
 
   mutating func next(now: Int64) -> Step {
@@ -74,13 +79,14 @@ struct CatalogWatch {
     return now >= dueAt ? .compare : .nothing
   }
 
-  /// Compares the present fingerprint of the catalog, `found`, with the last one; asks for a reading if they differ.
+  /// Compares the present fingerprint of the catalog, `found`, with the last one. If they differ, the catalog is to be
+  /// read.
   mutating func compare(_ found: String, now: Int64, took: Int64) {
     dueAt = now + max(Self.intervalMilliseconds, min(took * 20, Self.restMilliseconds))
     if found != fingerprint { isWanted = true }
   }
 
-  /// Postpones the reading of the catalog, for 0.5 to 5 s: longer each time, as long as tables are locked.
+  /// Postpones the next time that the catalog is read, by 0.5 to 5 s: by more each time, as long as tables are locked.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)
@@ -92,16 +98,17 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Notes that the stream reported a schema change: a pending reading, which may be older, is dropped and repeated.
+  /// Drops what was read from the catalog and requests another reading, because the stream reported a schema change.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// Notes that the trail has everything from the last reading of the catalog.
+  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it.
   ///
-  /// - Parameter isWhole: Whether no table was locked, so that the reading has all tables.
-  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint does not show.
+  /// - Parameter isWhole: Whether all tables could be read, because none was locked.
+  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint of the catalog does not
+  ///   show.
   mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
     let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint

@@ -1,6 +1,6 @@
 import PostgresKit
 
-/// The place in the stream of the chunk whose snapshot is open. It does no I/O.
+/// The place in the stream for the chunk of a table whose snapshot is open. It does no I/O.
 ///
 /// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. If a
 /// transaction that the snapshot shows comes after that place, the chunk is raced: that transaction's changes come a
@@ -13,9 +13,10 @@ import PostgresKit
 struct ChunkPlace {
   enum Step: Equatable {
     case nothing
-    /// The stream has passed everything that the snapshot shows: the chunk goes into the trail now.
+    /// The stream has passed everything that the snapshot shows: the chunk must be written to the trail now.
     case place
-    /// The chunk is in the trail, and the stream has passed everything that its snapshot shows.
+    /// The chunk is in the trail, and the stream has passed everything that the chunk's snapshot shows: close the
+    /// chunk.
     case end
   }
 
@@ -27,10 +28,11 @@ struct ChunkPlace {
 
   mutating func open(_ chunk: PostgresChunk) { (self.chunk, isPlaced, isRaced) = (chunk, false, false) }
 
-  /// Returns whether the chunk goes into the trail before the transaction that begins now.
+  /// Returns whether the chunk must be written to the trail before the transaction that begins now.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Notes that a transaction of the stream begins.
+  /// Checks whether the chunk in the trail shows a transaction of the stream that begins now. If so, the chunk is
+  /// raced.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
   /// Returns what to do with the open chunk, once every transaction before `received` has been processed.
@@ -39,10 +41,11 @@ struct ChunkPlace {
     return isPlaced ? .end : .place
   }
 
-  /// Notes that the rows of the chunk are in the trail.
+  /// Remembers that the rows of the chunk are in the trail.
   mutating func placed(_ chunk: PostgresChunk) { (self.chunk, isPlaced) = (chunk, true) }
 
-  /// Closes the chunk. Returns the chunk and whether it is raced; nil if no chunk was open.
+  /// Closes the chunk. Returns the chunk, and whether changes that it shows came again after it (raced); nil if no
+  /// chunk was open.
   mutating func take() -> (chunk: PostgresChunk, isRaced: Bool)? {
     defer { drop() }
     return chunk.map { ($0, isRaced) }

@@ -4,27 +4,28 @@ import PostgresKit
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
 /// ask capture to do. It does no I/O.
 ///
-/// One call per message of the stream. A transaction is left out if the trail has it already, or if an apply made it.
+/// The caller passes each message of the stream. A transaction is left out of the trail if the trail has it already, or
+/// if an apply made it.
 struct IncomingTransaction {
-  /// The settings that decide which transactions of applies are left out of the trail.
+  /// The settings that decide which transactions of applies go into the trail.
   struct Rules {
     let options: PostgresCapture.Options
     /// The name of the trail into which the transaction goes, `NODE.NAME`.
     let trail: String
   }
 
-  /// A message that Cairn writes into the log, by its prefix.
+  /// The kinds of messages that Cairn writes into the server's log. The prefix of a message shows its kind.
   enum Message: Equatable {
-    /// A mark in the log: everything that committed before the mark has arrived.
+    /// A message with a random text that capture committed itself: when it arrives, all earlier commits have arrived.
     case barrier
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A note of an apply about the transactions that it has brought.
+    /// A message of an apply in its own transaction: the name of its trail, and the transactions that it has brought.
     case note
     /// A schema change, reported by an event trigger.
     case schema
-    /// A schema change in the form of an earlier build, or a message of any role that claims to be one.
+    /// A schema change in the form of an earlier build. Any role can write such a message.
     case earlierSchema
 
     init?(prefix: String) {
@@ -48,14 +49,14 @@ struct IncomingTransaction {
     case readCatalog
   }
 
-  /// The result of the end of an incoming transaction.
+  /// The facts about an incoming transaction that has ended.
   struct Outcome {
     let transaction: PostgresPosition.Transaction
     /// The time of the transaction's commit, µs since 1970 UTC.
     let commitTime: Int64
-    /// The text of a barrier in the transaction; nil if there is none.
+    /// The random text of a barrier message in the transaction (``Message/barrier``); nil if there is none.
     let barrier: String?
-    /// Whether a message of the transaction asks the trail to record its position.
+    /// Whether a message of the transaction requests that the trail record its position at once.
     let wantsRecord: Bool
     let notes: [AppliedNote]
   }
@@ -70,26 +71,27 @@ struct IncomingTransaction {
     var barrier: String?
     /// Whether an apply made the transaction, as its first message states.
     var isApplied = false
-    /// The trail of the apply that made the transaction; empty if none did.
+    /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The first note of the apply that made the transaction, if the rows that it wrote are to be in this trail too.
+    /// The message in which the apply that made the transaction first named what it brought (its note). Nil if this
+    /// trail does not need the rows that the apply wrote, or if no apply made the transaction.
     var relay: AppliedNote?
-    /// Whether a note shows that an apply made the transaction, and the trail lacks it: its schema changes are sent
-    /// then.
+    /// Whether a message of an apply shows that it made the transaction, and the trail does not have the transaction
+    /// yet. Then its schema changes go into the trail.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
-    /// The tables whose rows the transaction rewrote, each with the server's bits for the reason.
+    /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. If an apply made the transaction, the server may report a wrong time;
-    /// then the clock in the apply's note counts, if it is later.
+    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be wrong: the
+    /// later of that time and the clock in the apply's message is used.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of the messages in the log that are notes of applies.
+  /// The prefix of messages in the log by which applies note the transactions that they have brought.
   private static let notePrefix = "cairn"
-  /// The most bytes of a barrier's text. Cairn writes no longer ones, so a longer one is ignored.
+  /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
 
   private let rules: Rules
@@ -100,10 +102,10 @@ struct IncomingTransaction {
   var isOpen: Bool { open != nil }
   var transaction: PostgresPosition.Transaction? { open?.transaction }
   var isApplied: Bool { open?.isApplied == true }
-  /// The trail whose apply made the open transaction; empty if none did.
+  /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the note of the apply that made it if its rows are to be in this
-  /// trail too; nil if no transaction is open.
+  /// The commit time of the open transaction, and the note of the apply that made it: what it brought. The note is nil
+  /// if the rows do not go into this trail. The result is nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -112,23 +114,23 @@ struct IncomingTransaction {
     open = Open(transaction: transaction, isRecorded: isRecorded, isLeftOut: isRecorded)
   }
 
-  /// Takes the name of the transaction's replication origin. Cairn's applies use `cairn_OID_TRAIL`.
+  /// Processes the name of the transaction's replication origin. Cairn's applies use `cairn_OID_TRAIL`.
   mutating func origin(_ name: String) {
     guard name.hasPrefix("cairn_") else { return }
     let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
     if rules.options.leavesOut(trail.map(String.init) ?? "") { open?.isLeftOut = true }
   }
 
-  /// Takes a change of rows of the open transaction. Returns whether the change may go into the trail.
+  /// Registers a change of rows in the open transaction. Returns whether the change may go into the trail.
   mutating func change() -> Bool {
     guard open?.isLeftOut == false else { return false }
     open?.isFresh = false
     return true
   }
 
-  /// Returns the place of the key with which a message must be signed; nil if it needs no signature.
+  /// Returns which key must have signed a message; nil if the message needs no signature.
   ///
-  /// - Parameter since: The place in the log before which builds without a key wrote notes.
+  /// - Parameter since: The place in the log before which earlier builds wrote notes without a signature.
   func key(of message: Message, since: LSN?) -> MessageKey.Place? {
     switch message {
     // A barrier's content is random, and only the waiting capture knows it.
@@ -139,7 +141,7 @@ struct IncomingTransaction {
     }
   }
 
-  /// Takes a message of Cairn, once its signature has been checked if it needs one. Returns what capture must do.
+  /// Processes a message of Cairn, after its signature has been checked if it needs one. Returns what capture must do.
   ///
   /// - Parameter now: The time, µs since 1970.
   mutating func take(_ message: Message, _ content: UnsafeRawBufferPointer, now: Int64) -> Action {
@@ -159,9 +161,11 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Takes the note of an apply. Nil: a note that names no trail, which also comes from an apply.
+  /// Processes a note, the message in which an apply names what it brought. `given` is nil for a note that names no
+  /// trail: such a note, too, shows that an apply made the transaction.
   ///
-  /// A transaction of apply begins with a note, and contains one that states what the database then holds.
+  /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
+  /// database has after it.
   private mutating func take(note given: AppliedNote?, now: Int64) {
     guard var open, open.isFresh || open.isApplied else { return }
     var note = given
@@ -173,19 +177,19 @@ struct IncomingTransaction {
     open.isApplied = true
     if isRelayed, open.relay == nil { open.relay = note }
     if let note { open.applier = note.trail }
-    // The trail has recorded the notes of the transactions that it has passed.
+    // The trail already has the notes in transactions that it has recorded.
     guard !open.isRecorded else { return }
     open.isNews = true
     if let note, note.number > 0, note.trail != rules.trail { open.notes.append(note) }
   }
 
-  /// Notes that the open transaction rewrites rows of a table; `reason` has the server's bits.
+  /// Remembers that the open transaction rewrites rows of a table; `reason` has PostgreSQL's bits.
   mutating func noteRewrite(of relation: UInt32, _ reason: Int) { open?.rewrites[relation, default: 0] |= reason }
 
-  /// Returns the reasons, as the server's bits, for which a table was rewritten so far, and forgets them.
+  /// Returns PostgreSQL's bits for the reasons why the open transaction has rewritten a table so far, and forgets them.
   mutating func takeRewrites(of relation: UInt32) -> Int { open?.rewrites.removeValue(forKey: relation) ?? 0 }
 
-  /// Ends the open transaction and returns its outcome; nil if no transaction is open.
+  /// Ends the open transaction and returns the facts about it; nil if no transaction is open.
   mutating func commit() -> Outcome? {
     guard let ended = open else { return nil }
     open = nil

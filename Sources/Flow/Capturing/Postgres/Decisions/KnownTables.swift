@@ -1,36 +1,37 @@
 import Changes
 import PostgresKit
 
-/// The tables that a capture knows: as the trail records them, and in the form in which the stream now sends them. It
+/// The tables that a capture knows: their shapes as recorded in the trail, and their descriptions in the stream. It
 /// does no I/O.
 ///
-/// A change of a table returns the records that the trail needs. Changes count once the transaction of the trail is
-/// complete (``settle()``); if it is dropped, they are undone (``abandon()``).
+/// A change of a table returns the records that the trail needs. Changes become final with ``settle()``, when the
+/// transaction of the trail is complete. If that transaction is dropped, ``abandon()`` undoes them.
 struct KnownTables {
-  /// The consequences of a change of a table: records for the trail, and refreshes that begin again.
+  /// The consequences of a change of a table: records for the trail, and copies of tables that begin again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
-    /// The tables whose refresh begins again because of the change, by relation.
+    /// The oids of the tables whose copy begins again because of the change.
     var restarted: [UInt32] = []
   }
 
-  /// The result of looking up the relation of a row in the stream.
+  /// The result of looking up the table of a row in the stream.
   enum Lookup {
     case captured(Captured)
     case leftOut
-    /// The stream has described the relation, but capture does not know its form yet.
+    /// The server has described the table in the stream, but capture has not yet compared this description with the
+    /// trail.
     case new(PgOutput.Relation)
     case undescribed
   }
 
   private(set) var registry: PostgresRegistry
-  /// The known tables at the start of the current transaction of the trail.
+  /// The tables as they were when the present transaction of the trail began.
   private var committed: PostgresRegistry
-  /// Whether the file of the state folder has the present registry.
+  /// Whether the present tables are saved in the state folder.
   private(set) var isSaved = true
   private var relations: [UInt32: PgOutput.Relation] = [:]
   private var forms: [UInt32: Captured] = [:]
-  /// The partitioned tables that have a partition which logs too little of old rows, at this place of the stream.
+  /// The partitioned tables with a partition that now logs too little of old rows (replica identity).
   private var unsure: Set<UInt32> = []
 
   init(_ registry: PostgresRegistry) { (self.registry, committed) = (registry, registry) }
@@ -45,7 +46,7 @@ struct KnownTables {
     }
   }
 
-  /// Whether a published table is still to be copied.
+  /// Whether a table is still to be copied, and is published, so that its rows can be read.
   var hasReadable: Bool { all.contains { $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished } }
 
   /// Suspends a table: its changes are left out of the trail until it is published again and a copy of it has begun.
@@ -56,12 +57,12 @@ struct KnownTables {
     set(table)
   }
 
-  /// Returns the number of tables that are to be copied, except for `others`, which wait for something else.
+  /// Returns the number of tables that are to be copied, except those in `others`.
   func waitingCount(besides others: Set<UInt32> = []) -> Int {
     all.count { $0.refresh != nil && !others.contains($0.relation) }
   }
 
-  /// The names, `SCHEMA.NAME`, of the sequences from which the known tables take values.
+  /// The names, `SCHEMA.NAME`, of the sequences that the known tables use.
   var sequenceNames: Set<NameKey> {
     Set(all.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)".nameKey } })
   }
@@ -70,7 +71,7 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Keeps the present tables, even if a transaction of the trail is dropped later.
+  /// Makes the present tables final: if a later transaction of the trail is dropped, they stay.
   mutating func settle() { committed = registry }
 
   /// Undoes the changes to tables since ``settle()``, because the transaction of the trail is dropped.
@@ -80,7 +81,7 @@ struct KnownTables {
     forms = [:]
   }
 
-  /// Replaces what is known about a table, without a record for the trail.
+  /// Replaces the entry of a table, without a record for the trail.
   mutating func set(_ table: PostgresRegistry.Table) {
     registry.set(table)
     isSaved = false
@@ -89,10 +90,11 @@ struct KnownTables {
 
   // MARK: The stream
 
-  /// Begins a new stream, in which the server describes each table again before its first row.
+  /// Forgets the server's descriptions of tables: in a new stream, the server describes each table before its first
+  /// row.
   mutating func beginStream() { (relations, forms) = ([:], [:]) }
 
-  /// Takes the server's description of a table.
+  /// Keeps the server's description of a table.
   mutating func describe(_ relation: PgOutput.Relation) {
     relations[relation.id] = relation
     forms[relation.id] = nil
@@ -103,13 +105,13 @@ struct KnownTables {
     return relations[id].map { .new($0) } ?? .undescribed
   }
 
-  /// Keeps the form of a table for its next rows, until its description, shape or refresh changes.
+  /// Keeps the description by which the next rows of a table are read, until the table or its copy changes.
   mutating func keep(_ form: Captured) { forms[form.relation] = form }
 
-  /// Forgets the form of a table, because its refresh has begun or ended.
+  /// Forgets the description by which rows of a table are read, because a copy of the table has begun or ended.
   mutating func forgetForm(of relation: UInt32) { forms[relation] = nil }
 
-  /// Returns the form of a table, if the trail knows the table in the shape that the stream describes; nil otherwise.
+  /// Returns the description by which the next rows of a table are read; nil if the table is not known.
   ///
   /// - Parameter isBeingCopied: Whether chunks of the table are in the trail.
   func form(of relation: PgOutput.Relation, isBeingCopied: Bool) -> Captured? {
@@ -122,13 +124,13 @@ struct KnownTables {
       isFull: relation.identity == UInt8(ascii: "f"))
   }
 
-  /// Notes whether a partitioned table has a partition that logs too little of old rows.
+  /// Stores whether a partitioned table has a partition that logs too little of old rows (replica identity).
   mutating func note(_ relation: UInt32, isUnsure: Bool) {
     if isUnsure { unsure.insert(relation) } else { unsure.remove(relation) }
   }
 
-  /// Returns false if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL instead
-  /// of values, which would name no row, or another one.
+  /// Returns false if a partition logged less of an old row than the replica identity of its table promises. PostgreSQL
+  /// then sends NULL instead of values, which would identify no row, or a wrong one.
   func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
     guard let givenAlways = table.givenAlways else { return true }
     guard !unsure.contains(table.relation) else { return false }
@@ -138,7 +140,7 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table; the result has the record of that for the trail.
+  /// Removes a table. Returns the record of the drop for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)
@@ -147,9 +149,9 @@ struct KnownTables {
     return Change(records: [record], restarted: [table.relation])
   }
 
-  /// Adds a table; the result has the record of that for the trail.
+  /// Adds a table. Returns the record of the creation for the trail.
   ///
-  /// - Parameter refresh: The reason for which its rows are to be copied; nil if they are not.
+  /// - Parameter refresh: The reason for which the table's rows are to be copied; nil if they are not.
   /// - Parameter isPublished: Whether the publication has the table.
   mutating func introduce(
     _ table: PostgresRegistry.Table, _ refresh: Refresh.Reason?, _ text: String, isPublished: Bool
@@ -166,7 +168,7 @@ struct KnownTables {
     return change
   }
 
-  /// Records that a table has another shape: renamed, altered, or both. The result has the records for the trail.
+  /// Replaces a table by its new shape: renamed, altered, or both. Returns the records for the trail.
   mutating func alter(_ alteration: Alteration) -> Change {
     let known = alteration.known
     var fresh = alteration.fresh
@@ -199,7 +201,8 @@ struct KnownTables {
     return change
   }
 
-  /// Gives another table a temporary name in the trail, because its own rename has not been reported yet.
+  /// Gives the table that has this name in the trail a temporary name, because its own rename has not been reported
+  /// yet.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
@@ -223,19 +226,19 @@ struct KnownTables {
 }
 
 extension KnownTables {
-  /// The difference between the known shape of a table and another one, and what it means for the rows.
+  /// The difference between the known shape of a table and a new one, and whether the rows must be copied again.
   struct Alteration {
     let known: PostgresRegistry.Table
     let fresh: PostgresRegistry.Table
     let text: String
-    /// Whether the trail needs a record of the difference.
+    /// Whether the trail must record the new shape.
     let hasOtherShape: Bool
-    /// Whether the table must be copied again, because a reader cannot derive the new rows from the rows that it has.
+    /// Whether the table must be copied again, because a target cannot derive the new rows from the rows that it has.
     let isRefreshed: Bool
-    /// Whether a running copy begins again, because chunks that are in the trail no longer count.
+    /// Whether a running copy of the table begins again, because chunks that are in the trail are no longer right.
     let restartsRefresh: Bool
 
-    /// Compares the known shape of a table with a new one; nil if nothing changed.
+    /// Compares the known shape of a table with a new one. Returns nil if nothing changed.
     init?(
       _ known: PostgresRegistry.Table, to given: PostgresRegistry.Table, _ details: [PostgresTable.Detail],
       _ word: RowFate.Word
@@ -274,7 +277,7 @@ extension KnownTables {
 extension PostgresRegistry.Table {
   var shape: TableShape { .init(schema: schema, token: epoch) }
 
-  /// Creates the known table from its description in the catalog.
+  /// Creates the entry of a table from its description in the catalog.
   init(_ table: PostgresTable) {
     self.init(
       relation: table.oid, epoch: 0, schema: table.schema,
@@ -283,7 +286,7 @@ extension PostgresRegistry.Table {
       sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
   }
 
-  /// Returns whether a relation message of the stream describes this shape.
+  /// Returns whether a relation message of the stream describes exactly this shape of the table.
   func isDescribed(by relation: PgOutput.Relation) -> Bool {
     guard relation.namespace.hasSameBytes(as: schema.namespace),
       relation.name.hasSameBytes(as: schema.name), relation.columns.count == schema.columns.count

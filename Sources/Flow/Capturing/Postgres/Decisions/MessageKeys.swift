@@ -2,31 +2,34 @@ import Changes
 import CodecKit
 import PostgresKit
 
-/// The keys, as far as this role may read them, by which capture recognizes messages that Cairn wrote. It does no I/O.
+/// The keys by which capture recognizes messages that Cairn wrote, as far as this role may read the keys. It does no
+/// I/O.
 ///
-/// Every role may write messages into the log, so a message counts only if it has a code of one of these keys.
+/// Every role may write messages into the log, so capture accepts a message only if it is signed with one of these
+/// keys.
 struct MessageKeys {
   private static let reportMilliseconds: Int64 = 60_000
   private let hasher: SHA256
   private var own: MessageKey?
   private var triggers: MessageKey?
-  /// The end of the server's log when the keys were read last.
+  /// The end of the server's log just before the keys were read last.
   private var readAt = LSN(0)
   /// The next time at which a refused message is reported, in monotonic ms.
   private var reportAt: Int64 = 0
 
   init() throws { hasher = try SHA256() }
 
-  /// The place in the log before which earlier builds wrote notes without a code; nil if no key is known.
+  /// The place in the log before which earlier builds of Cairn wrote messages without a signature; nil if no key is
+  /// known.
   var since: LSN? { own?.since }
 
-  /// Returns whether a transaction may have a message signed with a key that is newer than the last reading of keys.
-  /// One reading decides about all messages that were committed before it, however many are forged.
+  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read.
+  /// One reading of the keys is enough for all messages that were committed before it, however many are forged.
   ///
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }
 
-  /// Notes that the keys have been read. `end` is the end of the log before that reading.
+  /// Remembers how far the log had come just before the keys were read: up to `end`.
   mutating func noteRead(at end: LSN) { readAt = max(readAt, end) }
 
   mutating func set(_ key: MessageKey?, of place: MessageKey.Place) {
@@ -36,14 +39,14 @@ struct MessageKeys {
     }
   }
 
-  /// Returns the content of a message that Cairn wrote in this transaction; nil for one without a key's code.
+  /// Returns the content of a message that Cairn wrote in this transaction; nil if the message has no valid signature.
   func content(
     of message: UnsafeRawBufferPointer, prefix: String, transaction: UInt32, _ place: MessageKey.Place
   ) -> UnsafeRawBufferPointer? {
     (place == .own ? own : triggers)?.content(of: message, prefix: prefix, transaction: transaction, hasher)
   }
 
-  /// Notes a refused message. Returns whether to report it: at most one per minute is reported.
+  /// Counts a refused message. Returns whether to report it: at most one per minute is reported.
   mutating func refuse(now: Int64) -> Bool {
     guard now >= reportAt else { return false }
     reportAt = now + Self.reportMilliseconds

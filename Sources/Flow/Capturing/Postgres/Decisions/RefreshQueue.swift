@@ -1,19 +1,20 @@
 import Changes
 import PostgresKit
 
-/// The order in which rows are read, and the refreshes that are open in the trail. They are initial loads, refreshes of
-/// tables, requested rows, and rows that an update moved. It does no I/O; `now` is monotonic time in ms.
+/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended. It reads
+/// rows for initial loads, refreshes and requests, and rows that an update moved. It does no I/O; `now` is monotonic
+/// time in ms.
 ///
-/// The reason why a table is to be copied is part of the known tables, which are an input.
+/// The reason why a table is to be copied is part of ``KnownTables``, which is an input.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
     case chunk(PostgresRegistry.Table)
-    /// One row that an update moved to another key, by its key.
+    /// One row that an update moved to this key.
     case row(PostgresRegistry.Table, [String])
   }
 
-  /// The consequence of the end of a chunk.
+  /// The effect that the end of a chunk has on the copy of its table.
   enum ChunkEnd: Equatable {
     /// The table has more rows to read.
     case goesOn
@@ -23,26 +24,27 @@ struct RefreshQueue {
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The way in which a moved row gets into the trail.
+  /// The treatment of a row that an update moved to another key while its table is being copied.
   enum MovedRow: Equatable {
     case ignored
     case queued
-    /// The row is read as a requested row: the requests must be saved.
+    /// The row is read like a requested row. The caller must save the requests.
     case requested
   }
 
-  /// One step of answering requests for rows.
+  /// The next step of answering requests for rows.
   struct Answer {
     enum Step {
       /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// Capture must end the refresh of this table's rows in the trail, then ask for the next step.
+      /// Capture must write to the trail that the requested rows of this table are complete, then ask for the next
+      /// step.
       case endRows(UInt32)
     }
     var step = Step.nothing
     var notices: [String] = []
-    /// Whether requests were dropped, so that known tables and requests must be saved.
+    /// Whether requests were dropped. If so, the caller must save the known tables and the requests.
     var hasDropped = false
   }
 
@@ -50,13 +52,13 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The table that is being copied, because chunks of it are in the trail; nil if there is none.
+  /// The copy of a table that has chunks in the trail already; nil if there is none.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now: since when, when the next attempt is due, and whether that was reported.
+  /// The tables that cannot be read now: since when, when the next attempt is due, and whether this was reported.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
-  /// The tables with requested rows whose refresh the trail has begun but not ended.
+  /// The tables for which the trail has the start but not the end of a copy of requested rows.
   private var openRows: Set<UInt32> = []
   private var committedOpenRows: Set<UInt32> = []
 
@@ -66,18 +68,18 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no requested or moved rows are to be read; tables may be.
+  /// Whether no requested or moved rows are to be read. There may be whole tables to copy.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
 
-  /// Keeps the present refreshes, even if a transaction of the trail is dropped later.
+  /// Makes the present state of copies final: if a later transaction of the trail is dropped, it stays.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to refreshes since ``settle()``, because the transaction of the trail is dropped.
+  /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
-  /// Returns the state of the refresh for the position of the trail; nil if there is none.
+  /// Returns the state of the running copy, which the trail stores with its position; nil if no copy is running.
   mutating func record() -> PostgresPosition.RefreshState? {
     if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
     return current
@@ -85,8 +87,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets a refresh that cannot continue after a start of capture. It is of a table without key or with another
-  /// shape, has moved rows that are not known any more, or is complete.
+  /// Forgets a copy that cannot continue after a start of capture. Its table has no key, or another shape, or the copy
+  /// is complete. Or updates had moved rows to other keys, which are not known any more.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -97,7 +99,7 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets refreshes that cannot continue on another connection to the server.
+  /// Forgets copies that cannot continue on another connection to the server.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
@@ -109,16 +111,16 @@ struct RefreshQueue {
 
   mutating func restartAll() { current = nil }
 
-  /// Continues the copy of a table whose shape has changed; `epoch` identifies the new shape.
+  /// Continues the copy of a table whose shape has changed; `epoch` is the number of the new shape.
   mutating func follow(_ relation: UInt32, epoch: UInt64) { if isCurrent(relation) { current?.epoch = epoch } }
 
   // MARK: Chunks
 
-  /// Returns the part to read next; nil if there is none. Moved rows come first, because without them a chunk may be
-  /// complete and wrong.
+  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
+  /// without them a copy may be complete and wrong.
   ///
-  /// A table that cannot be read holds up no other. If chunks of it are in the trail, the others wait three seconds for
-  /// it, because it begins again once another table has its place.
+  /// A table that cannot be read delays others only if its copy has begun. Then they wait three seconds for it, because
+  /// its copy must begin again after another table was read.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
@@ -138,19 +140,19 @@ struct RefreshQueue {
     obstacles[relation].map { now - $0.since > Self.lockReportMilliseconds } ?? false
   }
 
-  /// Notes that a chunk of a table is in the trail.
+  /// Stores the state of the running copy, after another chunk of it has been written to the trail.
   mutating func placed(_ state: PostgresPosition.RefreshState) {
     current = state
     endObstacle(of: state.relation)
   }
 
-  /// Ends a table's wait, because its rows were read or the table is gone.
+  /// Forgets that a table could not be read, because its rows were read or the table no longer exists.
   mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
   /// Ends a chunk, once the stream has passed its snapshot.
   ///
-  /// - Parameter isRaced: Whether changes that the chunk shows come again. Then the same range is read again, which
-  ///   corrects it; a table without key begins again.
+  /// - Parameter isRaced: Whether the stream brings changes again that the chunk shows. Then the same range is read
+  ///   again, which corrects it; a table without key is copied again from its beginning.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {
@@ -177,12 +179,12 @@ struct RefreshQueue {
     (isCurrent(table.relation) || openRows.contains(table.relation)) && table.isKeyed
   }
 
-  /// Queues a row that an update moved to another key, without the values that it did not change (stored out of line).
-  /// After the cursor has passed, no chunk would bring these values.
+  /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
+  /// change. If the copy has passed that key, no chunk would bring these values.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
-      // The reader may not have that row.
+      // The target may not have that row.
       requests.add(key, of: .init(namespace: table.schema.namespace, table: table.schema.name))
       return .requested
     }
@@ -192,8 +194,8 @@ struct RefreshQueue {
     return .queued
   }
 
-  /// Notes that a table cannot be read until another session goes on. Returns the pause before the next attempt, in ms.
-  /// Also returns whether to report the session: once, after three seconds.
+  /// Remembers that a table cannot be read because of another session. Returns the pause before the next attempt, in
+  /// ms, and whether to report that session: once, after three seconds.
   mutating func waitForSession(of relation: UInt32, now: Int64) -> (pauseMilliseconds: Int64, wantsReport: Bool) {
     let waited = now - (obstacles[relation]?.since ?? now)
     let pause = min(max(Self.lockPauseMilliseconds.least, waited / 4), Self.lockPauseMilliseconds.most)
@@ -203,15 +205,16 @@ struct RefreshQueue {
 
   mutating func noteReport(of relation: UInt32) { obstacles[relation]?.isReported = true }
 
-  /// Leaves a table alone for some time, while other tables are read.
+  /// Skips a table for some time, while other tables are read.
   mutating func putOff(_ relation: UInt32, milliseconds: Int64, now: Int64) {
     obstacles[relation, default: (now, 0, false)].until = now + milliseconds
   }
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table whose refresh of rows begins in the trail: from here on, changes may
-  /// concern rows that the reader does not have. Nil if no refresh begins, or if a copy of the table brings the rows.
+  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow: later
+  /// changes may concern rows that a target does not have. Nil if no record is needed, or if a copy of the table brings
+  /// the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -223,17 +226,18 @@ struct RefreshQueue {
 
   private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
 
-  /// Returns the tables with a requested copy that has not begun, in the order of their shapes. Changes of these tables
-  /// may concern rows that the reader does not have.
+  /// Returns the tables with a requested copy that has not begun, oldest shape first. Changes of these tables may
+  /// concern rows that a target does not have.
   func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Notes that the refresh of a table's rows begins. Returns false if it is open already.
+  /// Remembers that the trail records that requested rows of the table follow. Returns false if it has recorded that
+  /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Turns requests for whole tables into refreshes, and returns notices for the operator. Save the known tables before
-  /// ``forgetRequestedCopies()``.
+  /// Marks tables for which a copy is requested as to be copied, and returns notices for the operator. Save the known
+  /// tables before ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
     for name in requests.copies {
@@ -295,14 +299,15 @@ struct RefreshQueue {
     return answer
   }
 
-  /// Forgets requested keys that were answered or cannot be. Returns whether the table has no requests left.
+  /// Forgets requested keys, after their rows were sent or could not be sent. Returns whether the table has no requests
+  /// left.
   mutating func remove(_ keys: [[String]], of table: PostgresRegistry.Table) -> Bool {
     requests.remove(keys, of: table.name)
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table whose refresh of rows ends in the trail. Nil if there is nothing to end, because a copy of the
-  /// table brings the rows.
+  /// Returns the table for which the trail must record that all requested rows were sent. Nil if a copy of the table
+  /// brings the rows, so that nothing is to be recorded.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
       openRows.remove(relation)
@@ -311,7 +316,7 @@ struct RefreshQueue {
     return table
   }
 
-  /// Notes that the trail has the end of a refresh of requested rows.
+  /// Remembers that the trail has the end of a table's requested rows.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 

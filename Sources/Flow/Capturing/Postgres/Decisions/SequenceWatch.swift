@@ -2,17 +2,17 @@ import Changes
 
 /// Decides which values of sequences go into the trail, and when. It does no I/O; `now` is monotonic time in ms.
 ///
-/// The values are read after changes only, because a sequence moves with the rows that use it.
+/// Capture reads the values only after changes of rows, because a sequence advances with the rows that use it.
 struct SequenceWatch {
   private static let intervalMilliseconds: Int64 = 5000
   private var values: [NameKey: Int64] = [:]
   private var readAt: Int64 = 0
   private var hasChanges = true
 
-  /// Notes that rows were captured since the values of sequences were read last.
+  /// Remembers that rows were captured since the values of sequences were read last.
   mutating func noteChanges() { hasChanges = true }
 
-  /// Returns whether the values are to be read now.
+  /// Returns whether capture must read the values of sequences now.
   ///
   /// - Parameter isLast: Whether the run of capture ends.
   mutating func isDue(isLast: Bool, now: Int64) -> Bool {
@@ -21,7 +21,7 @@ struct SequenceWatch {
     return true
   }
 
-  /// Returns the values of sequences that the trail does not have yet, and counts them as recorded.
+  /// Returns the values of sequences that the trail does not have yet, and remembers them as written to the trail.
   ///
   /// - Parameter wanted: The names, `SCHEMA.NAME`, of the sequences of captured tables.
   mutating func news(_ found: [SequenceState], of wanted: Set<NameKey>) -> [SequenceState] {

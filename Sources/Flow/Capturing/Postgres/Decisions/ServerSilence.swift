@@ -8,14 +8,14 @@ struct ServerSilence {
 
   init(now: Int64) { heardAt = now }
 
-  /// Notes that a message came from the server. Returns whether the server counted as silent before.
+  /// Restarts the wait, because a message came from the server. Returns whether the server counted as silent before.
   mutating func heard(now: Int64) -> Bool {
     heardAt = now
     defer { isSilent = false }
     return isSilent
   }
 
-  /// Notes that no message came. Returns true if the server counts as silent from now on, once per silence.
+  /// Checks how long no message has come. Returns true if the server counts as silent from now on, once per silence.
   mutating func heardNothing(now: Int64) -> Bool {
     guard !isSilent, now - heardAt > Self.silentMilliseconds else { return false }
     isSilent = true

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The progress of a capture through the log of its slot: what the server sent, what the trail has, and what the server
-/// may drop. It does no I/O.
+/// may delete. It does no I/O.
 ///
 /// The slot is confirmed only up to a place before which every transaction is durable in the trail, or is left out of
 /// the trail. `now` is monotonic time in ms.
@@ -14,31 +14,33 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The most bytes of log that the server may keep for the slot although capture has processed them.
+  /// The most bytes of processed log that the server may keep for the slot. Above it, capture writes its position to
+  /// the trail, so that the slot can be confirmed.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The longest time between two transactions of the trail that record the position, ms.
+  /// The longest time between two positions of capture that are written to the trail while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
-  /// The least time between two transactions of the trail that contain only notes of applies, ms.
+  /// The least time between two transactions of the trail that only name what applies have brought (``AppliedNote``),
+  /// ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The longest time for which a stream of transactions is not synced, ms.
+  /// The longest time between two syncs of the trail while transactions arrive without a pause, ms.
   private static let syncMilliseconds: Int64 = 50
   private static let reportMilliseconds: Int64 = 5000
-  /// The least number of unsynced transactions that counts as a stream; ``unsyncedMany`` of them count as a backlog.
+  /// The least number of unsynced transactions after which the sync waits 2 ms for more; after ``unsyncedMany``, 10 ms.
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
-  /// The position of the trail in the source, without the state of the refresh.
+  /// The position of the trail in the source, without the state of a running copy.
   private(set) var position: PostgresPosition
-  /// The knowledge that the last transaction of the trail recorded.
+  /// The transactions of other trails that the source has, according to the last transaction of this trail.
   private var recordedKnowledge: Knowledge
   /// The place in the server's log before which every committed transaction has been processed.
   private(set) var received = LSN(0)
   /// The place in the server's log after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that the server must send again first, before any newer one; nil if there is none.
+  /// The transaction that a server with the right history sends before any newer one; nil if it has been seen.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream (at the start: the server's time), µs since 1970. Transactions of the trail
+  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. Transactions of the trail
   /// that capture makes itself get it as their clock. So changes that wait in the stream do not seem later than they
   /// are.
   private(set) var streamTime: Int64 = 0
@@ -57,15 +59,15 @@ struct SlotProgress {
 
   // MARK: Start
 
-  /// Adds the ids of trails to knowledge that an earlier version stored without them.
+  /// Adds the ids of trails to `position.knowledge`, which an earlier version of Cairn stored without ids.
   mutating func nameKnowledge(by notes: [AppliedNote]) {
     position.knowledge.name(by: notes)
     recordedKnowledge = position.knowledge
   }
 
-  /// Begins with a new slot, whose stream starts at `start`.
+  /// Sets the position to the start of a new slot.
   ///
-  /// - Parameter notes: The notes of the transactions of applies that the slot does not send.
+  /// - Parameter notes: The last transaction of each trail that applies had brought before the slot's start.
   mutating func begin(at start: LSN, system: UInt64, timeline: UInt32, notes: [AppliedNote]) {
     let knowledge = position.knowledge
     position = PostgresPosition(system: system, timeline: timeline, reached: start)
@@ -74,21 +76,22 @@ struct SlotProgress {
     (received, passed) = (start, start)
   }
 
-  /// Notes the present time of the server, µs since 1970 UTC.
+  /// Sets the present time of the server, µs since 1970 UTC.
   mutating func note(streamTime time: Int64) { streamTime = time }
 
-  /// Notes the timeline of the server, which may have changed.
+  /// Sets the timeline of the server, which may have changed.
   mutating func follow(_ timeline: UInt32) { position.timeline = timeline }
 
-  /// Continues with a slot that is confirmed up to `confirmed`. The server must send its last transaction again, unless
-  /// the slot is confirmed beyond that transaction.
+  /// Continues with a slot that is confirmed up to `confirmed`. The server must first send the last transaction that it
+  /// sent before, unless the slot is confirmed beyond that transaction.
   mutating func resume(confirmed: LSN) {
     expected = position.witness.flatMap { confirmed <= $0.commit ? $0 : nil }
     (received, passed) = (position.quiet, position.reached)
     self.confirmed = confirmed
   }
 
-  /// Forgets what the server sends again after a new connection.
+  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends later transactions
+  /// again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -97,11 +100,12 @@ struct SlotProgress {
     case isNew
     /// The trail has the transaction already.
     case isRecorded
-    /// The server does not send the expected transaction at this place: it was restored from a backup.
+    /// The server sends another transaction at the place of the expected one: it was restored from a backup.
     case isForeign(expected: LSN)
   }
 
-  /// Takes the begin of a transaction that the server sends. Returns whether the trail has the transaction already.
+  /// Processes the begin of a transaction that the server sends. Returns whether it is new, in the trail already, or of
+  /// another history.
   mutating func begin(_ transaction: PostgresPosition.Transaction) -> Begin {
     streamTime = max(streamTime, transaction.time)
     if let expected, transaction.commit >= expected.commit {
@@ -111,7 +115,7 @@ struct SlotProgress {
     return transaction.commit < position.reached ? .isRecorded : .isNew
   }
 
-  /// Takes the end of a transaction, at place `end` of the log.
+  /// Processes the end of a transaction, at place `end` of the log.
   ///
   /// - Parameter isInTrail: Whether a part of the transaction is in the trail.
   /// - Parameter time: The time of the commit, µs.
@@ -128,15 +132,16 @@ struct SlotProgress {
 
   mutating func note(_ notes: [AppliedNote]) { for note in notes { position.knowledge.note(note) } }
 
-  /// Notes that every transaction that committed before `end` has been processed.
+  /// Stores that every transaction that committed before `end` has been processed.
   mutating func reach(_ end: LSN) { received = max(received, end) }
 
   // MARK: Trail
 
-  /// Returns the position that ends a transaction of the trail.
+  /// Returns the position of capture, to be written at the end of a transaction of the trail.
   ///
-  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then everything received is passed: a
-  ///   transaction that was left out because a chunk shows it must not come again after that chunk.
+  /// - Parameter refresh: The state of the running copy; nil if there is none.
+  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received.
+  ///   So a transaction that was left out, because a chunk shows it, does not come again after that chunk.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
@@ -148,13 +153,13 @@ struct SlotProgress {
     return recorded
   }
 
-  /// Notes that the trail has the position that ``record(refresh:isQuiet:)`` returned.
+  /// Stores that the position which ``record(refresh:isQuiet:)`` returned has been written to the trail.
   mutating func noteRecorded() {
     recordedKnowledge = position.knowledge
     unsyncedCount += 1
   }
 
-  /// Notes that the trail is durable. Returns the time at which the source committed the last transaction that became
+  /// Stores that the trail is durable now. Returns the commit time at the source of the last transaction that became
   /// durable, µs since 1970; nil if there is none.
   mutating func noteSynced(now: Int64) -> Int64? {
     defer { committedAt = 0 }
@@ -166,23 +171,24 @@ struct SlotProgress {
 
   var hasUnsynced: Bool { unsyncedCount > 0 }
 
-  /// Returns whether the stream has brought transactions without a pause for so long that the trail must be synced now.
+  /// Returns whether transactions have arrived without a pause for so long that the trail must be synced now.
   func isSyncDue(now: Int64) -> Bool { hasUnsynced && now - syncedAt > Self.syncMilliseconds }
 
-  /// The wait for the next message before the trail is synced, ms: none for a single commit, a moment in a stream of
-  /// transactions.
+  /// The time to wait for another message before the trail is synced, ms. It is 0 after a single commit, and a few ms
+  /// if many transactions arrive.
   var syncDelayMilliseconds: Int32 {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
 
-  /// Whether the server has sent more than the position in the trail covers.
+  /// Whether the server has sent log that is after the position in the trail.
   var hasUnrecorded: Bool { received > position.quiet }
-  /// Whether the stream has passed the last transaction of the trail.
+  /// Whether the server has sent log that is after the last transaction of the trail.
   var isBeyondTrail: Bool { received > position.reached }
 
-  /// Returns whether a transaction with only a position is due, so that the server can forget its log.
+  /// Returns whether capture must now write a transaction with only its position, so that the server can delete its
+  /// log.
   ///
-  /// - Parameter isWanted: Whether a message or the server asks for such a transaction.
+  /// - Parameter isWanted: Whether a message or the server requests such a transaction.
   func isRecordDue(isWanted: Bool, now: Int64) -> Bool {
     guard hasUnrecorded else { return false }
     let isFar = received.value - position.quiet.value > Self.distanceBytesMax
@@ -192,7 +198,8 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until applies' notes are written to the trail if nothing else arrives, ms; nil if there are none.
+  /// Returns the time until what applies have noted is written to the trail if nothing else arrives, ms; nil if there
+  /// is nothing to write.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
@@ -201,7 +208,7 @@ struct SlotProgress {
 
   func isReportDue(now: Int64) -> Bool { now - reportedAt > Self.reportMilliseconds }
 
-  /// Returns the two places to report to the server: the end of the log received, and the end of the log it may forget.
+  /// Returns the two places to report to the server: the end of the log received, and the end of the log it may delete.
   mutating func report(now: Int64) -> (received: LSN, flushed: LSN) {
     reportedAt = now
     return (max(received, confirmed), confirmed)
@@ -216,21 +223,21 @@ extension SlotProgress {
     case missing
     case invalidated
     case withoutPublication
-    /// Another program than Cairn created a slot of this name.
+    /// The slot was not created by Cairn for this database: it has another plugin or database.
     case foreign(database: String, plugin: String)
-    /// The slot was confirmed up to this place, beyond the end of the trail.
+    /// The slot has been confirmed up to this place, which is after the end of the trail.
     case movedOn(LSN)
 
     /// Whether capture may replace the slot, if every table is copied again.
     var canBeReplaced: Bool { if case .foreign = self { false } else { true } }
   }
 
-  /// Returns how the server differs from the one of the trail: another cluster, or a timeline that left the trail's one
-  /// before the trail's end. Nil if the server continues it.
+  /// Returns how the server's history differs from the trail's; nil if the server continues it. It may be another
+  /// cluster, or its timeline may have left the trail's timeline before the trail's end.
   ///
   /// A timeline changes when a standby is promoted or a backup restored.
   ///
-  /// - Parameter history: The place at which each earlier timeline was left.
+  /// - Parameter history: For each earlier timeline of the server, the place in the log at which the server left it.
   func departure(system: UInt64, timeline: UInt32, history: [UInt32: LSN]) -> String? {
     guard system == position.system else { return "it is another cluster, \(system)" }
     guard timeline != position.timeline else { return nil }

@@ -11,7 +11,7 @@ struct WaitingTables {
     case refused
     /// This role may not read the table's rows.
     case unreadable
-    /// The copy of the table waits for another session.
+    /// Another session delays the copy of the table.
     case copyHeldUp
     /// Another session keeps the table locked, so that its definition cannot be read or the table cannot be published.
     case locked
@@ -19,25 +19,25 @@ struct WaitingTables {
 
   private var waits: [Cause: [UInt32: TableWait]] = [:]
 
-  /// Replaces the suspended tables of one cause. Returns those that are new.
+  /// Replaces all suspended tables of one cause. Returns those that were not suspended before.
   mutating func set(_ found: [UInt32: TableWait], _ cause: Cause) -> [TableWait] {
     let known = waits[cause] ?? [:]
     waits[cause] = found
     return Self.sorted(Array(found.filter { known[$0.key]?.code != $0.value.code }.values))
   }
 
-  /// Adds a suspended table. Returns whether it is new.
+  /// Adds a suspended table. Returns whether it was not suspended before.
   mutating func add(_ wait: TableWait, of relation: UInt32, _ cause: Cause) -> Bool {
     let known = waits[cause, default: [:]].updateValue(wait, forKey: relation)
     return known?.code != wait.code
   }
 
-  /// Removes the entries of a table: that of one cause, or all if `cause` is nil.
+  /// Removes the entry of a table for one cause, or its entries for all causes if `cause` is nil.
   mutating func end(_ relation: UInt32, _ cause: Cause? = nil) {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
 
-  /// The most suspended tables that are shown. Any role that may create tables can cause any number.
+  /// The most suspended tables that are shown in the status. Any role that may create tables can cause any number.
   static let shownMax = 100
 
   /// The suspended tables by name, each once; only the first ``shownMax``.
@@ -51,10 +51,11 @@ struct WaitingTables {
     waits.sorted { $0.table.utf8.lexicographicallyPrecedes($1.table.utf8) }
   }
 
-  /// The tables that are suspended until an operator acts. A run that ends when caught up does not wait for them.
+  /// The tables that are suspended until an operator acts. A run that ends once it has caught up does not wait for
+  /// them.
   var forOperator: Set<UInt32> { Set((waits[.refused] ?? [:]).keys).union((waits[.unreadable] ?? [:]).keys) }
 
-  /// The error at the end of a run that has captured everything else; nil if no table needs an operator. The hint has
+  /// The error at the end of a run that has captured all other tables; nil if no table needs an operator. The hint has
   /// the statements for the first ten tables, and the number of the others.
   var error: CairnError? {
     let waits = Self.sorted([Cause.refused, .unreadable].flatMap { (self.waits[$0] ?? [:]).values })
