@@ -6,7 +6,7 @@ extension LocalWritesPlan {
   /// row.
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
-  /// - Throws: `table-refused` if the policy must distinguish rows and the table has no key.
+  /// - Throws: `table-refused` if the policy needs a key to identify rows and the table has none.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }

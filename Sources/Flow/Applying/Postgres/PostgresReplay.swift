@@ -707,8 +707,8 @@ final class PostgresReplay {
     return table
   }
 
-  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
-  /// none. Looked up once in each group.
+  /// Returns the table extended by the columns that only the target has; nil if there are no such columns. Looked up
+  /// once in each group.
   func wide(_ table: MappedTable) throws -> MappedTable? {
     if let wider = table.wider, wider.since == applied { return wider.table }
     try sink.settle()

@@ -44,8 +44,7 @@ extension TargetTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
-  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
-  /// none.
+  /// Returns the table extended by the columns that only the target has; nil if there are no such columns.
   func wide() throws -> TargetTable? {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
