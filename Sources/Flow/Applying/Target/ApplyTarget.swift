@@ -41,7 +41,7 @@ protocol ApplyTarget: AnyObject {
   /// - Returns: False, and nothing is written, if another row has one of the row's unique values.
   /// - Throws: an error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
-  /// Returns whether another row references this row.
+  /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
   /// Removes and returns the row with a key from the rows that are held until the end of the transaction; nil if there
   /// is none.
@@ -78,9 +78,10 @@ protocol ApplyTable: AnyObject {
   /// Whether two rows may have the same unique value besides the key. If so, ``RowResolver`` decides which one waits
   /// outside the table; no row is overwritten.
   var isContested: Bool { get }
-  /// Whether this direction only adds rows, and changes none that is there (`insert-only`); nil: not looked up yet.
+  /// Whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not looked up
+  /// yet.
   var takesRowsIn: Bool? { get set }
-  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
+  /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] { get set }
 }
 
