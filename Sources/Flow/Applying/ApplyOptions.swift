@@ -80,7 +80,7 @@ package struct ApplyOptions: Sendable {
   /// This apply treats present rows as ``existing`` says during such a copy. Present rows that differ from the copy
   /// stay if applications may write to the table.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
-  /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
+  /// Updates capture's triggers after schema changes of apply, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
   /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
   /// that trail back to the source of the rows.
@@ -89,17 +89,17 @@ package struct ApplyOptions: Sendable {
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name of the origin under which rows of this trail also enter the target's own trail; nil: the name of the
-  /// trail.
+  /// The origin that the target's own trail names for rows of this trail; nil: the name of this trail.
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions that began in that trail.
   package var ownTrail: TrailName?
-  /// The origins (names of trails before the dot) that count as ``ownTrail`` does.
+  /// The names of nodes (the part of a trail's name before the dot) whose transactions apply skips, like those of
+  /// ``ownTrail``.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
 
-/// The functions that keep capture of an SQLite target in step with apply's schema changes, in apply's transaction.
+/// The functions that adapt the capture of an SQLite target to apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
   /// Prepares capture before a table is altered. `version`: SQLite's `schema_version` when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
@@ -198,7 +198,7 @@ extension ApplyOptions {
     return isIncluded
   }
 
-  /// Throws `table-forbidden` if the list does not include a table into which apply is about to write rows.
+  /// Throws `table-forbidden` if the setting `tables` does not include a table into which apply is about to write rows.
   ///
   /// The stored state of apply may have another name for the table than the rules give it now.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {

@@ -39,7 +39,8 @@ package final class ApplyProgress: Sendable {
     /// The suspended tables that only need a copy, which the operator has not requested yet. The keys are their names
     /// in apply's state, the values their plain names.
     package var copiesWanted: [NameKey: String] = [:]
-    /// The statements of the trail that were executed again or applied as rows, since the start.
+    /// The counts of the source's statements, since apply started: those that were executed again, and those whose rows
+    /// were written instead.
     package var statements = StatementCounts()
     /// Whether the triggers that refuse local writes to tables of PostgreSQL must be created or dropped, after a commit
     /// that changed the list of such tables.

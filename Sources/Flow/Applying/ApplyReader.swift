@@ -11,9 +11,10 @@ final class ApplyReader {
   private let reshaper: Reshaper?
   /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
-  /// Whether every key counts as NOT NULL. True for two-way apply to PostgreSQL, which needs it as its primary key.
+  /// Whether key columns count as NOT NULL. True for two-way apply to PostgreSQL, where the key must be the primary
+  /// key.
   private var hasWholeKeys = false
-  /// The gate that decides which records the target takes; nil if apply reads only shapes and writes nothing.
+  /// The check that decides which records apply takes; nil if only schemas are read and nothing is applied.
   private var gate: TargetGate?
   /// The reason why the record that was returned last must not be applied; nil: it may be applied.
   private var barred: CairnError?
@@ -106,8 +107,8 @@ final class ApplyReader {
 
   /// Returns the next record that the target takes; nil at the durable end. Views in it are valid until the next call.
   ///
-  /// Records for tables that the conf of the apply leaves out are not returned. A record for a table with a reserved
-  /// name is returned, and ``checkBarred()`` throws for it. So its transaction can be put in quarantine.
+  /// Skips records for tables that the conf of the apply leaves out. Returns a record for a table with a reserved name,
+  /// but ``checkBarred()`` then throws. So its transaction can go into quarantine.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {

@@ -4,7 +4,7 @@ import Changes
 ///
 /// In SQLite, foreign key actions and TEMP triggers run before capture's triggers. So the trail may have their update
 /// of a row first, and the row's insert or change of key later in the same transaction. Such an update waits here until
-/// a row appears that equals its image before, byte for byte. A rule with a filter may turn the update into a delete.
+/// a row appears that equals its before image, byte for byte. A rule with a filter may turn the update into a delete.
 /// An entry that is left at the end of its transaction belongs to a row that the target does not have.
 struct EarlyUpdates {
   struct Update {
@@ -28,14 +28,14 @@ struct EarlyUpdates {
     count += 1
   }
 
-  /// Removes and returns the first update whose image before equals `image`; nil if there is none.
+  /// Removes and returns the first update whose before image equals `image`; nil if there is none.
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
   }
 
-  /// Removes the waiting delete whose image before equals `image`. Returns false if there is none.
+  /// Removes the waiting delete whose before image equals `image`. Returns false if there is none.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {

@@ -43,7 +43,7 @@ struct ShapeChange {
   mutating func skipUnfit(
     _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> LaterShape?
   ) rethrows -> Bool {
-    // The target made this part with the change to the earlier shape.
+    // The target already made this part together with the change to the earlier schema.
     if let before, !fits(before) { return false }
     guard let after, !fits(after), let later = try find(after) else { return true }
     guard let shape = later.schema else {

@@ -36,8 +36,8 @@ struct TargetGate {
   /// Returns whether apply takes, skips or refuses a record. Before it skips a table's first record, it stores durably
   /// that the table is left out.
   ///
-  /// - Parameter shaped: Returns the table of an id under its rule.
-  /// - Parameter given: Returns the table of an id as the source has it.
+  /// - Parameter shaped: Returns the schema with an id as the table's rule changes it.
+  /// - Parameter given: Returns the schema with an id as the source has it.
   mutating func admit(
     _ record: Record, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?, given: (UInt64) -> TableSchema?
   ) throws -> Admission {
@@ -82,7 +82,7 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Forgets all verdicts when a segment begins, as an id of a table is valid within one segment.
+  /// Clears all cached verdicts when a segment begins, as a schema id is valid within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment

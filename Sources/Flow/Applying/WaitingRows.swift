@@ -15,7 +15,7 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait, in µs since 1970 UTC; nil if an earlier build queued it.
+    /// The time when the row began to wait, in µs since 1970 UTC; nil if an older version stored the row.
     package let since: Int64?
     /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
     /// expression or WHERE.

@@ -7,8 +7,8 @@ import Changes
 package struct WaitingTable: Equatable, Sendable {
   /// The name of the table at the source.
   @ByBytes package var name: String
-  /// The table's own checkpoint: its part of the trail has been applied up to here, which is before the first
-  /// transaction that waits.
+  /// The table's own checkpoint: its part of the trail has been applied up to here, just before the first transaction
+  /// that the table lacks.
   package var checkpoint: Checkpoint
   /// The number of the last transaction before ``checkpoint``.
   package var number: UInt64

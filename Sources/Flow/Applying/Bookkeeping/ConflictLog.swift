@@ -4,7 +4,8 @@ import Mapping
 import Synchronization
 import SystemKit
 
-/// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
+/// The conflict log of a target, stored in the target's table `cairn_conflict` (SQLite) or `cairn.conflict`
+/// (PostgreSQL).
 ///
 /// Apply writes an entry in the transaction that writes the resolved row, so the log is correct after any crash. Not
 /// thread-safe.

@@ -84,7 +84,8 @@ struct Decisions {
   func isEmpty() throws -> Bool { try state.rows("SELECT 1 FROM \(table) LIMIT 1").isEmpty }
 
   /// Stores an open decision.
-  /// - Parameter keepsEarlier: Whether an open decision about the same row keeps the row that was decided first.
+  /// - Parameter keepsEarlier: Whether the row that was decided first is kept, if there already is an open decision
+  ///   about the row.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
       """

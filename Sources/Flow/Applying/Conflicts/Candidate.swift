@@ -55,7 +55,7 @@ struct ContestedRow: Hashable {
 /// The target stores candidates in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL).
 struct Candidate {
   var row: ContestedRow
-  /// The stamp of the last version of the row.
+  /// The stamp (clock, origin and number) of the last version of the row.
   var stamp: Stamp
   /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table because this row
   /// has to wait for a third row, which ranks higher.

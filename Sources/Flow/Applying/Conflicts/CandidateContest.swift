@@ -18,8 +18,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns the candidate with the stamp of the last copy of its row, if that is later than the candidate's own
-    /// stamp.
+    /// Returns a waiting row with the stamp (clock, origin and number) of the last copy that brought it, if that is
+    /// later than its own stamp.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row's last write, for ``UniqueContest/rank(of:against:)``.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
@@ -34,7 +34,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
-  /// The rows that wait because they waited at the source of a copy; the copy has just brought them.
+  /// The rows that a copy has just brought and that waited for a unique value at its source.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 

@@ -85,7 +85,7 @@ struct PostgresTurnedRow {
 }
 
 extension Value {
-  /// The value as a text that PostgreSQL reads; nil for NULL.
+  /// The value as a text that PostgreSQL accepts as input; nil for NULL.
   fileprivate var postgresText: String? {
     switch self {
     case .null: nil

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 
 /// A change of a row that an application at a one-way target has written too: the row there differs from the source's
-/// image before.
+/// before image.
 ///
 /// The source's row wins, and the target's row is logged. This type only reads the target's rows by key, and plans what
 /// to write.

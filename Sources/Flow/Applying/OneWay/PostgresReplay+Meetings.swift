@@ -25,7 +25,7 @@ extension PostgresReplay {
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Applies a change. If the target's row differs from the source's image before, and the policy allows it, the
+  /// Applies a change. If the target's row differs from the source's before image, and the policy allows it, the
   /// source's row wins.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
@@ -43,7 +43,7 @@ extension PostgresReplay {
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
-    // Without an image before, the key is unchanged.
+    // Without a before image, the key is unchanged.
     let old = before.count > 0 ? values(of: before, table) : new.map { keyed($0, table) }
     return (old, new)
   }
@@ -67,7 +67,7 @@ extension PostgresReplay {
   }
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
-  /// the row has no key, or if rows of other trails are in its way.
+  /// the row has no key, or if rows of other trails have its unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }

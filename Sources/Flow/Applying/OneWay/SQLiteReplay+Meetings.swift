@@ -25,7 +25,7 @@ extension SQLiteReplay {
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Applies a change. If the target's row differs from the source's image before, and the policy allows it, the
+  /// Applies a change. If the target's row differs from the source's before image, and the policy allows it, the
   /// source's row wins.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
@@ -35,7 +35,7 @@ extension SQLiteReplay {
   }
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
-  /// the row has no key, or if rows of other trails are in its way.
+  /// the row has no key, or if rows of other trails have its unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is distinguished by all its values.

@@ -46,7 +46,7 @@ final class MappedTable {
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
-  /// The name by which apply's state knows the table.
+  /// The table's name in apply's state.
   let stateKey: String
   /// The source's table with the columns that apply writes: all except those that the target lacks and does not get.
   let source: TableSchema

@@ -254,7 +254,7 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// The functions of extensions that generate values, or read a file of the server's own.
+  /// The functions of extensions that an expression may call: they generate values, or read a file of the server.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 

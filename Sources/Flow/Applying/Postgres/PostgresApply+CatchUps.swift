@@ -87,7 +87,7 @@ extension PostgresApply {
       let desk = catchUpDesk(group, replay)
       var catchUp = CatchUp(tables: group, desk: desk, replay: try open(group, desk))
       if try advanceOrSettle(&catchUp, replay, stop) {
-        // The other tables have their turn, and the state of the waiting ones has changed.
+        // Other tables are applied in between, and the state of the suspended ones has changed.
         isMoved = true
         break
       }
@@ -144,7 +144,7 @@ extension PostgresApply {
       }
     }
     guard let isMoved else { throw ApplyStopped() }
-    // Apply waits after its turn, because other applies wait for the turn.
+    // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
     if catchUp.isOvertaken {
       self.catchUp?.isOvertaken = false
       progress.update { $0.isWaitingForCapture = true }
@@ -271,7 +271,8 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that applications overtook a group of `count` transactions, which is rolled back: apply waits for capture.
+  /// Notes that a group of `count` transactions was rolled back because applications wrote to its rows. Apply then
+  /// waits for capture.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)

@@ -56,7 +56,7 @@ package final class PostgresApply {
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   private var share = GroupShare()
-  /// Whether the tables for conflicts have been created.
+  /// Whether this apply has created Cairn's tables for conflicts in the target.
   private var hasTables = false
   /// The monotonic time when an idle apply last checked whether the server still answers, in ms.
   private var lookedAt: Int64 = 0
@@ -146,8 +146,8 @@ package final class PostgresApply {
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
         } else if error.isLockTimeout {
-          // A change of shape lets waiting sessions pass and tries again, and so does a two-way group. Locks are
-          // granted in the order of requests, so apply gets its turn if it waits as long as their transactions take.
+          // A schema change and a two-way group release their locks, so that waiting sessions continue, and try again.
+          // Locks are granted in order, so apply gets its lock if it waits as long as their transactions take.
           lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
           progress.update { $0.isWaitingForLock = true }
         } else if error.isTransient || error.isCancelled {

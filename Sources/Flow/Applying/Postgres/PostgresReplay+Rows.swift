@@ -244,7 +244,7 @@ extension PostgresReplay {
       if before.gives(column) {
         if before.isEqual(column, to: after) { continue }
       } else if table.key.contains(column) {
-        // Without an image before, the key is unchanged.
+        // Without a before image, the key is unchanged.
         continue
       }
       mask.insert(column)

@@ -7,7 +7,7 @@ extension PostgresReplay {
   /// The longest wait of a schema change for sessions that use the table, in ms. Shorter in a catch-up, as its table
   /// has been tried before.
   ///
-  /// Meanwhile, other sessions that use the table queue up after the change.
+  /// During this wait, other sessions that use the table queue up after the schema change.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -118,8 +118,8 @@ extension PostgresReplay {
   /// bring the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. The table then skips changes
-  /// until its copy begins.
+  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
+  /// changes until its copy begins.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
@@ -185,7 +185,7 @@ extension PostgresReplay {
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
-    // The rows of a copy that is awaited come again.
+    // A requested copy will bring the rows again.
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !own.isAwaited
       && options.holdsOnlyTheSource(change.after.namespace, change.after.name)

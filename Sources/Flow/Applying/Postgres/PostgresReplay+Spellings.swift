@@ -101,8 +101,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row of ``before`` if the target has it. If not, the copy brings the row, unless the update changes its
-  /// key.
+  /// Updates the row in ``before`` if the target has it. If not, the copy will bring the row, except if the update
+  /// changes its key.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)

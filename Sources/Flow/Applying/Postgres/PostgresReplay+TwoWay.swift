@@ -49,7 +49,7 @@ extension PostgresReplay {
       if count % 1024 == 0, stop.isSet { throw ApplyStopped() }
       let place = tables.lastIndex { $0.schema == schema } ?? tables.count
       if place == tables.count {
-        // A table with code of another role is refused when its change comes.
+        // A table with code of another role is refused later, when its change is applied.
         do { tables.append((schema, try tableToLock(like: schema, desk))) } catch let error as CairnError
           where error.code == .ownersCode
         { tables.append((schema, nil)) }
@@ -97,7 +97,7 @@ extension PostgresReplay {
     if found != nil { throw move.taken(schema, at: connection.place) }
   }
 
-  /// Changes a schema change of a table that was renamed here, so that it is about the table's present name.
+  /// Replaces a table's former name by its present one in a schema change, if the table was renamed here.
   ///
   /// - Returns: False if the change is the same rename, which is already made here.
   func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {

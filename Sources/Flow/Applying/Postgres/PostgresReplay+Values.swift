@@ -7,8 +7,8 @@ extension PostgresReplay {
   /// Converts a row image into texts for PostgreSQL. The misfit policy decides about a value that does not fit its
   /// column.
   ///
-  /// - Parameter isNew: False for the image before a change. Its values are converted as they were when apply wrote
-  ///   them.
+  /// - Parameter isNew: False for the before image of a change, whose values are converted as they were when apply
+  ///   wrote them.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)

@@ -539,7 +539,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Makes a table of the catch-up skip the trail up to a later copy of the table.
+  /// Skips the records of one of the catch-up's tables up to a later copy of the table.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)

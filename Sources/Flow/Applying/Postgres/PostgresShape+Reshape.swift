@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Tables whose name or shape changes at the source.
+// Tables whose name or columns change at the source.
 extension PostgresShape {
   /// A schema change of one table: as the source made it, and converted for PostgreSQL.
   struct Change {
@@ -42,7 +42,7 @@ extension PostgresShape {
       after: change.after.createText, statements: alteration.all)
     guard there != nil else {
       if policy == .ignore { return moved }
-      // The rows come again only with a copy.
+      // Only a copy brings the rows again.
       guard policy == .follow, right.isCreated, change.isRefreshed else {
         throw refusal.error(
           noTable: change.after.fullName, table: change.name, goesBothWays: right.goesBothWays)

@@ -4,9 +4,9 @@ import PostgresKit
 /// sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column's former value: from the image before, if that gives the column, else from the image after.
+    /// The column's former value: from the before image, if that gives the column, else from the after image.
     case old(Int)
-    /// The column's new value: from the image after, if that gives the column, else from the image before.
+    /// The column's new value: from the after image, if that gives the column, else from the before image.
     case new(Int)
   }
 

@@ -121,8 +121,8 @@ extension PostgresTargetState {
     }
   }
 
-  /// Ends the suspension of tables. Each then skips changes until a copy of it begins, and keeps its present name at
-  /// the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
+  /// their present names at the target.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)

@@ -22,7 +22,7 @@ package struct PostgresTargetState {
     /// The table's schema and name at the target.
     var schema: String
     var name: String
-    /// Whether Cairn created the table, so that its shape follows the source.
+    /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     /// Whether the table has been copied as a whole once.
     var isLoaded = false
@@ -231,10 +231,10 @@ package struct PostgresTargetState {
     try QuarantineLog(connection).forget(trail)
   }
 
-  /// Sets every table of the trail to skip changes until its next copy begins.
+  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    // Transactions in quarantine come with the copies.
+    // The copies include the effect of transactions in quarantine.
     try QuarantineLog(connection).forget(trail)
     try connection.run(
       """
@@ -302,7 +302,7 @@ package struct PostgresTargetState {
   /// Returns the other trails that are applied to a table, with the rows that belong to each.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
-    // An older version's state has no trail, or no claim.
+    // An older version's state has no trail, or does not say which rows belong to the trail.
     return try connection.query(
       """
       SELECT to_jsonb(t) ->> 'trail', to_jsonb(t) ->> 'claim' FROM cairn.table_state AS t

@@ -61,7 +61,7 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Reads a footprint. Nil if this version did not write the text.
+  /// Parses a footprint from its text; nil if the text has another version's format.
   init?(_ text: String) {
     for line in text.split(at: "\n") {
       guard let (kind, value) = line.cut(at: " ") else { return nil }

@@ -15,7 +15,7 @@ extension SQLiteApply {
     /// The conflict handling if the table is two-way; nil if it is one-way.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
-    /// The time of the next attempt, in monotonic milliseconds.
+    /// The monotonic time of the next attempt to continue the table, in ms.
     var next: Int64
     var delay = delayMin
   }
@@ -115,7 +115,7 @@ extension SQLiteApply {
   /// as for other tables, from all row versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
-    // Apply waits for this after its turn, because other applies wait for the turn.
+    // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
     var wait: (() throws -> Void)?
     let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &catchUp, desk, stop, &wait) }
     guard let progress else { throw ApplyStopped() }

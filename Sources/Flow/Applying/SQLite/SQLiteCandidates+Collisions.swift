@@ -37,8 +37,7 @@ extension SQLiteCandidates {
   /// Returns the rows that have unique values of `row`. Inserts `row`, deletes each row that collides until the insert
   /// succeeds, and rolls everything back.
   ///
-  /// Only SQLite itself can evaluate an index with expressions or WHERE exactly, with the affinities and collations of
-  /// the columns, and only when it writes the row.
+  /// Only SQLite itself can evaluate an index with expressions or WHERE exactly, and only when it writes the row.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]

@@ -10,8 +10,8 @@ extension SQLiteReplay {
 
   /// Returns the name of a table of the trail in apply's state.
   ///
-  /// If another source table already has the same name at the target, because names differ only in case or schema, this
-  /// is a placeholder name that no table can have.
+  /// If another source table, whose name differs only in case or schema, has that name at the target, returns a
+  /// placeholder that no table can have.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }

@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// At the first record of a table with a changed rule, alters the target table as the new rule says. The table then
-  /// skips changes until its copy begins.
+  /// At the first record of a table with a changed rule, alters the target table as the new rule says. Apply then skips
+  /// the table's changes until its copy begins.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -47,8 +47,8 @@ extension SQLiteReplay {
     try forget(name)
   }
 
-  /// Alters the catch-up's table to the schema that it has when a later copy begins. The table then skips the trail up
-  /// to that copy.
+  /// Alters the catch-up's table to the schema that it has when a later copy begins. Apply then skips the table's
+  /// records up to that copy.
   func goOn(with copy: LaterCopy) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -84,8 +84,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, and the operator set no policy for
-  /// rows that the other table already holds.
+  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
+  /// rows that are already there.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })

@@ -46,7 +46,8 @@ extension SQLiteReplay {
       }
     }
     do {
-      // No rule fits the shape before: the change is not skipped, and the catch-up waits for that reason.
+      // No rule fits the schema before the change. So the change is not skipped, and the table stays suspended for that
+      // reason.
       if case .catchUp = scope, after != nil, let before, before.treatment?.refusal != nil {
         _ = try TableMapping(before, to: .sqlite)
       }
@@ -248,7 +249,7 @@ extension SQLiteReplay {
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
     let name = change.after?.target.name ?? change.name
-    // The rows of a copy that is awaited come again.
+    // A requested copy will bring the rows again.
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
     change.yieldsDefaults = !(known?.isAwaited ?? false) && options.yieldsDefaults("", name, to: self.name)
@@ -288,8 +289,8 @@ extension SQLiteReplay {
   /// bring the rows.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Creates a table at its first record, if apply skipped the record that created it. The table then skips changes
-  /// until its copy begins.
+  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
+  /// changes until its copy begins.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {

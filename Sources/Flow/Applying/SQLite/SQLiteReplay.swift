@@ -121,7 +121,7 @@ final class SQLiteReplay {
 
   // MARK: Groups
 
-  /// Applies transactions until a commit is due, none after transaction `limit`. Returns nil if there are none.
+  /// Applies transactions until a commit is due, none after transaction `limit`; nil: there was nothing to apply.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }

@@ -114,8 +114,8 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables. Each then skips changes until a copy of it begins, and keeps its present name at
-  /// the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
+  /// their present names at the target.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {

@@ -15,7 +15,7 @@ package struct TargetState {
 
   /// The state that apply stores for each table of a trail, besides its columns.
   struct Table {
-    /// Whether Cairn created the table, so that its shape follows the source.
+    /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
@@ -236,12 +236,12 @@ package struct TargetState {
     }
   }
 
-  /// Makes every table await its next copy, and take no changes until then.
+  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()
     let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
-    // Transactions in quarantine come with the copies.
+    // The copies include the effect of transactions in quarantine.
     try QuarantineLog(database).forget(trail)
     if trail == nil { return try database.run(sql) }
     try database.run(sql + " WHERE trail IN (?, '')", [owner])

@@ -355,8 +355,8 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Removes the rows in the range of a chunk, or all rows. A rule can keep them, or mark them with the time of the
-  /// commit, instead of deleting them.
+  /// Deletes the rows of a key range, or all rows if `range` is nil. A rule can keep the rows, or set their delete
+  /// mark, instead.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {

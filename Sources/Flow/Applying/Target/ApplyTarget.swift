@@ -16,7 +16,7 @@ protocol ApplyTarget: AnyObject {
 
   /// Waits for the answers to all statements that were sent. An engine that answers at once has nothing to do.
   func flush() throws
-  /// Runs a body in a savepoint. If the body throws, its changes are undone, and the transaction continues.
+  /// Runs a body. If the body throws, its changes are undone, and the transaction continues.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result
 
   // MARK: Tables

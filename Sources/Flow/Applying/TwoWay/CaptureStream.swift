@@ -21,7 +21,7 @@ package struct CaptureStream: Sendable {
 
   /// Waits until capture's trail durably has everything that was committed before the call.
   ///
-  /// With `hurry`, waits two seconds at most, as apply holds row locks, and returns nil if that was too short.
+  /// With `hurry`, waits about two seconds at most, as apply holds row locks, and returns nil if that was too short.
   /// Otherwise returns nil only if the stop signal was set.
   let pass: @Sendable (_ stop: StopSignal, _ hurry: Bool) throws -> Answer?
 

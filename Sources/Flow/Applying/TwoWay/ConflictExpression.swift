@@ -5,10 +5,10 @@ import SQLiteKit
 
 /// The SQL expression of a conflict rule `sql:`.
 ///
-/// A rule for a column can use the column's two values and the value before both (`local`, `incoming`, `before`), and
-/// other columns as `local_COLUMN` and so on. A rule for whole rows can use only the latter. SQLite evaluates the
-/// expression at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers
-/// count as numbers.
+/// A rule for a column can use the column's two values and the value before both (`local`, `incoming`, `before`). Other
+/// columns are `local_COLUMN` and so on. A rule for whole rows can use only the latter. SQLite evaluates the expression
+/// at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers count as
+/// numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before

@@ -1,4 +1,4 @@
-/// The number of transactions in one commit of two-way apply, while applications write to the same rows.
+/// The highest number of transactions in one commit of two-way apply, while applications write to the same rows.
 ///
 /// It adapts to the largest number that can be committed before an application writes to one of the rows. A large group
 /// needs fewer checks for commits of applications. A small group is committed before the next write.

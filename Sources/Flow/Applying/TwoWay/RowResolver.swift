@@ -18,7 +18,7 @@ final class RowResolver<Target: ApplyTarget> {
   var displacedCopies: [ContestedRow] = []
   /// The rows of the group that could not be written because of a unique value, since the last ``judge()``.
   private var displaced: [ContestedRow] = []
-  /// The rows that wait because they waited at a copy's source, since the last ``judge()``.
+  /// The rows that a copy brought since the last ``judge()`` and that waited for a unique value at its source.
   var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -136,7 +136,7 @@ final class RowResolver<Target: ApplyTarget> {
   /// Writes a row, or lets it wait if another row has one of its unique values.
   ///
   /// - Parameter outcome: The whole row, with all columns.
-  /// - Parameter stamp: The stamp of the last write to the row.
+  /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.
   private func write(
     _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
   ) throws {
@@ -211,7 +211,7 @@ final class RowResolver<Target: ApplyTarget> {
       try open.forEach { row in
         let table = try wide(desk.row(row.index)).table
         if try target.isReferred(row.there, key: row.key, of: table) {
-          // If another row has one of its unique values by now, it is judged when the resolved row is written.
+          // If another row has one of its unique values by now, that is decided when the resolved row is written.
           _ = try target.put(row.there, row.key, in: table)
           try back.append(row)
         } else {
@@ -226,7 +226,7 @@ final class RowResolver<Target: ApplyTarget> {
   /// Restores deleted rows that the present transaction references, and the rows that these reference. Such deletes
   /// have no effect. Rows that exist stay unchanged.
   private func bringBackNeeded() throws {
-    // A row that waits for a unique value is not there afterwards, and may be one of a ring.
+    // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []
     for needed in try desk.neededRows() {
       var open = try bringBack(needed.row, needed.versions, isReferred: true)
@@ -313,8 +313,8 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if the rows of the trail that wait for unique values take too many bytes, or those of
-  /// all trails if a copy has brought some.
+  /// Throws `constraint-failed` if the trail's rows that wait for unique values take too many bytes. If a copy has
+  /// brought some, also checks those of all trails.
   private func checkRoom() throws {
     try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
     if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }

@@ -65,7 +65,7 @@ struct SettledPut: Spillable, Equatable {
   var put: [Value?]?
   /// The whole resulting row, including columns that are not written.
   var outcome: [Value?]
-  /// The stamp of the last write to the row; nil if no version of it is known.
+  /// The stamp (clock, origin and number) of the last write to the row; nil if no version of the row is known.
   var stamp: Stamp?
 
   init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {

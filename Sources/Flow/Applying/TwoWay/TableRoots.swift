@@ -21,7 +21,7 @@ final class TableRoots: Sendable {
     return names.withLock { $0[name.sqliteKey] ?? name }
   }
 
-  /// Records that a table was renamed.
+  /// Notes that a table was renamed.
   func rename(_ old: String, to new: String) {
     guard old.sqliteKey != new.sqliteKey else { return }
     change { names in

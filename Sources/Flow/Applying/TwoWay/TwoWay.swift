@@ -9,8 +9,8 @@ import Versions
 
 /// The state that all applies of one database share, if the database is captured too and replication is two-way.
 package final class TwoWay: Sendable {
-  /// Returns the rules for conflicts that a trail brings to a table of the target. The table is given by its plain
-  /// name, with its columns in their order.
+  /// Returns the rules for conflicts in a table, for changes of a trail. The table is given by its plain name at the
+  /// target, with its columns in order.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
@@ -357,7 +357,8 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still wait at a transaction's author, who knew `seen`.
+  /// Returns whether a row that is back in its table here may still wait at an author that knew the transactions
+  /// `seen`.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }

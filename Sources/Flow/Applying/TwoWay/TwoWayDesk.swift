@@ -370,7 +370,7 @@ final class TwoWayDesk<Table: AnyObject> {
     while !open.isEmpty {
       let name = open.removeFirst()
       let versions = try others(name)
-      // A reference has only the name of its row, here and where the delete comes: all rows with it are looked at.
+      // A reference has only the name of a row, so all rows with that name are examined.
       rows += try apart(name, versions).filter { group in try deferredRow(group.row).map { !$0.isVersion } ?? true }
       for version in versions where version.after == nil {
         for parent in parents(of: version, version.before ?? []) {
@@ -507,8 +507,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   /// Returns the places of a row's versions in the order of their stamps, without versions that the database lacks.
   ///
-  /// The index also has versions of a group that was rolled back. Until they are applied again, they must not affect
-  /// the row.
+  /// ``VersionWindow`` also has versions of a group that was rolled back, which must not affect the row until applied
+  /// again.
   private func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
