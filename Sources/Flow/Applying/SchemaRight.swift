@@ -4,8 +4,9 @@ import Mapping
 /// The right of an apply to make a schema change of its trail at the target. Both engines use the same rules.
 ///
 /// A table that Cairn created follows each trail that adds columns, whichever trail created it. Only the trail that
-/// created the table may drop or rename columns or the table. It may not while another trail brings rows into the
-/// table, as a dropped column would lose their values. Two-way trails share all rows and all changes.
+/// created the table may drop or rename columns or the table. That trail may not do so while another trail brings rows
+/// into the table, as a dropped column would lose the other trail's values. Two-way trails share all rows and all
+/// changes.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {

@@ -11,7 +11,7 @@ struct StoredReturns {
     /// The row that is back in its table; nil: the entry is for all rows that came back before the rows of the other
     /// entries.
     var row: ContestedRow?
-    /// For each trail, the last transaction that this node had when the row came back.
+    /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]
     /// The transaction of this database's own trail up to which that trail has everything written here before the row
     /// came back; nil: not known yet.

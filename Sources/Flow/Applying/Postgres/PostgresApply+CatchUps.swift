@@ -3,7 +3,7 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
+// Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension PostgresApply {
   /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up are
   /// suspended at the same place.

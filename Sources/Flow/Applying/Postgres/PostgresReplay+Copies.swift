@@ -1,6 +1,6 @@
 import Changes
 
-// Rows of copies whose unique values other rows have.
+// Copied rows whose unique values other rows have.
 extension PostgresReplay {
   /// Writes the copied row in ``after``. If another row has one of its unique values, the resolver decides between
   /// them.

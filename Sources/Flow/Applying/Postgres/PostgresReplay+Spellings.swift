@@ -3,7 +3,7 @@ import Mapping
 import PostgresKit
 
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
-// None of two such rows replaces the other.
+// Neither of two such rows replaces the other.
 extension PostgresReplay {
   /// Returns whether two conditions hold: a unique index of the table may treat two values of the source as equal, and
   /// the table was empty when the present copy began.

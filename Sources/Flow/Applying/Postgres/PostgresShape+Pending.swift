@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Indexes and foreign keys that wait for rows.
+// Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresShape {
   /// Creates those indexes of a table that were put off until its rows are copied. `cairn.pending` stores only their
   /// names, so their definitions come from the table's present schema in the trail.

@@ -27,7 +27,8 @@ struct PostgresShape {
 
   /// Creates a table without its indexes and foreign keys, which are created after its rows are copied.
   ///
-  /// - Returns: False if the table already exists. It has then been checked, unless the policy is `ignore`.
+  /// - Returns: False if the table already exists, or if the policy is `ignore`. Under any other policy, an existing
+  ///   table has been checked.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(

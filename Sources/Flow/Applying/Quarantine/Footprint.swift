@@ -85,7 +85,7 @@ extension Footprint {
 }
 
 extension String {
-  /// The text with its line breaks escaped, which names may contain.
+  /// The text with line breaks escaped, as names may contain them.
   fileprivate var escapedLine: String {
     var escaped = ""
     for scalar in unicodeScalars {

@@ -3,7 +3,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
+// Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension SQLiteApply {
   /// A catch-up: a second reader of the trail, which applies it to one suspended table until the table has caught up.
   struct CatchUp {

@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-// Transactions that are put aside, and retried.
+// Transactions in quarantine, and how they are retried.
 extension SQLiteReplay {
   /// Returns whether the transaction that begins must go into quarantine. If so, adds it to the quarantine log in the
   /// group's transaction.

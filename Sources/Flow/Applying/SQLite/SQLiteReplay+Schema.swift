@@ -130,7 +130,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends a table from a record that the target refuses. Everything before that record is applied.
+  /// Suspends a table from the present record on, which the target refuses. Everything before the record is applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }

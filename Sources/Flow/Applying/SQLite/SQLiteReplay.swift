@@ -51,7 +51,7 @@ final class SQLiteReplay {
   let shelf: QuarantineShelf?
   /// Decides which statements are executed again; nil: none, only rows are written.
   let statements: StatementDesk?
-  /// The record that was already read while a statement was executed; nil: none.
+  /// A record that was already read while a statement was executed, and is handled next; nil: none.
   var ahead: Record?
 
   /// The last transaction that the replay has begun to read.

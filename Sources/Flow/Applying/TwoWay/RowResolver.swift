@@ -314,7 +314,7 @@ final class RowResolver<Target: ApplyTarget> {
   }
 
   /// Throws `constraint-failed` if the trail's rows that wait for unique values take too many bytes. If a copy has
-  /// brought some, also checks those of all trails.
+  /// brought such rows, also checks the rows of all trails.
   private func checkRoom() throws {
     try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
     if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }

@@ -27,7 +27,7 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail, the tables that its apply takes. Only rows of these tables count as versions of rows here.
+  /// By trail, the tables that its apply takes. Only rows of these count as versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   /// Whether capture copies rows that tables held before capture began into this database's trail.
@@ -96,7 +96,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for rows of a trail that count as versions of rows here; nil: all, as for the trail ``own``.
+  /// Returns the filter for rows of a trail that count as versions of this database's rows; nil: all (trail ``own``).
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }

@@ -124,7 +124,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try read(row, at: place, names.names).map { columns.version($0, own: shared.own.description) }
   }
 
-  /// By trail, the filter for rows that count as versions of rows here.
+  /// By trail, the filter for rows that count as versions of this database's rows.
   private var admitted: [String: AdmittedRows] = [:]
 
   private func admittedRows(of origin: String) -> AdmittedRows? {
