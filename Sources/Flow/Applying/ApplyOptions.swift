@@ -68,8 +68,8 @@ package struct ApplyOptions: Sendable {
   package var localWrites = LocalWritesPlan()
   /// The state that all applies of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the earliest place in the trail that other readers still need; nil: they need none of it. An apply that
-  /// purges the trail keeps it from there on.
+  /// Returns the earliest place in the trail that other readers still need; nil: they need none. An apply that purges
+  /// the trail keeps everything from that place on.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }

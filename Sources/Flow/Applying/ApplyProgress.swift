@@ -42,8 +42,8 @@ package final class ApplyProgress: Sendable {
     /// The counts of the source's statements, since apply started: those that were executed again, and those whose rows
     /// were written instead.
     package var statements = StatementCounts()
-    /// Whether the triggers that refuse local writes to tables of PostgreSQL must be created or dropped, after a commit
-    /// that changed the list of such tables.
+    /// PostgreSQL: whether triggers that refuse local writes to tables must be created or dropped, after a commit that
+    /// changed the list of such tables.
     var guardsAreDue = true
     package var isCaughtUp = false
     package var isWaitingForLock = false

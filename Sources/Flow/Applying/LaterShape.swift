@@ -88,8 +88,8 @@ struct LaterShape {
   /// the catalog, every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a row of a partitioned table may be missing or differ at the target, because a copy that corrects
-  /// it follows in the trail.
+  /// Returns whether a row of a partitioned table may be missing or differ at the target, as a later copy in the trail
+  /// corrects it.
   ///
   /// PostgreSQL's replication stream does not report that a partition was attached, dropped or truncated. Capture then
   /// copies the table within some seconds.

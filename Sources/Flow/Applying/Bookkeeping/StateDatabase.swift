@@ -12,7 +12,7 @@ protocol StateDatabase {
   var place: String { get }
   /// Whether the target has schemas (PostgreSQL), so that a row is identified by schema, table and key.
   var hasSchemas: Bool { get }
-  /// The SQL types of text columns, and of columns for signed 64-bit numbers.
+  /// The SQL type of text columns. ``numberType`` is the type of columns for signed 64-bit numbers.
   var textType: String { get }
   var numberType: String { get }
   /// The options at the end of CREATE TABLE for a table with a key of texts.

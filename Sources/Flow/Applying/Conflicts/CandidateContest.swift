@@ -18,8 +18,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp (clock, origin and number) of the last copy that brought it, if that is
-    /// later than its own stamp.
+    /// Returns a waiting row with the stamp (clock, origin and number) of the last copy that brought it, if later than
+    /// its own stamp.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row's last write, for ``UniqueContest/rank(of:against:)``.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?

@@ -22,10 +22,12 @@ final class MappedTable {
     /// An update of a GENERATED ALWAYS AS IDENTITY column, as a delete and an insert, because UPDATE cannot set such a
     /// column.
     case replace(set: ColumnMask, checks: ColumnMask)
-    /// ``delete`` and ``update`` for many rows at once, whose values are passed as arrays of texts.
+    /// A ``delete`` of many rows at once, with values passed as arrays of texts. ``updateMany`` is the same for
+    /// ``update``.
     case deleteMany(checks: ColumnMask)
     case updateMany(set: ColumnMask, checks: ColumnMask)
-    /// ``delete`` and ``update`` of just one row where several rows may be equal in all columns.
+    /// A ``delete`` of just one of several rows that are equal in all columns. ``updateTwin`` is the same for
+    /// ``update``.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
     /// A delete of the rows that have the new row's values in a unique index, except the row with the old or new key.

@@ -19,7 +19,7 @@ package struct PostgresTargetState {
 
   /// The state that apply stores for each table of a trail, besides its columns.
   struct Table {
-    /// The table's schema and name at the target.
+    /// The table's schema at the target. ``name`` is the table's name there.
     var schema: String
     var name: String
     /// Whether Cairn created the table, so that its columns follow the source.

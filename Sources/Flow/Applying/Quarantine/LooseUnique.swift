@@ -26,7 +26,7 @@ struct LooseUnique: Equatable {
   /// The columns that the index uses. An update that changes none of them does not matter to it.
   let concerned: Set<Int>
 
-  /// Returns the unique indexes of a table that may treat different values as equal, with its key if it is one of them.
+  /// Returns the unique indexes of a table, including the key, that may treat different values as equal.
   static func all(of schema: TableSchema) -> [LooseUnique] {
     let named = collations(in: schema)
     var found: [LooseUnique] = []

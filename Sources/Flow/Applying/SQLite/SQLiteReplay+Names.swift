@@ -11,7 +11,7 @@ extension SQLiteReplay {
   /// Returns the name of a table of the trail in apply's state.
   ///
   /// If another source table, whose name differs only in case or schema, has that name at the target, returns a
-  /// placeholder that no table can have.
+  /// placeholder name.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }

@@ -3,7 +3,8 @@ import SQLiteKit
 
 /// The views and triggers of an SQLite target that work before a schema change, so that the change must not break them.
 ///
-/// SQLite parses their stored text only when they are used. So this type prepares a statement that uses each of them.
+/// SQLite parses the text of a view or trigger only when it is used. So this type prepares a statement that uses each
+/// view and trigger.
 struct TargetDependents {
   private let works: Set<NameKey>
 

@@ -286,7 +286,7 @@ final class TargetTable {
   // MARK: SQL
 
   private func prepared(_ shape: Shape, isWholeRow: Bool) throws -> Statement {
-    // A row with NULL in its key has statements of its own, which are rare: they are not kept.
+    // Statements for a row with NULL in the key are rare, so they are not kept.
     let isKept = isWholeRow == schema.flags.contains(.wholeRow)
     if isKept, let statement = statements[shape] { return statement }
     let statement = try database.prepare(sql(shape, isWholeRow))

@@ -2,8 +2,8 @@ import Changes
 import Trails
 import Versions
 
-/// The rows that waited for a unique value and are back in their tables. Each has the transactions that this node knew
-/// when it came back.
+/// The rows that waited for a unique value and are back in their tables, each with the transactions that this node knew
+/// when the row came back.
 ///
 /// At a node that does not know all of these transactions, the row may still wait. If a copy from that node lacks the
 /// row, the row was not deleted.

@@ -60,8 +60,8 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Resolves a row that the target does not have. If its deletes have no effect, as another row references it, returns
-  /// the row with those values that are known.
+  /// Resolves a row that the target does not have. If the row was deleted but another row references it, the deletes
+  /// may have no effect: returns the row with the known values.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -76,7 +76,7 @@ struct SettledRow {
   ) throws -> RowVersion.Row? {
     if let settled { return settled }
     var history = history
-    // The last delete has an image of the row as the versions before it left it, even if they are forgotten here.
+    // The last delete has an image of the row before the delete, even if earlier versions are no longer known here.
     while let left = try history.withoutHeads(where: { try !counts($0) }) {
       if left.versions.isEmpty { return history.versions.last?.before }
       if let row = try Settlement(left, rules, columnCount: columns.count, code: code).row { return row }

@@ -361,8 +361,8 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns ``needed``, whose rows may have to be restored, with the rows that they referenced when they were deleted,
-  /// and so on. Leaves out rows that the present transaction writes. Each has its other versions.
+  /// Returns the rows that may have to be restored, with their known versions: ``needed``, the rows that these
+  /// referenced when they were deleted, and so on. Leaves out rows that the present transaction writes.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -428,8 +428,8 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Returns whether a row here stays although a copy has it: it was written here without the copy's author knowing, or
-  /// a later copy has brought it.
+  /// Returns whether a present row stays although a copy has it: because the copy's author did not know a write here,
+  /// or because a later copy has brought the row.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
