@@ -1,7 +1,7 @@
 import Changes
 import Mapping
 
-/// The tables that an apply takes from its trail, by the names that the trail gives them.
+/// The tables of a trail whose records an apply writes to its target, by their names in the trail.
 package struct AdmittedTables: Equatable, Sendable {
   private let scope: TargetScope
   private let sourceTables: TablePatterns
@@ -22,19 +22,18 @@ package struct AdmittedTables: Equatable, Sendable {
   }
 }
 
-/// The tables that an apply takes from a trail, for use while the trail is read. It caches the answer for the table of
-/// the last row.
+/// Checks, while a trail is read, whether an apply takes the table of a row. It caches the answer for the last table.
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
-  /// Whether the trail may write the tables to which foreign keys lead, by the tables' engines, schemas and names.
+  /// For each table that a foreign key references, by engine, schema and name: whether the trail may write it.
   private var referenced: [NameKey: Bool] = [:]
   private static let referencedMax = 1000
   private var last: (namespace: String, name: String, engine: Engine, isAdmitted: Bool)?
 
-  /// Creates the state for a trail.
+  /// Creates the check for the rows of one trail.
   ///
-  /// - Parameter tables: The tables that the apply takes; nil: not known, so no table is admitted.
+  /// - Parameter tables: The tables that the apply of the trail takes; nil: not known, so no table is taken.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {
@@ -48,7 +47,7 @@ final class AdmittedRows {
     return isAdmitted
   }
 
-  /// Returns whether the trail may write a table to which a foreign key of one of the trail's own tables leads.
+  /// Returns whether the trail may write a table that a foreign key of a table in the trail references.
   func includes(referenced schema: TableSchema) -> Bool {
     let key = NameKey("\(schema.engine) \(schema.namespace)\u{0}\(schema.name)")
     if let known = referenced[key] { return known }

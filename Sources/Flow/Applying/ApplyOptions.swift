@@ -12,9 +12,10 @@ package struct ApplyOptions: Sendable {
   ///
   /// True if a conf sets the policy for good: another apply of the trail may have requested the copy.
   package var existingHolds = false
-  /// The number of rows after which a commit is due if more transactions are waiting; nil: the engine's own limit.
+  /// The number of rows after which apply commits although more transactions are waiting; nil: the default of the
+  /// target's engine.
   package var commitRows: Int?
-  /// The time after which a commit is due, in ms.
+  /// The time after which apply commits the open group, in ms.
   package var commitMilliseconds: Int64 = 200
   /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
   package var purgesTrail = false
@@ -22,18 +23,20 @@ package struct ApplyOptions: Sendable {
   ///
   /// True if the tables could not be checked in advance and the operator set no policy for such rows.
   package var refusesRows = false
-  /// The last transaction of the trail when a copy of everything was requested; 0: none was. Earlier copies do not
-  /// count.
+  /// The last transaction in the trail when an operator requested a copy of all tables; 0: no request. Only copies
+  /// after this transaction fulfil the request.
   package var askedBehind: UInt64 = 0
-  /// The place in the trail of the request ``askedBehind``; nil: the target needs the trail from its beginning.
+  /// The end of the trail when a copy of all tables was requested; nil: no request, so the target needs the trail from
+  /// its beginning.
   ///
-  /// A target that has nothing of a trail whose beginning is purged starts here, and creates tables as it meets them.
+  /// A new target of a trail whose beginning is purged starts reading here, and creates each table at its first record.
   package var askedAt: Checkpoint?
-  /// The policy by which names of SQLite become names of PostgreSQL.
+  /// The policy that converts SQLite's names of tables and columns into PostgreSQL's.
   package var names = NamePolicy.fold
   /// The policies for values that do not fit their column in PostgreSQL.
   package var misfits = MisfitPolicies()
-  /// Whether apply executes statements of the source again instead of applying their rows.
+  /// The policy that decides whether apply executes a statement of the source again, or writes the rows that it
+  /// changed.
   package var replay = ReplayPolicy.rows
   /// The time limit for a statement that is executed again, in ms; see ``StatementTime``.
   package var statementMilliseconds: Int64 = 30_000
@@ -45,16 +48,17 @@ package struct ApplyOptions: Sendable {
   ///
   /// Set for trails of other nodes: an expression of a table that such a trail created must not build larger values.
   package var valueBytesMax: Int32?
-  /// Stores durably that ``scope`` leaves out a table, before the checkpoint passes the table's first record.
+  /// Stores durably that ``scope`` excludes a table. Called before the checkpoint moves past the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// The triggers of the target that may fire while apply writes, as patterns of their names. In PostgreSQL, a pattern
   /// with the name of the table also admits triggers whose code another role owns (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [TableRule] = []
-  /// The tables whose rules differ from those under which their rows were applied.
+  /// The tables whose rules in the conf have changed since their rows were applied.
   package var changedRules: [ChangedRule] = []
-  /// Whether apply stops if a changed rule leads to another table that already holds rows.
+  /// Whether apply stops if a changed rule sends a table's rows to another target table, and that table already holds
+  /// rows.
   ///
   /// True if the operator set no policy for such rows.
   package var refusesRowsElsewhere = false
@@ -64,17 +68,19 @@ package struct ApplyOptions: Sendable {
   package var localWrites = LocalWritesPlan()
   /// The state that all applies of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the place from which other readers need the trail, for an apply that purges it; nil: they need none of it.
+  /// Returns the earliest place in the trail that other readers still need; nil: they need none. An apply that purges
+  /// the trail keeps everything from that place on.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
-  /// Stores the place from which this apply needs the trail. Called after each commit.
+  /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
   /// The tables of the source that this target receives. The trail may have more, for other targets.
   package var sourceTables = TablePatterns()
   /// Returns whether other applies of the trail may request copies of whole tables.
   ///
-  /// Such a copy treats rows as ``existing`` says. Rows that differ stay if applications may write to the table.
+  /// This apply treats present rows as ``existing`` says during such a copy. Present rows that differ from the copy
+  /// stay if applications may write to the table.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
-  /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
+  /// Updates capture's triggers after schema changes of apply, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
   /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
   /// that trail back to the source of the rows.
@@ -83,26 +89,26 @@ package struct ApplyOptions: Sendable {
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name of the origin under which rows of this trail also enter the target's own trail; nil: the name of the
-  /// trail.
+  /// The origin that the target's own trail names for rows of this trail; nil: the name of this trail.
   package var originName: TrailName?
-  /// The trail into which the target is captured. Apply passes over transactions that began there.
+  /// The trail into which the target's own changes are captured. Apply skips transactions that began in that trail.
   package var ownTrail: TrailName?
-  /// The origins (names of trails before the dot) that count as ``ownTrail`` does.
+  /// The names of nodes (the part of a trail's name before the dot) whose transactions apply skips, like those of
+  /// ``ownTrail``.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
 
-/// The functions that keep capture of an SQLite target in step with apply's schema changes, in apply's transaction.
+/// The functions that adapt the capture of an SQLite target to apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Prepares capture before a table is altered. `version` is that of the schema when the transaction began.
+  /// Prepares capture before a table is altered. `version`: SQLite's `schema_version` when the transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Brings capture in step before the commit of a transaction that has changed the schema.
+  /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
-  /// Makes the connection write its changes to the journal, in step with the present schema. Called in a transaction.
+  /// Creates the connection's own triggers, which write its changes to the journal. Called in a transaction.
   package var hook: @Sendable (Database) throws -> Void
-  /// Makes the connection write its changes to the journal no longer.
+  /// Drops the connection's own triggers, so that its changes no longer go to the journal.
   package var unhook: @Sendable (Database) throws -> Void
 
   package init(
@@ -114,8 +120,8 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns the transaction in which rows began, for the note about these rows; nil if the rows are not to be in the
-  /// target's own trail.
+  /// Returns the transaction in which applied rows were first committed. The target's capture stores it with these
+  /// rows. Nil if the rows do not go into the target's own trail.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
     // The origin in a trail's header is input: it must be a valid name of a trail.
@@ -123,7 +129,7 @@ extension ApplyOptions {
     return .init(origin: (originName ?? trail).description, number: header.number)
   }
 
-  /// Returns whether a transaction began in the target itself and comes back over other databases.
+  /// Returns whether a transaction was first committed in this target, and has come back through other databases.
   func isOwn(_ header: TransactionHeader) -> Bool {
     guard let relay = header.relay, let name = TrailName(relay.origin) else { return false }
     return name == ownTrail || ownOrigins.contains(name.origin)
@@ -192,9 +198,9 @@ extension ApplyOptions {
     return isIncluded
   }
 
-  /// Throws `table-forbidden` if the list does not include a table into which apply is about to write rows.
+  /// Throws `table-forbidden` if the setting `tables` does not include a table into which apply is about to write rows.
   ///
-  /// Apply may know a table under another name than the trail's rules give it now.
+  /// The stored state of apply may have another name for the table than the rules give it now.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"
@@ -204,15 +210,17 @@ extension ApplyOptions {
       remedy: .badInput, context: ["table": table])
   }
 
-  /// The place at which a target begins that has nothing of the trail, and the last transaction before that place.
+  /// The place at which a target that has applied nothing of the trail begins, and the number of the last transaction
+  /// before it.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether a table that apply does not know is one whose rows are still to be copied.
+  /// Whether a table of which apply has no stored state is created when its first record is read, and its rows are
+  /// copied later.
   ///
-  /// True after a request for copies of everything: apply has not read the part of the trail before the request.
+  /// True after a request for a copy of all tables: apply has skipped the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Returns the place from which the trail is still needed, for a target that has applied it up to `position`.
+  /// Returns the earliest place in the trail that any reader still needs. `position` is where this target has arrived.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
     let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
     return places.reduce(position, min)
@@ -227,24 +235,25 @@ extension ApplyOptions {
       context: ["table": table])
   }
 
-  /// Returns whether the target refuses what applications write to a table.
+  /// Returns whether triggers at the target refuse writes of applications to a table.
   func isGuarded(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
-  /// Returns whether all rows of a target's table are the source's: the first copy left no others, and applications may
-  /// not write to it.
+  /// Returns whether all rows of a target table come from the source: the first copy kept no others, and applications
+  /// may not write to the table.
   func holdsOnlyTheSource(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     let writes = localWrites.writes(forTarget: plain.asciiLowercased)
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this end replaces its own default by that of the other end, if both ends have added the same
-  /// column. It concerns rows that have the default in that column.
+  /// Returns whether this end gives up its own default, if both ends of a two-way table have added the same column.
+  /// Rows with that default then get the other end's default.
   ///
-  /// Exactly one of two ends does. If both did, an operator who follows the hints at both ends would swap the values.
+  /// Exactly one of the two ends gives up its default. If both did, an operator who follows the hints at both ends
+  /// would swap the values.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }
     return NameKey(trail.description) < NameKey(twoWay.own.description)

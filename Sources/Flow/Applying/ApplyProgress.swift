@@ -19,7 +19,7 @@ package final class ApplyProgress: Sendable {
     /// The table that is being copied, its rows so far, and the number of rows at the source when the copy began.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
-    /// The number of conflicts since the start: rows that applications had changed too.
+    /// The number of conflicts since apply started: rows that applications at the target had changed too.
     package var conflicts = 0
     /// The number of transactions in quarantine: those that the target refuses, and those that wait for them.
     package var quarantined = 0
@@ -28,43 +28,45 @@ package final class ApplyProgress: Sendable {
     package var heldUntil: Int64?
     /// Whether apply waits until the capture of this database has read local writes to the same rows.
     package var isWaitingForCapture = false
-    /// Whether some tables still await a copy: until it begins they are empty, or as they were.
+    /// Whether some tables still wait for a requested copy. Until it begins, they are empty or keep their former rows.
     package var awaitsCopies = false
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables whose rows follow their new rules, by the names in ``ChangedRule/table``.
+    /// The tables whose rule in the conf has changed and whose rows now follow the new rule, by the names in
+    /// ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
-    /// The tables that wait only for a copy that is not requested yet, as their rules fit again. The keys are their
-    /// names in apply's state, the values their plain names.
+    /// The suspended tables that only need a copy, which the operator has not requested yet. The keys are their names
+    /// in apply's state, the values their plain names.
     package var copiesWanted: [NameKey: String] = [:]
-    /// The statements of the trail that were executed again or applied as rows, since the start.
+    /// The counts of the source's statements, since apply started: those that were executed again, and those whose rows
+    /// were written instead.
     package var statements = StatementCounts()
-    /// Whether the triggers that guard tables of PostgreSQL must be created or dropped, after a commit that changed the
-    /// guards.
+    /// PostgreSQL: whether triggers that refuse local writes to tables must be created or dropped, after a commit that
+    /// changed the list of such tables.
     var guardsAreDue = true
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// Whether the server cannot be reached, so that apply waits for it.
     package var isReconnecting = false
-    /// The number of values that did not fit their columns and became NULL, as the policy says.
+    /// The number of values that did not fit their columns and became NULL under the misfit policy.
     package var misfitsNulled: UInt64 = 0
     /// The messages that need no immediate action; only the first hundred are kept.
     package var notices: [String] = []
-    /// The suspended tables, each with the reason why its schema change is not made.
+    /// The suspended tables, each with the reason why it cannot continue.
     package var waiting: [WaitingTable] = []
   }
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
-  /// Forgets the state that belongs to a connection, at the start of a run.
+  /// Clears the values that belong to one connection, at the start of a run.
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }
   func note(_ notice: String) {
     update { if $0.notices.count < 100, !$0.notices.contains(notice) { $0.notices.append(notice) } }
   }
-  /// Records the commit of a group whose last transaction was committed at the source at `commitTime`.
+  /// Stores the lag of a committed group, whose last transaction was committed at the source at `commitTime`.
   func noteLag(_ commitTime: Int64, now: Int64, isCopying: Bool) {
     update {
       $0.lastCommitTime = commitTime
@@ -72,8 +74,8 @@ package final class ApplyProgress: Sendable {
       if !isCopying { $0.lags.add(microseconds: now - commitTime) }
     }
   }
-  /// Records that apply has read the whole trail, up to `read`. Records after the last transaction move no checkpoint,
-  /// but are done too.
+  /// Stores that apply has read the whole trail, up to `read`. This may be after the checkpoint, because records after
+  /// the last transaction move no checkpoint.
   func noteEnd(_ read: Position) { update { ($0.isCaughtUp, $0.position) = (true, max($0.position, read)) } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
 }

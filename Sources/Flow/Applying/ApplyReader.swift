@@ -3,17 +3,18 @@ import Mapping
 import Reshaping
 import Trails
 
-/// The records of a trail for apply: as they are, or reshaped by the rules for their tables.
+/// Reads the records of a trail for apply, and changes them as the rules for their tables say.
 ///
-/// Without rules, every call goes to the trail's own reader.
+/// Without rules, every record is returned as the trail has it.
 final class ApplyReader {
   private let trail: TrailReader
   private let reshaper: Reshaper?
-  /// Whether only the schemas are of interest: rows stay as the trail has them.
+  /// Whether the caller needs only schemas. If so, rules do not change the rows.
   private let isForShapes: Bool
-  /// Whether every key counts as NOT NULL. True for two-way apply to PostgreSQL, which needs it as its primary key.
+  /// Whether key columns count as NOT NULL. True for two-way apply to PostgreSQL, where the key must be the primary
+  /// key.
   private var hasWholeKeys = false
-  /// The gate that decides which records the target takes; nil if apply reads only shapes and writes nothing.
+  /// The check that decides which records apply takes; nil if only schemas are read and nothing is applied.
   private var gate: TargetGate?
   /// The reason why the record that was returned last must not be applied; nil: it may be applied.
   private var barred: CairnError?
@@ -27,8 +28,8 @@ final class ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target. Without a checkpoint, it begins where copies of everything were requested, or at its
-  /// start.
+  /// Opens the trail for a target. Without a checkpoint, reading begins where a copy of all tables was requested, or
+  /// else at the trail's start.
   ///
   /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
@@ -59,13 +60,12 @@ final class ApplyReader {
   /// The place at which the record that was returned last begins.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
-  /// The place up to which the trail was synced at the reader's last look.
+  /// The place up to which the trail was durable when the reader last checked.
   var durableEnd: Checkpoint { trail.durableEnd }
   /// The reason why the record that was returned last cannot be applied; nil if it can be. The rule of its table gives
   /// the reason.
   var refusal: CairnError? { reshaper?.refusal }
-  /// The commit time of the transaction that is being read, as a text for columns that mark removed rows. Empty without
-  /// rules.
+  /// The commit time of the transaction that is being read, as a text for delete marks. Empty without rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
   /// Returns the schema with this id in the present segment; nil before the record of the schema was read.
@@ -76,7 +76,7 @@ final class ApplyReader {
     return schema
   }
 
-  /// Returns the schema with this id in the form that the table's rule gives it.
+  /// Returns the schema with this id as the table's rule changes it.
   private func shaped(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
     return reshaper?.schema(id, given) ?? given
@@ -96,7 +96,8 @@ final class ApplyReader {
   /// Returns the schema with this id as the source has it.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Returns whether a schema change takes away a name of a table or column that earlier changes of the trail used.
+  /// Returns whether a schema change renames or drops a table or column, so that earlier changes in the trail use a
+  /// name that is gone.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
@@ -106,8 +107,8 @@ final class ApplyReader {
 
   /// Returns the next record that the target takes; nil at the durable end. Views in it are valid until the next call.
   ///
-  /// Records for tables that the conf of the apply leaves out are not returned. A record for a reserved table is
-  /// returned, so that its transaction can be put aside. ``checkBarred()`` throws before it is applied.
+  /// Skips records for tables that the conf of the apply leaves out. Returns a record for a table with a reserved name,
+  /// but ``checkBarred()`` then throws. So its transaction can go into quarantine.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {
@@ -125,7 +126,8 @@ final class ApplyReader {
     return nil
   }
 
-  /// Runs a body as ``TrailReader/decoding(_:)`` does.
+  /// Runs a body that decodes the present record. Adds the record's place to its errors, as
+  /// ``TrailReader/decoding(_:)`` does.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 
   /// Returns the next record in the form that the rule for its table gives it; nil at the durable end of the trail.

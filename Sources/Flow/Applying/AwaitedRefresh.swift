@@ -1,13 +1,14 @@
 import Changes
 
 extension Refresh {
-  /// The code in apply's state for a copy that is awaited; other copies have the number of their method there.
+  /// The code that apply's state stores for a requested copy that has not begun. A copy in progress is stored as the
+  /// number of its method.
   static let awaited: UInt8 = 255
 
   static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
 
-  /// Returns whether a requested copy begins with this record. The trail ended with transaction `last` at the request;
-  /// `number` is the present one.
+  /// Returns whether this record, in transaction `number`, begins a copy after the request. The trail ended with
+  /// transaction `last` when the copy was requested.
   func isStart(behind last: UInt64, in number: UInt64) -> Bool {
     if case .start(_, let method, _) = event { method != .rows && number > last } else { false }
   }
@@ -21,11 +22,10 @@ extension ApplyOptions {
     reason == .asked && !isAwaited && othersAskForCopies()
   }
 
-  /// Returns whether apply skips a change because its table is still to be copied.
+  /// Returns whether apply skips a change because a requested copy of its table has not begun.
   ///
-  /// Two-way, apply takes the changes after the request, as far as they fit. The copy does not show rows that were
-  /// deleted meanwhile, and this end may have copied them. A change before the request may be the one that stopped
-  /// apply.
+  /// Two-way, apply skips only changes before the request, one of which may have stopped apply. It takes the later ones
+  /// as far as they fit: the copy does not show which rows the source has deleted, and this end may have them.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

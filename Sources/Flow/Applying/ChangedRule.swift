@@ -2,15 +2,15 @@ import Changes
 import Mapping
 import Reshaping
 
-/// A table whose rule differs from the one under which its rows were applied.
+/// A table whose rule in the conf has changed since its rows were applied.
 ///
-/// At the first of its records, the table gets the shape of the new rule. It takes no changes until a copy of it
-/// begins.
+/// At the table's first record, apply gives the target table the columns of the new rule. Apply then skips the table's
+/// changes until a copy of it begins.
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String
-  /// The rules that may have shaped the target's table, the oldest first; nil: no rule. Empty: no rows were applied
-  /// before, as the list of the apply did not include the table.
+  /// The former rules under which the target table may have been built, the oldest first; nil: no rule. Empty: nothing
+  /// was applied before, because the setting `tables` left the table out.
   package var before: [TableRule?]
   /// Whether the table's rows are copied again; otherwise the present rows stay as they are.
   package var isCopied: Bool
@@ -19,7 +19,7 @@ package struct ChangedRule: Equatable, Sendable {
     (self.table, self.before, self.isCopied) = (table, before, isCopied)
   }
 
-  /// The change of a table from its shape under one rule to its shape under the next.
+  /// The change of a table from its columns under one rule to its columns under the next rule.
   struct Step {
     var was: TableSchema
     var now: TableSchema
@@ -28,14 +28,14 @@ package struct ChangedRule: Equatable, Sendable {
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the steps from the earlier rules to `rule`. Leaves out rules that could not be kept, as no table has their
-  /// shape.
+  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that could not
+  /// be carried out, as no table was built by them.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
     guard let now = ReshapePlan.shape(of: given, under: rule, to: target) else { return [] }
     let were = before.compactMap { ReshapePlan.shape(of: given, under: $0, to: target) }
-    // A table with another constant was refused, and never created.
+    // A rule that changes the constant of a shared table was refused, so no table was created by it.
     let others = were.dropFirst().filter {
       $0.schema.sourceKey.nameKey != now.schema.sourceKey.nameKey || $0.schema.shares == now.schema.shares
     }
@@ -57,14 +57,14 @@ extension TableSchema {
   var shares: [TableTreatment.Share] { treatment?.shares ?? [] }
 }
 
-/// The tables with a changed rule that a replay has met, and those whose copy has begun.
+/// The tables with a changed rule: those still to be adapted, and those whose copy has begun.
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
-  /// The tables that were finished since the last commit: their copy began, or they need none.
+  /// The tables whose copy under the new rule began since the last commit, or that need no copy.
   private(set) var fresh: Set<NameKey> = []
 
-  /// Makes all rules pending, except those of the tables `done`, which an earlier replay of this run has finished.
+  /// Takes all changed rules as pending, except those of the tables `done`, which were adapted earlier in this run.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -73,8 +73,8 @@ struct ChangedRules {
     !pending.isEmpty && pending[given.plainName] != nil && !fresh.contains(given.plainName)
   }
 
-  /// Returns the changed rule of a table at the table's first record; nil at later ones, or if its rule has not
-  /// changed.
+  /// Returns the changed rule of a table at the table's first record; nil at later records, or if the table's rule has
+  /// not changed.
   mutating func meet(_ given: TableSchema) -> ChangedRule? {
     guard isPending(given), let rule = pending[given.plainName], met.insert(rule.table).inserted else { return nil }
     return rule
@@ -85,7 +85,7 @@ struct ChangedRules {
     if isPending(given) { fresh.insert(given.plainName) }
   }
 
-  /// Removes tables whose changed rule another replay has finished.
+  /// Removes the tables `done`, whose changed rules another reader of the trail has carried out.
   mutating func leave(_ done: Set<NameKey>) {
     if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
@@ -97,10 +97,10 @@ struct ChangedRules {
 }
 
 extension CairnError {
-  /// Returns the error for a rule that changes the constant of a shared table.
+  /// Returns the error for a rule that changes the constant column by which several trails share one target table.
   ///
-  /// The constant distinguishes the rows of this trail from those of other trails. So a copy does not replace the rows
-  /// under the old constant.
+  /// The constant distinguishes the rows of this trail from those of other trails. So a copy would not replace the rows
+  /// that have the old constant.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

@@ -1,12 +1,12 @@
 import Changes
 import SystemKit
 
-/// Holds back a trail whose next transaction has a clock that is further ahead than the clock of its node may be.
+/// Holds back a trail if the next transaction's timestamp is further ahead of our clock than allowed.
 ///
-/// If the target is captured, an applied transaction moves the clock of the target's own trail. A peer with a clock of
-/// the year 9999 would so hold back all trails of the target. The gate is therefore needed one way, too.
+/// If the target is captured too, its own trail continues from the timestamps of applied transactions. So one peer with
+/// a clock of the year 9999 would hold back every trail of the target. One-way replication needs this check too.
 final class ClockGate {
-  /// A transaction whose clock is too far ahead.
+  /// The error for a transaction whose timestamp is too far ahead of our clock.
   struct Ahead: Error {
     let header: TransactionHeader
   }
@@ -17,7 +17,8 @@ final class ClockGate {
   private let skewMicrosecondsMax: Int64?
   /// The transaction that is held back until its clock is no longer ahead; nil: none.
   private(set) var heldBack: TransactionHeader?
-  /// The highest clock that needs no check in the present group: one reading of the time serves many transactions.
+  /// The highest timestamp that is known to be allowed, so that the time is not read for each transaction. Reset for
+  /// each group.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -59,8 +60,7 @@ final class ClockGate {
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// Waits 200 ms for the time of a transaction that was committed ahead of this node's clock. Always returns true:
-  /// apply then looks again.
+  /// Waits 200 ms while a transaction is held back. Always returns true, so that apply checks the clock again.
   ///
   /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {

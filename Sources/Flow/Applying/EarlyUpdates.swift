@@ -2,19 +2,18 @@ import Changes
 
 /// The updates and deletes of a transaction that come in the trail before the row that they change.
 ///
-/// Capture's triggers log a row after the foreign key actions on it, and after TEMP triggers of the application's
-/// connection. So an update that those made comes first. The insert or change of key that brought the row follows in
-/// the same transaction. Such an update waits here until a row appears that is, byte for byte, its image before. Under
-/// a filter, such an update may become a delete. An entry that is left at the end of its transaction belongs to a row
-/// that the target does not have.
+/// In SQLite, foreign key actions and TEMP triggers run before capture's triggers. So the trail may have their update
+/// of a row first, and the row's insert or change of key later in the same transaction. Such an update waits here until
+/// a row appears that equals its before image, byte for byte. A rule with a filter may turn the update into a delete.
+/// An entry that is left at the end of its transaction belongs to a row that the target does not have.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change if its row never comes, at a target to which applications write. Returns false if that is
-    /// not possible.
+    /// Resolves the change as a conflict if its row never comes, because an application at the target has changed it.
+    /// Returns false if that is not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -29,14 +28,14 @@ struct EarlyUpdates {
     count += 1
   }
 
-  /// Removes and returns the first update whose image before equals `image`; nil if there is none.
+  /// Removes and returns the first update whose before image equals `image`; nil if there is none.
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
   }
 
-  /// Returns whether a delete waits for the row that looks like `image`. Removes that delete.
+  /// Removes the waiting delete whose before image equals `image`. Returns false if there is none.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
@@ -49,9 +48,10 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether the waiting updates belong to the row with this image, and leave the row at `key`.
+  /// Returns whether waiting updates belong to the row with this image, and give the row the key `key`.
   ///
-  /// False if another row was deleted at the key, or left it: then the row that comes now is a row of its own.
+  /// False if the last waiting change at this key deletes a row, or moves it to another key: then the row with this
+  /// image is a different one.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -66,8 +66,7 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, the updates that lead to a key. These are the updates of the row with that key, and
-  /// of rows whose later keys led to it, one update after the other.
+  /// Removes and returns, in order, the updates whose row ends up at a key, including its updates under earlier keys.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

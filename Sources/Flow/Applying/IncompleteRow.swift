@@ -3,7 +3,8 @@ import Trails
 
 /// Returns the error for a row to insert that lacks a value, `trail-damaged`.
 ///
-/// No capture writes such a row, but another node may: its columns would become NULL without a word.
+/// Capture writes no such row, but a faulty or hostile peer may. Without this error, the missing values would silently
+/// become NULL.
 func incompleteRow(
   _ table: TableSchema, column: String, at position: Position, of trail: TrailName
 ) -> CairnError {

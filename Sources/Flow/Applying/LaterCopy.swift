@@ -3,13 +3,14 @@ import Mapping
 import Reshaping
 import Trails
 
-/// A copy later in the trail, with which a table continues that is suspended because its rule could not be kept.
+/// A copy later in the trail, from which a table can continue that was suspended because its rule could not be carried
+/// out.
 ///
-/// The copy brings the rows that the table missed, even those of shapes for which the rule cannot be kept.
+/// The copy also has the rows that the table missed while its columns did not fit the rule.
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
-    /// The rule fits again, and only a copy of the table is missing. The value is the table's
+    /// The table's rule fits its columns again, but the trail has no copy yet. The value is the table's
     /// ``TableSchema/plainName``.
     case wanted(String)
     case none
@@ -17,21 +18,22 @@ struct LaterCopy {
     var wanted: String? { if case .wanted(let table) = self { table } else { nil } }
   }
 
-  /// The table as the target should have it when the copy begins.
+  /// The schema that the target table must have when the copy begins.
   let now: TableSchema
-  /// The shapes that the waiting table may have at the target, the oldest rule first.
+  /// The schemas that the suspended table may have at the target, each with the change to the next; the oldest rule
+  /// first.
   let were: [ChangedRule.Step]
-  /// The record with which the copy begins. ``checkpoint`` is the border before its transaction, ``number`` the last
-  /// transaction before that.
+  /// The record with which the copy begins. ``checkpoint`` is the place before its transaction, and ``number`` the
+  /// transaction before that place.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
 
   /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
-  /// record at `start` shows the table.
+  /// record at `start` is the first that names the table.
   ///
-  /// Returns `none` in three cases. The table has no rule and waits for another reason. It is a history, whose rows no
-  /// copy brings again. Or it is dropped on the way.
+  /// Returns `none` in three cases: no rule is the reason why the table is suspended; the table is a history, whose old
+  /// rows no copy has; or the source dropped the table.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -72,7 +74,8 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// Returns the step from the shape that the target's table has, found by its columns; nil if no step begins there.
+  /// Returns the first entry of ``were`` whose columns the target table has, as the change to start from; nil if there
+  /// is none.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -84,13 +87,14 @@ struct LaterCopy {
       hint: "put the table back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// The shapes that a table has at the source, from the shape with which it waits.
+  /// The columns that a suspended table has at the source, from the record with which it was suspended to the present
+  /// one.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?
     let rules: [TableRule?]
     private(set) var last: TableSchema
-    /// For each column of the last shape, the index of the same column in the first shape.
+    /// For each column that the table has now, the index of the same column when the table was suspended.
     private var origins: [Int?]
     private var between: [TableSchema] = []
 
@@ -100,7 +104,7 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// Adds a schema change to the path, if it is of the path's table. Returns false if the table is dropped.
+    /// Follows a schema change if it is one of this table. Returns false if the change drops the table.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {
@@ -127,7 +131,8 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the outcome without a copy: it is wanted if the last shape fits the rule and an earlier one did not.
+    /// Returns the outcome if the trail has no copy: `wanted` if the table fits its rule now and did not before, else
+    /// `none`.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)
@@ -139,7 +144,7 @@ struct LaterCopy {
 }
 
 extension ApplyReader {
-  /// Returns the table of a record as the source has it.
+  /// Returns the source's schema of the table to which a record belongs.
   fileprivate func subject(of record: Record) -> TableSchema? {
     switch record {
     case .change(let change): given(change.schemaID)

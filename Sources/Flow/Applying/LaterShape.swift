@@ -4,21 +4,21 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The next shape in the trail that the target can have, for a table whose shape the target cannot have. Or the drop of
-/// that table.
+/// The next schema in the trail that the target can have, for a table whose present schema it cannot have; or the drop
+/// of the table.
 ///
-/// A suspended table continues if the source took its change back, changed a name, or dropped the table. The shapes
-/// between are skipped: apply writes their rows as far as the later shape has their columns.
+/// A suspended table continues if the source took its change back, changed a name, or dropped the table. Apply skips
+/// the schemas in between. It writes their rows with the columns that the later schema still has.
 struct LaterShape {
-  /// The later shape; nil: the table is dropped.
+  /// The later schema; nil: the source drops the table.
   let schema: TableSchema?
-  /// For each column of ``schema``, the index of the same column in the shape from which the search began; nil for a
+  /// For each column of ``schema``, the index of the same column in the schema that the target cannot have; nil for a
   /// new column.
   let origins: [Int?]
-  /// Whether a copy of the table's rows follows after the later shape.
+  /// Whether the trail has a copy of the table's rows after the later schema.
   let isRefreshed: Bool
 
-  /// The columns of a shape that a later shape still has.
+  /// The columns of a schema that a later schema of the table still has.
   struct Part {
     /// The schema with these columns under their later names.
     let schema: TableSchema
@@ -26,14 +26,14 @@ struct LaterShape {
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// Creates the part that has all columns of a shape.
+    /// Creates the part with all columns of a schema.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
-  /// Reads the trail from a checkpoint through transaction `number`, and looks for the shape after the record at
-  /// `start`.
+  /// Searches the trail for the next schema that fits the target, after the record at `start`. Reads from a checkpoint
+  /// through transaction `number`.
   ///
-  /// - Returns: Nil if there is no such shape yet.
+  /// - Returns: Nil if the trail has no such schema yet.
   static func find(
     of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine, fits: (TableSchema) -> Bool
@@ -61,9 +61,10 @@ struct LaterShape {
     return nil
   }
 
-  /// Returns whether a copy of all rows of a table begins after a place and before the end of transaction `number`.
+  /// Returns whether the trail has the begin of a copy of all rows of a table, after `start` and at most in transaction
+  /// `number`.
   ///
-  /// Changes before such a copy do not matter.
+  /// The copy replaces the table's rows, so changes before it need not fit.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -83,13 +84,15 @@ struct LaterShape {
     return false
   }
 
-  /// The longest wait for a copy that a partitioned table may need, in ms: capture reads the catalog every two seconds.
+  /// The longest wait for capture to copy a partitioned table, in ms. Capture finds changed partitions when it reads
+  /// the catalog, every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a row of a partitioned table may be missing or differ, because a copy follows in the trail.
+  /// Returns whether a row of a partitioned table may be missing or differ at the target, as a later copy in the trail
+  /// corrects it.
   ///
-  /// The stream does not report that a partition was attached, dropped or truncated. Capture then copies the table,
-  /// some seconds later at most.
+  /// PostgreSQL's replication stream does not report that a partition was attached, dropped or truncated. Capture then
+  /// copies the table within some seconds.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine
@@ -106,8 +109,8 @@ struct LaterShape {
     }
   }
 
-  /// Returns the notice about a table that continues with a copy. The table never had the rows that the source inserted
-  /// and deleted since the table was suspended.
+  /// Returns the notice that a suspended table continues with a copy, and so lacks rows that the source inserted and
+  /// deleted in the meantime.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) continues with a copy: it lacks rows that the source inserted and deleted since \(position)"
   }
@@ -116,8 +119,8 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// Returns the columns of a table in the first shape that the later shape still has; nil if they do not include the
-  /// whole key.
+  /// Returns the columns of an earlier schema of the table that the later schema still has; nil if they do not include
+  /// the whole key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

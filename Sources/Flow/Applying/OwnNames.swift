@@ -1,14 +1,15 @@
 import Changes
 
 extension TableDifference {
-  /// Returns a renamed column if its new name is that of a column which only the target has; nil if there is none.
+  /// Returns the first renamed column whose new name is already used by a column that only the target has; nil if there
+  /// is none.
   ///
   ///     source: RENAME COLUMN a TO b     target: t(id, a, b)     ->  (old: "a", new: "b")
   ///     source: RENAME COLUMN a TO b     target: t(id, b)        ->  nil: the operator has renamed it
   ///
-  /// - Parameter there: The columns of the target's table, see ``Swift/StringProtocol/key(in:)``.
-  /// - Parameter isStrict: Whether a new column with the old name does not show that an operator has made the whole
-  ///   change.
+  /// - Parameter there: The names of the target table's columns, see ``Swift/StringProtocol/key(in:)``.
+  /// - Parameter isStrict: False: leave out a rename if the change also adds a column with the old name, as an operator
+  ///   may have made the whole change already.
   func ownNames(in there: Set<NameKey>, isStrict: Bool) -> (old: String, new: String)? {
     func key(_ name: String) -> NameKey { name.key(in: after.engine) }
     let (were, are) = (before.columns.map { key($0.name) }, after.columns.map { key($0.name) })

@@ -1,12 +1,13 @@
 import Changes
 
-/// The reason why a schema change was not made at the target, for the message about the waiting table.
+/// Builds the error for a schema change that is not made at the target. The error's message and hint are shown for the
+/// suspended table.
 struct SchemaRefusal {
   /// The target's database, as messages for operators name it.
   let place: String
   /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The statements that create the table before and after the change, in the target's language; nil: no table.
+  /// The CREATE TABLE statements of the table before and after the change, in the target's SQL; nil: there is no table.
   var before: String?
   var after: String?
   /// The statements that an operator may run at the target; empty if none helps.
@@ -30,13 +31,13 @@ struct SchemaRefusal {
     return CairnError(.schemaStopped, message, hint: advice, context: ["table": table])
   }
 
-  /// Returns the error for a renamed column whose new name is that of a column which only the target has.
+  /// Returns the error for a renamed column whose new name is already used by a column that only the target has.
   func error(inTheWay names: (old: String, new: String), table: String) -> CairnError {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for columns that take the names of others. The target's table has the same names before and
-  /// after, so it does not show the change.
+  /// Returns the error for a change by which columns take the names of other columns. Then the names at the target do
+  /// not show whether the change was already made.
   ///
   /// - Parameter why: The reason why Cairn does not make the change.
   func error(reusedNames why: String, table: String) -> CairnError {
@@ -47,7 +48,7 @@ struct SchemaRefusal {
       table: table, hint: "make the change at the target, and request the rows with 'cairn copy'")
   }
 
-  /// Returns the error for a column that only the target has and that is in the way.
+  /// Returns the error for a column that only the target has and that prevents the change.
   ///
   /// - Parameter why: The reason; it completes "column NAME, which only the target has,".
   func error(ownColumn name: String, _ why: String, table: String) -> CairnError {
@@ -58,7 +59,8 @@ struct SchemaRefusal {
       hint: "rename or drop the target's own column \(name)")
   }
 
-  /// Returns the error for a table that the target no longer has under its name. A new one would lack its rows.
+  /// Returns the error for a table that the target no longer has under its name. Apply does not create the table again,
+  /// as it would lack its rows.
   ///
   /// - Parameter name: The table's name at the target.
   func error(noTable name: String, table: String, goesBothWays: Bool) -> CairnError {
@@ -70,7 +72,7 @@ struct SchemaRefusal {
       context: error.context)
   }
 
-  /// Returns the advice for a table that the target no longer has under its name.
+  /// Returns the hint for a table that the target no longer has under its name.
   ///
   /// - Parameter create: The statements that create the table; nil if they are not known.
   static func hint(noTable name: String, _ create: String?, goesBothWays: Bool) -> String {
@@ -82,9 +84,9 @@ struct SchemaRefusal {
       + (create.map { ": \($0)" } ?? "")
   }
 
-  /// Returns the advice for a column that a two-way table lacks.
+  /// Returns the hint for a column that the target's two-way table lacks.
   ///
-  /// - Parameter hint: The advice if the column was not renamed or dropped here.
+  /// - Parameter hint: The hint if no application has renamed or dropped the column here.
   static func hint(noColumn hint: String) -> String {
     "if the column was renamed or dropped here, do nothing: apply continues by itself when capture has recorded the change; otherwise "
       + hint
@@ -94,7 +96,7 @@ struct SchemaRefusal {
 }
 
 extension TableSchema.Column {
-  /// The default for rows that are older than the column, in SQL; nil if it is NULL.
+  /// The value that ALTER TABLE ADD COLUMN gives to present rows, as SQL; nil if it is NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -103,7 +105,8 @@ extension TableSchema.Column {
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text
   }
 
-  /// The default as a bare literal, without its cast; `NULL` if there is none. Nil for other texts, as apply runs none.
+  /// The default as a literal without its cast; `NULL` if there is none. Nil if the default is an expression, which
+  /// apply does not run.
   ///
   ///     'x'::character varying  ->  'x'
   var literalDefault: String? {
@@ -125,24 +128,26 @@ extension TableSchema.Column {
   }
 }
 
-/// A new column of the source that the target had before the change, with the values that its rows must have.
+/// A column that the source has added and that the target already had, with the value that the target's rows must have
+/// in it.
 struct FilledColumn {
   let column: TableSchema.Column
   /// The column's default at the source; nil: none.
   let sourceDefault: String?
-  /// The literal that each row has in the column at the source; nil: not known, as the default is no literal.
+  /// The value of each row in the column at the source, as a literal; nil: not known, as the default is an expression.
   private let literal: String?
-  /// The literal with which the column is compared in all rows; nil: it is not compared.
+  /// The value that each row of the target must have in the column, as a literal; nil: the rows are not compared.
   let wanted: String?
-  /// The column's own default at the target, and the source's default that rows with it must have; nil: nothing to
+  /// The column's default at the target, and the source's default that must replace it in rows; nil: nothing to
   /// replace.
   let displaced: (own: String, wanted: String)?
 
-  /// Finds the values that a new column's rows must have.
+  /// Determines the value that the target's rows must have in a new column.
   /// - Parameter column: The column at the target.
-  /// - Parameter isSourceAlone: Whether all rows are the source's. If not, a value may be that of another writer.
+  /// - Parameter isSourceAlone: Whether all rows at the target come from the source. If not, other writers may have set
+  ///   other values.
   /// - Parameter own: The column as the target had it before the change.
-  /// - Parameter yields: Whether both ends write the table, and this end takes the other end's default.
+  /// - Parameter yields: Whether both ends write the table, and this end takes the default of the other end.
   init(
     _ source: TableSchema.Column, _ column: TableSchema.Column, isSourceAlone: Bool, own: TableSchema.Column?,
     yields: Bool
@@ -159,9 +164,9 @@ struct FilledColumn {
     }
   }
 
-  /// Returns the error for rows with another value than the source's.
+  /// Returns the error for rows that have another value in the column than at the source.
   ///
-  /// - Parameter condition: The SQL condition that such rows meet.
+  /// - Parameter condition: The SQL condition that selects these rows.
   /// - Parameter table: The table in SQL.
   /// - Parameter more: Further statements of the hint.
   func error(

@@ -1,11 +1,12 @@
 import Changes
 import Mapping
 
-/// Whether an apply makes a schema change of its trail at the target. The decision is the same for both engines.
+/// The right of an apply to make a schema change of its trail at the target. Both engines use the same rules.
 ///
-/// A table that Cairn created follows each trail that adds columns, whichever trail created it. Columns, names and the
-/// table itself are taken away only for the trail that created it. They stay while another trail brings rows into the
-/// table, as these rows would be lost with a column. Trails that go both ways share all rows, and all changes.
+/// A table that Cairn created follows each trail that adds columns, whichever trail created it. Only the trail that
+/// created the table may drop or rename columns or the table. That trail may not do so while another trail brings rows
+/// into the table, as a dropped column would lose the other trail's values. Two-way trails share all rows and all
+/// changes.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -15,10 +16,9 @@ struct SchemaRight: Equatable {
     case removes
   }
 
-  /// Whether the change is made, as one of a table which Cairn created for this trail.
+  /// Whether Cairn created the table for this trail, and no other trail's rows forbid the change.
   var isCreated: Bool
-  /// The other trails that bring rows into the table and for whose sake the change is refused; empty: it is not
-  /// refused.
+  /// The other trails whose rows in the table forbid the change; empty: the change is not refused for that reason.
   @ByBytes var others: [String]
   /// Whether only this trail brings rows into the table: no other trail does, and it is not two-way.
   var isOnlyTrail: Bool
@@ -43,10 +43,10 @@ struct SchemaRight: Equatable {
     }
   }
 
-  /// Returns the trails that bring rows into a table. A trail whose table waits for its first rows claims none.
+  /// Returns the trails that have rows in a table. A trail whose first copy of the table has not begun has none.
   static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
 
-  /// The right to change a table that no other trail knows.
+  /// Creates the right to change a table that only one trail writes.
   init(isCreated: Bool) {
     self.isCreated = isCreated
     others = []

@@ -1,6 +1,6 @@
 import Changes
 
-/// A schema change as the target sees it: the table before and after, and the origin of each column.
+/// A schema change in the target's form: the table before and after, and which column became which.
 struct ShapeChange {
   var action: DDL.Action
   var before: TableSchema?
@@ -8,7 +8,8 @@ struct ShapeChange {
   /// For each column after the change, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
-  /// Whether an apply made the change at the source: then rows of the source came from elsewhere too.
+  /// Whether an apply, and not an application, made the change at the source. Then the source's table has rows from
+  /// other databases too.
   var isApplied = false
 
   init(_ ddl: DDL, before: TableSchema?, after: TableSchema?, origins: [Int?]?) {
@@ -16,13 +17,13 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// Gives columns their present names at the target, if the author of the change did not know these names yet.
+  /// Replaces former column names by the present ones at the target, if the change was made before its author knew of
+  /// the rename.
   ///
-  /// This concerns a table that is created, or gets more columns. Any other change says itself what becomes of the
-  /// columns.
+  /// Only for a change that creates a table or adds columns: any other change itself says what happens to the columns.
   ///
-  /// - Parameter part: Returns the part of a shape that is still here, under present names; nil: the shape is as it
-  ///   came.
+  /// - Parameter part: Returns the columns of a schema that the target still has, under their present names; nil: the
+  ///   schema needs no change.
   mutating func takeNames(_ part: (TableSchema) -> LaterShape.Part?) {
     guard let after, let now = part(after), now.schema.fullName.hasSameBytes(as: after.fullName) else { return }
     guard let before else {
@@ -35,14 +36,14 @@ struct ShapeChange {
     (self.before, self.after) = (was.schema, now.schema)
   }
 
-  /// Replaces a shape that the target cannot have by the next one that it can have, which `find` returns. Only for a
-  /// suspended table that catches up.
+  /// Replaces a schema that the target cannot have by the next one in the trail that it can have, which `find` returns.
+  /// Only used in a catch-up.
   ///
-  /// - Returns: False if nothing is left to do.
+  /// - Returns: False if the change needs nothing at the target.
   mutating func skipUnfit(
     _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> LaterShape?
   ) rethrows -> Bool {
-    // The target made this part with the change to the earlier shape.
+    // The target already made this part together with the change to the earlier schema.
     if let before, !fits(before) { return false }
     guard let after, !fits(after), let later = try find(after) else { return true }
     guard let shape = later.schema else {
@@ -62,9 +63,10 @@ struct ShapeChange {
 }
 
 extension ShapeChange {
-  /// The change from a table's shape under one rule to its shape under the next; nil if both are the same table.
+  /// Creates the change from a table's columns under one rule to its columns under the next rule; nil if both are the
+  /// same.
   ///
-  /// - Parameter isNamed: Whether a table with another name counts as another table.
+  /// - Parameter isNamed: Whether a new table name alone counts as a change.
   init?(_ step: ChangedRule.Step, isCopied: Bool, isNamed: Bool = false) {
     let (was, now) = (step.was, step.now)
     let treatment = now.treatment ?? .init()

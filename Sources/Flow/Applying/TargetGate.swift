@@ -1,14 +1,14 @@
 import Changes
 import Mapping
 
-/// Decides for each record of a trail whether its table may be written, before anything is looked up at the target.
+/// Decides for each record of a trail whether apply may write its table, before apply queries the target.
 ///
-/// A stage between the rules and apply: it sees tables under the names that they have at the target. Every record kind
-/// that can reach a table passes here: changes, copied rows, borders of copies, schema changes, and sequences.
+/// It works after the rules, so it sees tables under their names at the target. It checks each kind of record that can
+/// reach a table: changes, copied rows, begin and end of copies, schema changes, and sequences.
 struct TargetGate {
   enum Admission {
     case taken(Record)
-    /// The list of the apply does not include the table: its records are skipped.
+    /// The setting `tables` of the apply does not include the table, so its records are skipped.
     case leftOut
     /// The table has a reserved name, so its records must not be applied. The value is its name at the target.
     case refused(String)
@@ -21,10 +21,10 @@ struct TargetGate {
 
   private var segment: UInt64 = 0
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
-  /// The schema id that was allowed last, as most records follow one of the same table.
+  /// The schema id that was allowed last: a cache, as most records are of the same table as the one before.
   private var allowed: UInt64?
-  /// The tables, by schema id, that the list includes only since they were renamed: the target lacks their earlier
-  /// rows.
+  /// The tables, by schema id, that the setting `tables` includes only since they were renamed. The target lacks their
+  /// earlier rows.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 
@@ -33,10 +33,11 @@ struct TargetGate {
     (self.target, names, noteLeftOut) = (target, options.names, options.noteLeftOut)
   }
 
-  /// Returns what apply does with a record. Stores durably that a table is left out before its first record is skipped.
+  /// Returns whether apply takes, skips or refuses a record. Before it skips a table's first record, it stores durably
+  /// that the table is left out.
   ///
-  /// - Parameter shaped: Returns the table of an id under its rule.
-  /// - Parameter given: Returns the table of an id as the source has it.
+  /// - Parameter shaped: Returns the schema with an id as the table's rule changes it.
+  /// - Parameter given: Returns the schema with an id as the source has it.
   mutating func admit(
     _ record: Record, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?, given: (UInt64) -> TableSchema?
   ) throws -> Admission {
@@ -72,7 +73,8 @@ struct TargetGate {
     return verdict
   }
 
-  /// Gives a table's schema the refusal that it must be copied before it takes rows, if that is so.
+  /// Marks a table's schema as one that must be copied before it takes rows, if the table entered the setting `tables`
+  /// by a rename.
   func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
     guard segment == self.segment, let refusal = entered[id] else { return }
     var treatment = schema.treatment ?? TableTreatment()
@@ -80,7 +82,7 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Forgets all verdicts when a segment begins, as an id of a table is valid within one segment.
+  /// Clears all cached verdicts when a segment begins, as a schema id is valid within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment
@@ -109,7 +111,7 @@ struct TargetGate {
     allowed = nil
     let ids = [ddl.before, ddl.after].filter { $0 != 0 }
     var found = ids.map { ($0, verdict($0, in: segment, shaped)) }
-    // If two tables swap names, the first one takes a name in between that no row has.
+    // If two tables swap names, the first one temporarily takes a third name, under which no row is written.
     if found.count == 2, let aside = found.firstIndex(where: { $0.1 == .reserved && isAside($0.0, shaped) }) {
       found[aside].1 = found[1 - aside].1
     }
@@ -128,7 +130,7 @@ struct TargetGate {
     return .taken(.ddl(DDL(action: .create, before: 0, after: ddl.after, isRefreshed: ddl.isRefreshed)))
   }
 
-  /// Returns whether a table has the name that capture of SQLite gives to a table between two names of an application.
+  /// Returns whether a table has the temporary name that SQLite capture gives a table while two tables swap names.
   private func isAside(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> Bool {
     guard let schema = shaped(id), schema.engine == .sqlite else { return false }
     let (name, head) = (schema.name.utf8, "cairn_moving_".utf8)

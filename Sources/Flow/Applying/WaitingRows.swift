@@ -2,9 +2,10 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// The rows of a two-way database that wait for a unique value which another row has.
+/// The rows of a two-way database that are kept outside their tables until another row frees a unique value.
 ///
-/// Applications committed these rows, and no table has them: dropping the tables of Cairn would lose them.
+/// Applications committed these rows, but only Cairn's own tables hold them now. Dropping Cairn's tables would lose
+/// them.
 ///
 ///     let waiting = try WaitingRows(Database(path: "shop.db", mode: .readOnly))
 ///     for row in waiting.rows { print(row.table, row.key.shown, row.holders.map(\.values.shown)) }
@@ -14,14 +15,14 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait, in µs since 1970 UTC; nil if an earlier build queued it.
+    /// The time when the row began to wait, in µs since 1970 UTC; nil if an older version stored the row.
     package let since: Int64?
     /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
     /// expression or WHERE.
     package let holders: [Holder]
   }
 
-  /// The row that has a unique value for which another row waits.
+  /// A row that has the unique value for which another row waits.
   package struct Holder {
     /// The columns of the unique index, with the values for which the row waits.
     package let values: ConflictRow
@@ -49,7 +50,7 @@ package struct WaitingRows {
     }
   }
 
-  /// Throws `constraint-failed` if a row waits.
+  /// Throws `constraint-failed` if a row waits for a unique value.
   ///
   /// - Parameter place: The database, as messages name it.
   /// - Parameter url: The database, for a command line.

@@ -1,18 +1,19 @@
 import Changes
 
-/// A table whose schema change could not be made at the target. Its part of the trail waits; other tables continue.
+/// A suspended table: the target cannot follow it, for example after a schema change. Its part of the trail is applied
+/// later; other tables continue.
 ///
-/// It is stored with apply's state of the table. Both change in the commit in which apply skips the table's changes.
+/// It is stored with apply's state of the table, in the same commit in which apply skips the table's changes.
 package struct WaitingTable: Equatable, Sendable {
   /// The name of the table at the source.
   @ByBytes package var name: String
-  /// The place up to which the table's part of the trail has been applied: the border before the first transaction that
-  /// waits.
+  /// The table's own checkpoint: its part of the trail has been applied up to here, just before the first transaction
+  /// that the table lacks.
   package var checkpoint: Checkpoint
   /// The number of the last transaction before ``checkpoint``.
   package var number: UInt64
-  /// The error code of the reason. The message names the change and both shapes, the hint the statements for an
-  /// operator.
+  /// The error code of the reason for the suspension. The message names the schema change; the hint has the statements
+  /// for an operator.
   package var code: ErrorCode
   @ByBytes package var message: String
   @ByBytes package var hint: String
@@ -22,17 +23,17 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
-  /// Returns whether the table is suspended for this reason, in the same words.
+  /// Returns whether the table is already suspended with this error, with the same code, message and hint.
   func isSuspended(by error: CairnError) -> Bool {
     code == error.code && message.hasSameBytes(as: error.message) && hint.hasSameBytes(as: error.hint)
   }
 
-  /// The number of tables of one trail that may wait at the same time. Each table is tried again separately.
+  /// The most tables of one trail that may be suspended at the same time. Each of them is retried separately.
   package static let countMax = 1000
 
   /// Throws `schema-stopped` if the highest number of tables of the trail are suspended already: then apply stops.
   ///
-  /// - Parameter error: The reason why one more table would wait.
+  /// - Parameter error: The reason why one more table would be suspended.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
     guard count >= countMax else { return }
     throw CairnError(
@@ -41,8 +42,8 @@ package struct WaitingTable: Equatable, Sendable {
       context: error.context)
   }
 
-  /// Returns the error for the end of a run that has applied everything except suspended tables; nil when no table
-  /// waits.
+  /// Returns the error with which a run ends that has applied everything except suspended tables; nil if no table is
+  /// suspended.
   package static func error(_ tables: [WaitingTable]) -> CairnError? {
     guard let first = tables.first else { return nil }
     let names = tables.map(\.name)
@@ -55,16 +56,16 @@ package struct WaitingTable: Equatable, Sendable {
   }
 }
 
-/// A suspended table: its names, and whether a copy could bring what it missed.
+/// A suspended table: its names, and whether a copy could replace the rows that it missed.
 package struct HeldTable: Equatable, Sendable {
   /// The table's name under its present rule.
   @ByBytes package var name: String
-  /// The table's name under the rule that applied when it began to wait: that is the name of its table at the target.
+  /// The table's present name at the target: the name by the rule that applied when the table was suspended.
   @ByBytes package var place: String
-  /// Whether a copy also brings what the table missed. False for a history, a dropped table, or a name that another
-  /// table has.
+  /// Whether a copy can replace what the table missed. False for a history, for a dropped table, and if another table
+  /// has its name.
   package var isReplaceable: Bool
-  /// Whether the source has renamed the table since it began to wait.
+  /// Whether the source has renamed the table since its suspension.
   package var isRenamed: Bool
 
   package init(name: String, place: String, isReplaceable: Bool, isRenamed: Bool) {

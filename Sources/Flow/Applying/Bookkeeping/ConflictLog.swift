@@ -4,9 +4,11 @@ import Mapping
 import Synchronization
 import SystemKit
 
-/// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
+/// The conflict log of a target, stored in the target's table `cairn_conflict` (SQLite) or `cairn.conflict`
+/// (PostgreSQL).
 ///
-/// Apply writes an entry in the transaction that settles the row, so the log is true after any crash. For one thread.
+/// Apply writes an entry in the transaction that writes the resolved row, so the log is correct after any crash. Not
+/// thread-safe.
 package struct ConflictLog {
   private static let name = "conflict"
   private static let numbers = ["at", "number", "clock", "other_number", "other_clock", "overturned_at"]
@@ -18,8 +20,8 @@ package struct ConflictLog {
 
   package func isInstalled() throws -> Bool { try state.hasTable(Self.name) }
 
-  /// Creates the table of the log, or adds the columns that an older version's table lacks. In the caller's
-  /// transaction, if one is open.
+  /// Creates the log's table, or adds the columns that a table of an older version lacks. Runs in the caller's
+  /// transaction if one is open.
   package func install() throws {
     try state.lockForInstall()
     guard try isInstalled() else {
@@ -36,8 +38,8 @@ package struct ConflictLog {
     """
   }
 
-  /// Logs a conflict in the open transaction, and from time to time deletes those older than 30 days. Returns its
-  /// number.
+  /// Logs a conflict in the open transaction, and returns its number. From time to time, also deletes conflicts older
+  /// than 30 days.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let id = try state.first(Self.appendText(state), ConflictColumns.texts(record)).flatMap { Int64($0) }
     if let id, ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
@@ -72,14 +74,14 @@ package struct ConflictLog {
     return try state.run("DELETE FROM \(table) WHERE at < ?", [String(moment)])
   }
 
-  /// Writes one version of a conflict's row to the table, as a change of this database that replicates. One transaction
-  /// writes the row and the mark in the log.
+  /// Overturns a logged conflict: writes the chosen version of the row to its table, as a new change that is
+  /// replicated. The log marks the conflict as overturned in the same transaction.
   ///
   /// - Parameter now: The present time in µs since 1970 UTC.
-  /// - Parameter scope: the tables that the apply of the conflict's trail may write. The log is a table of the target,
-  ///   which other roles and programs may write too.
-  /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row is no longer what the conflict left,
-  ///   unless `force`.
+  /// - Parameter scope: The tables that the apply of the conflict's trail may write. This is checked because other
+  ///   roles may have forged entries of the log.
+  /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row has changed since the conflict was
+  ///   resolved, unless `force`.
   @discardableResult package func overturn(
     _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope = TargetScope()
   ) throws -> ConflictRecord {
@@ -98,18 +100,18 @@ package struct ConflictLog {
 enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 
-  /// Returns whether old conflicts are deleted when the conflict with this number is logged. Not each time, since the
-  /// query reads all of them.
+  /// Returns whether old conflicts are deleted when the conflict with this number is logged. That is every 64th time,
+  /// since the query reads the whole log.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
 }
 
-/// The schedule by which an apply deletes old conflicts of its own database: once an hour.
+/// The schedule by which an apply deletes old conflicts from the log of its target: once an hour.
 final class ConflictPruning: Sendable {
   private static let pauseMilliseconds: Int64 = 3_600_000
   private let next = Mutex<Int64>(0)
 
-  /// Returns the moment before which conflicts are deleted now, in µs since 1970 UTC. Nil: the last deletion was less
-  /// than an hour ago.
+  /// Returns the time before which logged conflicts must be deleted now, in µs since 1970 UTC; nil if the last deletion
+  /// was less than an hour ago.
   func due(_ clock: Clock) -> Int64? {
     let now = Clock.monotonicMilliseconds
     let isDue = next.withLock { next in
@@ -121,7 +123,7 @@ final class ConflictPruning: Sendable {
   }
 }
 
-/// The columns of the conflict log. Both engines have the same ones, with their own types.
+/// The columns of the conflict log. They are the same in SQLite and PostgreSQL, but with each engine's types.
 enum ConflictColumns {
   static let names = [
     "at", "trail", "position", "number", "clock", "kind", "rule", "schema_name", "table_name", "key", "local",
@@ -170,8 +172,8 @@ enum ConflictColumns {
 }
 
 extension ConflictRecord {
-  /// Returns the row that replaces the present one when the conflict is overturned; nil: the present row is deleted.
-  /// Throws `usage` if a merged conflict has no loser to choose.
+  /// Returns the version of the row that an overturn writes; nil: the overturn deletes the row. Throws `usage` if no
+  /// winner is given and the conflict was merged, so that no side lost.
   func row(of winner: Winner?) throws -> ConflictRow? {
     switch winner ?? loser {
     case .local: return local

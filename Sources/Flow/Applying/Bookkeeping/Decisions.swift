@@ -1,11 +1,11 @@
 import Changes
 import Mapping
 
-/// A row that this node is about to decide for all nodes. The decision is a change of its own, which capture
-/// replicates; until then, the row is the latest version at every node.
+/// A row whose conflict this node decides for all nodes. The decision is written later as a separate change, which
+/// capture replicates. Until then, the row has its latest version at every node.
 ///
-/// The target keeps the decision from the commit that settles the row to the one that writes it: in `cairn_decision`
-/// (SQLite) or `cairn.decision` (PostgreSQL).
+/// The target stores the decision in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL): from the commit that
+/// resolves the conflict to the commit that writes the decision.
 struct OpenDecision {
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
@@ -14,7 +14,7 @@ struct OpenDecision {
   /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
   /// application has changed it after the conflict was resolved.
   var settled: ConflictRow?
-  /// The row after the decision; nil: not there.
+  /// The row after the decision; nil: the row does not exist.
   var decided: ConflictRow?
 
   static let columnNames = ["schema_name", "table_name", "key", "settled", "decided"]
@@ -26,7 +26,7 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Reads an open decision. Nil if this version of cairn did not write the texts.
+  /// Reads an open decision from the stored texts. Nil if the texts have another version's format.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil
@@ -48,13 +48,13 @@ struct OpenDecision {
 /// The result of writing open decisions.
 enum DecisionOutcome {
   case done
-  /// A session holds a lock, so that apply tries again later.
+  /// A session holds a lock, so apply must retry later.
   case locked
-  /// The database refuses a decision, with a message for operators. Apply tries again with the next decision, and at a
-  /// start.
+  /// The database refuses to write a decision. The value is a message for operators. Apply retries when it makes the
+  /// next decision, and when it starts.
   case refused(String)
 
-  /// The reason why a target did not take a row.
+  /// The reason why a target did not accept the row of a decision.
   enum Refusal {
     case locked
     case refused(String)
@@ -69,7 +69,8 @@ enum DecisionOutcome {
   }
 }
 
-/// The open decisions of a target: `cairn_decision` in SQLite, `cairn.decision` in PostgreSQL. For one thread.
+/// The open decisions of a target, stored in `cairn_decision` (SQLite) or `cairn.decision` (PostgreSQL). Not
+/// thread-safe.
 struct Decisions {
   private static let name = "decision"
   private let state: any StateDatabase
@@ -83,7 +84,8 @@ struct Decisions {
   func isEmpty() throws -> Bool { try state.rows("SELECT 1 FROM \(table) LIMIT 1").isEmpty }
 
   /// Stores an open decision.
-  /// - Parameter keepsEarlier: Whether an open decision about the same row keeps the row that was decided first.
+  /// - Parameter keepsEarlier: Whether the row that was decided first is kept, if there already is an open decision
+  ///   about the row.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
       """
@@ -93,7 +95,7 @@ struct Decisions {
       """, decision.texts)
   }
 
-  /// Deletes the open decision about a row. `namespace` is the schema of its table; empty in SQLite.
+  /// Deletes the open decision about a row. `namespace`: the schema of the row's table; empty in SQLite.
   /// - Returns: Whether there was such a decision.
   @discardableResult
   func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Bool {
@@ -102,13 +104,14 @@ struct Decisions {
       > 0
   }
 
-  /// Writes the decided rows as an application would: each in a transaction of its own, and in a session in which
-  /// triggers fire.
+  /// Writes the rows of all open decisions as an application would: each in its own transaction, and in a session in
+  /// which triggers fire.
   ///
-  /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
+  /// - Parameter scope: The tables that the apply may write. This is checked because other roles may have forged
+  ///   decisions.
   func make(within scope: TargetScope) throws -> DecisionOutcome {
     var outcome = DecisionOutcome.done
-    // Made decisions go; those that stay are passed over.
+    // Decisions that were written are deleted; those that the database refused are skipped.
     var passed = 0
     while true {
       let page = try state.rows(
@@ -140,6 +143,6 @@ struct Decisions {
     }
   }
 
-  /// The number of open decisions that are in memory at a time.
+  /// The most open decisions that are in memory at a time.
   private static let pageRows = 500
 }

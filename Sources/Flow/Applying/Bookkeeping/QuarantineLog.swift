@@ -1,9 +1,9 @@
 import Changes
 
-/// The transactions that a target has put aside, kept in the target: `cairn_quarantine` in SQLite, `cairn.quarantine`
-/// in PostgreSQL.
+/// The quarantine log of a target: the transactions that the target refused. The target stores it in `cairn_quarantine`
+/// (SQLite) or `cairn.quarantine` (PostgreSQL).
 ///
-/// Apply writes it in the commit that skips a transaction, so it is true after any crash. For one thread.
+/// Apply adds a transaction in the same commit that skips it, so the log is correct after any crash. Not thread-safe.
 package struct QuarantineLog {
   private static let name = "quarantine"
   private let state: any StateDatabase
@@ -27,8 +27,8 @@ package struct QuarantineLog {
 
   package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
 
-  /// Stores a request of the operator about a transaction, which apply carries out at its next look. Returns false if
-  /// no transaction has this number.
+  /// Stores the operator's request to retry or discard a transaction in quarantine. Apply reads requests every 500 ms.
+  /// Returns false if no transaction has this number.
   package func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool {
     guard try isInstalled() else { return false }
     return try state.run("UPDATE \(table) SET wanted = ? WHERE id = ?", [wish.rawValue, String(id)]) == 1
@@ -36,8 +36,8 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Creates the table of the log, in the caller's transaction, which several applies may run at once. Numbers are not
-  /// used again: an operator may still have one at hand.
+  /// Creates the log's table in the caller's transaction; several applies may call this at once. Numbers of deleted
+  /// entries are never used again, as an operator may still refer to one.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }
@@ -45,7 +45,7 @@ package struct QuarantineLog {
       Self.name, isNeverUsedAgain: true, QuarantineColumns.names, numbers: QuarantineColumns.numbers)
   }
 
-  /// Adds a transaction to the log, and returns its number.
+  /// Adds a transaction to the quarantine log, and returns its number in the log.
   func append(_ one: QuarantinedTransaction) throws -> Int64 {
     if try !isInstalled() { try install() }
     let marks = state.marks(QuarantineColumns.names.count)
@@ -54,7 +54,7 @@ package struct QuarantineLog {
     ).flatMap { Int64($0) } ?? 0
   }
 
-  /// Writes all columns of a transaction's entry again, as the reason may have changed.
+  /// Updates the stored entry of a transaction, for example after the reason has changed.
   func save(_ one: QuarantinedTransaction) throws {
     let list = QuarantineColumns.names.map { "\($0) = ?" }.joined(separator: ", ")
     try state.run("UPDATE \(table) SET \(list) WHERE id = ?", QuarantineColumns.texts(one) + [String(one.id)])

@@ -1,34 +1,34 @@
 import Changes
 import Mapping
 
-/// The database of a target, as apply keeps its books there: the tables of Cairn, written in the transaction that
-/// applies the rows.
+/// Access to Cairn's own tables in a target database. Apply writes them in the transaction that applies the rows.
 ///
-/// Each statement is written once, in the SQL that both engines share. `?` is the next parameter. The protocol gives
-/// the names of tables and types. Values are passed and returned as texts, even numbers; nil is NULL. For one thread.
+/// The same statements run in both engines; only names of tables and types differ, and the protocol provides these. `?`
+/// is the next parameter. Values are passed and returned as texts, even numbers; nil is NULL. Not thread-safe.
 ///
 ///     try state.run("DELETE FROM \(state.table("conflict")) WHERE at < ?", ["1700000000000000"])
 protocol StateDatabase {
   /// The database, as messages name it.
   var place: String { get }
-  /// Whether tables of the target are in schemas, so that a row is named by schema, table and key.
+  /// Whether the target has schemas (PostgreSQL), so that a row is identified by schema, table and key.
   var hasSchemas: Bool { get }
-  /// The SQL types of columns with texts and with signed numbers of 64 bits.
+  /// The SQL type of text columns. ``numberType`` is the type of columns for signed 64-bit numbers.
   var textType: String { get }
   var numberType: String { get }
   /// The options at the end of CREATE TABLE for a table with a key of texts.
   var keyedTableOptions: String { get }
 
-  /// Returns the name that statements use for a table of Cairn.
+  /// Returns the full name of one of Cairn's tables in SQL, such as `cairn_conflict` or `cairn.conflict`.
   func table(_ name: String) -> String
   /// Returns the SQL definition of a column `id` that numbers the rows of a table.
   ///
-  /// - Parameter isNeverUsedAgain: Whether the numbers of deleted rows stay unused.
+  /// - Parameter isNeverUsedAgain: Whether the numbers of deleted rows must never be used again.
   func identity(isNeverUsedAgain: Bool) -> String
   func hasTable(_ name: String) throws -> Bool
   /// Returns the names of the columns of a table of Cairn.
   func columns(of name: String) throws -> [String]
-  /// Waits until no other apply creates tables of Cairn. No other apply creates any until the transaction ends.
+  /// Takes the lock for creating Cairn's tables, so that only one apply at a time creates them. The lock is held until
+  /// the transaction ends.
   func lockForInstall() throws
 
   /// Runs a statement and returns its rows.
@@ -37,11 +37,11 @@ protocol StateDatabase {
   @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64
   func transaction<Result>(_ body: () throws -> Result) throws -> Result
 
-  /// Prepares a session in which triggers fire and foreign keys hold, as for an application.
+  /// Sets the session up like an application's: triggers fire and foreign keys are checked.
   func actAsApplication() throws
-  /// Replaces a row by another version, as an application would; nil: deletes it.
+  /// Replaces a row by another version, as an application would. If the version is nil, deletes the row.
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws
-  /// Returns the reason why the target did not take a row; nil if the error is of another kind.
+  /// Returns the reason why the target did not accept a row; nil if the error has nothing to do with the row.
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal?
 }
 
@@ -55,7 +55,7 @@ extension StateDatabase {
 
   @discardableResult func run(_ sql: String) throws -> Int64 { try run(sql, []) }
 
-  /// The columns of a table of Cairn that name a row of the target, as its key.
+  /// The primary key of those of Cairn's tables that have one entry for a row of the target, as a column list in SQL.
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.
@@ -83,6 +83,6 @@ extension StateDatabase {
     "\(column) \(numbers.contains(column) ? numberType : textType)"
   }
 
-  /// Returns a list of `count` parameter marks.
+  /// Returns `count` parameter marks as SQL, such as `?, ?, ?`.
   func marks(_ count: Int) -> String { Array(repeating: "?", count: count).joined(separator: ", ") }
 }

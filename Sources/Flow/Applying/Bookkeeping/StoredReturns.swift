@@ -2,18 +2,19 @@ import Changes
 import Conflicts
 import Trails
 
-/// The rows of a target that waited for a unique value and are back in their tables: `cairn_returned` in SQLite,
-/// `cairn.returned` in PostgreSQL. For one thread.
+/// The rows of a target that waited outside their table for a unique value, and are back in it. Stored in
+/// `cairn_returned` (SQLite) or `cairn.returned` (PostgreSQL). Not thread-safe.
 ///
-/// Written in the transaction that puts the row back. See ``ReturnsFromWaiting`` for their use.
+/// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
   struct Entry {
-    /// The row that came back from waiting; nil: any row that came back earlier than those in other entries.
+    /// The row that is back in its table; nil: the entry is for all rows that came back before the rows of the other
+    /// entries.
     var row: ContestedRow?
-    /// The last transactions that this node knew when the row came back, by their trails.
+    /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]
-    /// The transaction of the own trail by which it has everything that was written here before the return; nil: not
-    /// known yet.
+    /// The transaction of this database's own trail up to which that trail has everything written here before the row
+    /// came back; nil: not known yet.
     var own: UInt64?
   }
 
@@ -42,12 +43,13 @@ struct StoredReturns {
       ])
   }
 
-  /// Stores, for all entries without `own`, the transaction by which the own trail has everything written before.
+  /// Sets `own` in all entries that lack it: up to this transaction, this database's own trail has everything written
+  /// before the row came back.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }
 
-  /// Returns the entries that this version of cairn wrote.
+  /// Returns the stored entries. Leaves out entries in the format of another version.
   func all() throws -> [Entry] {
     let columns = Self.columns.joined(separator: ", ")
     // A program that writes to the file can add any number of rows. An entry without a key comes first.

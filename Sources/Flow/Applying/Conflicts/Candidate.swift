@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Versions
 
-/// A row of a table whose unique values other rows may have.
+/// A row that may collide with other rows of its table in a unique value.
 struct ContestedRow: Hashable {
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
@@ -18,14 +18,14 @@ struct ContestedRow: Hashable {
 
   /// The name of the row's table in messages.
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
-  /// The name by which the version window knows the row.
+  /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name by which the version window knows the row as a row of a copy.
+  /// The row's name in ``VersionWindow`` for the copies that brought the row, in contrast to its versions.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
-  /// Returns the rank of the row among those that want one value. It is the same at every node, whatever the table's
-  /// name there.
+  /// Returns the rank of the row among the rows that want the same unique value. The rank is the same at every node,
+  /// even if the table has another name there.
   func rank(_ stamp: Stamp) -> UniqueRank {
     let row = KeyedRow(name(of: ""), values)
     return UniqueRank(stamp, tie: row.name.hash, spelling: row.isLoose ? row.spelling : [])
@@ -49,15 +49,16 @@ struct ContestedRow: Hashable {
 
 /// A row that waits outside its table because a later row has one of its unique values.
 ///
-/// The row comes back when that value is free. So the rows in a table depend on all writes, and not on their order.
+/// The row is written to its table when that value is free. So all nodes end up with the same rows, in whatever order
+/// writes arrive.
 ///
-/// The target keeps candidates in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL).
+/// The target stores candidates in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL).
 struct Candidate {
   var row: ContestedRow
-  /// The stamp of the last version of the row.
+  /// The stamp (clock, origin and number) of the last version of the row.
   var stamp: Stamp
-  /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table only because
-  /// another row, which ranks higher, makes this row wait.
+  /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table because this row
+  /// has to wait for a third row, which ranks higher.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {
@@ -73,8 +74,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The assignments of the upsert that stores a row again which already waits. They leave out the time at which it
-  /// began to wait.
+  /// The SET clause of the upsert for a row that already waits. It leaves out `since`, so the time when the row began
+  /// to wait is kept.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier
@@ -87,7 +88,7 @@ struct Candidate {
     ]
   }
 
-  /// Reads a candidate. Nil if this version of cairn did not write the texts.
+  /// Reads a candidate from the stored texts. Nil if the texts have another version's format.
   init?(_ texts: [String]) {
     guard texts.count == 8, let key = ConflictRow(json: texts[2]), let row = ConflictRow(json: texts[3]),
       let clock = Int64(texts[4]).flatMap(NumberBounds.clock), let number = Int64(texts[6]).flatMap(NumberBounds.number)
@@ -101,32 +102,33 @@ struct Candidate {
   func values(_ columns: [String]) -> [Value] { columns.map { row.row[$0] ?? .null } }
 }
 
-/// Access to the rows of a target that wait for unique values, and to the tables to which they belong.
+/// Access to the rows of a target that wait for unique values, and to the tables of these rows.
 protocol CandidateStore {
   func all() throws -> [Candidate]
   /// Returns the waiting row with a key; nil if there is none.
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the bytes of the waiting rows whose last write came by a trail; nil: of all waiting rows.
+  /// Returns the size in bytes of the waiting rows whose last write came by the trail `origin`; nil: of all waiting
+  /// rows.
   func byteCount(of origin: String?) throws -> Int64
   /// Returns the number of rows that wait, by table.
   func counts() throws -> [String: Int]
-  /// Returns the time since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
+  /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if an older version stored the row.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the unique values of a row that another row of its table has. Covers unique indexes of all rows over
-  /// columns.
+  /// Returns the rows of the table that have a unique value of the given row, with these values. Looks only at unique
+  /// indexes without expressions and WHERE.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
   func hasTable(of row: ContestedRow) throws -> Bool
-  /// Returns whether the row's table may be written now. Called before the table's rows are looked at.
+  /// Returns whether apply may write the row's table now. Called before any row of the table is read.
   func mayWrite(_ row: ContestedRow) throws -> Bool
   /// Returns whether the row's table has a row with the same key.
   func isThere(_ row: ContestedRow) throws -> Bool
-  /// Returns the other rows of the table, whole, that have one of the row's unique values.
+  /// Returns all columns of the other rows of the table that have one of the row's unique values.
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Deletes the other rows and writes the row, or does neither.
+  /// Deletes `others` and writes `row`, or does neither.
   ///
   /// - Returns: False if a constraint refuses the row for another reason than the values of other rows.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool

@@ -1,30 +1,32 @@
 import Changes
 import Conflicts
 
-/// The decision which rows of a target are in their tables, and which wait because another row has one of their unique
-/// values. It is made again for each group.
+/// Decides which rows of a target are in their tables, and which ones wait because another row has one of their unique
+/// values. The decision is made again for each group.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// What became of a waiting row since it was stored, by its known versions.
+  /// The change of a waiting row since it was stored, by its known versions.
   enum Renewal {
     case asItWas
     case later(Candidate)
     /// The waiting row was deleted, so it waits no longer.
     case gone
-    /// An application is writing to the waiting row, so it is judged later.
+    /// An application has written the waiting row and capture does not have the change yet, so the decision is made
+    /// later.
     case open
   }
 
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns the candidate with the stamp of the last copy of its row, if that is later than the candidate's own
-    /// stamp.
+    /// Returns a waiting row with the stamp (clock, origin and number) of the last copy that brought it, if later than
+    /// its own stamp.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns a row's rank as ``UniqueContest/rank(of:against:)`` does.
+    /// Returns the rank of a row's last write, for ``UniqueContest/rank(of:against:)``.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Records that a row has waited and is back in its table.
+    /// Called when a row that waited is back in its table.
     var noteReturn: (ContestedRow) throws -> Void
-    /// Logs that a row has to wait, or that it makes the other row wait.
+    /// Logs the conflict of two rows over a unique value. `isOurs`: whether the first row got the value, so that the
+    /// other one waits.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
 
@@ -32,7 +34,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
-  /// The rows that a copy brought as waiting at its source, and that this target did not know before.
+  /// The rows that a copy has just brought and that waited for a unique value at its source.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -40,7 +42,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Decides which rows have their unique values and which wait. Returns whether a row or a candidate was changed.
+  /// Decides which rows are in their tables and which wait. Returns whether it changed a table or the stored
+  /// candidates.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {

@@ -1,44 +1,47 @@
 import Changes
 import Conflicts
 
-/// A conflict in the log of the node that met it: the versions that clashed, and the settled row.
+/// An entry of the conflict log: the versions of a row that conflicted, and the row that results.
 ///
-/// Rows are in the target's own form: names of its columns, and values as a capture of the target would give them.
+/// Rows are in the target's form: with its column names, and values as a capture of the target would write them.
 package struct ConflictRecord: Equatable, Sendable {
   /// The side whose version won.
   package enum Winner: String, Sendable, CaseIterable {
     case local
     case incoming
-    /// The settled row has values of both versions.
+    /// Neither side alone: the resulting row has values of both versions.
     case merged
   }
 
   /// The conflict's number in the log; 0 until it is logged.
   package var id: Int64 = 0
-  /// The time when apply met the conflict, in µs since 1970 UTC.
+  /// The time when apply found the conflict, in µs since 1970 UTC.
   package var at: Int64
-  /// The incoming transaction: its trail, its place and its number there, and its clock.
+  /// The trail of the incoming transaction. The next properties are the transaction's place and number in the trail,
+  /// and its timestamp.
   package var trail: TrailName
   package var position: Position
   package var number: UInt64
   package var clock: UInt64
   package var kind: Conflict.Kind
-  /// The rule that settled the conflict, as the conf has it.
+  /// The rule that resolved the conflict, as written in the conf.
   @ByBytes package var rule: String
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow
-  /// The row here before the transaction; nil: it was not there.
+  /// The row at the target before the incoming transaction; nil: the row did not exist.
   package var local: ConflictRow?
-  /// The row as the transaction leaves it; nil: deleted.
+  /// The row as the incoming transaction writes it; nil: the transaction deletes it.
   package var incoming: ConflictRow?
-  /// The row as the author of the transaction knew it; nil if the author inserted it, or if it is not known.
+  /// The row before the change at the author of the incoming transaction; nil if the author inserted the row, or if it
+  /// is not known.
   package var before: ConflictRow?
-  /// The row as the conflict was settled; nil: deleted.
+  /// The resulting row after the conflict was resolved; nil: deleted.
   package var settled: ConflictRow?
   package var winner: Winner
-  /// The stamp of the version that clashed with the transaction; nil if none is known, such as for a missing row.
+  /// The stamp (clock, origin and number) of the version that conflicted with the transaction; nil if none is known, as
+  /// for a missing row.
   package var other: Stamp?
   /// The time when an operator overturned the result, in µs since 1970 UTC; nil: not overturned.
   package var overturnedAt: Int64?

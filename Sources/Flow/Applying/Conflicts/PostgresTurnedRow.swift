@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// A row of PostgreSQL that is replaced by another version, in a session in which triggers fire.
+/// Replaces a row of PostgreSQL by another version, in a session in which triggers fire.
 struct PostgresTurnedRow {
   private let connection: PostgresConnection
   private let turned: TurnedRow
@@ -31,7 +31,7 @@ struct PostgresTurnedRow {
     types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
   }
 
-  /// Writes the row in the caller's transaction; nil: deletes it.
+  /// Writes the version `row` in the caller's transaction. If it is nil, deletes the row.
   func put(_ row: ConflictRow?) throws {
     var (values, condition): ([String?], String) = ([], keyCondition(from: 1))
     let key = turned.key.columns.map(\.value.postgresText)
@@ -63,12 +63,13 @@ struct PostgresTurnedRow {
     return "WHERE " + terms.joined(separator: " AND ")
   }
 
-  /// Returns a term that compares a column with a parameter by their printed values: not every type has an equality.
+  /// Returns an SQL condition that compares a column with a parameter by their text forms, as not every type has an
+  /// equality operator.
   private func equals(_ name: String, _ parameter: String) -> String {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Returns the given columns whose values differ from those of the row in the table.
+  /// Returns those of the given columns whose values differ from the row in the table.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
@@ -84,7 +85,7 @@ struct PostgresTurnedRow {
 }
 
 extension Value {
-  /// The value as a text that PostgreSQL reads; nil for NULL.
+  /// The value as a text that PostgreSQL accepts as input; nil for NULL.
   fileprivate var postgresText: String? {
     switch self {
     case .null: nil

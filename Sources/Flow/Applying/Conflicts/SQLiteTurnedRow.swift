@@ -1,11 +1,11 @@
 import Changes
 import SQLiteKit
 
-/// A row of SQLite that is replaced by another version, on a connection on which triggers fire.
+/// Replaces a row of SQLite by another version, on a connection on which triggers fire.
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// The names of the table's columns, without generated ones: rows of the log do not have these.
+  /// The names of the table's columns, without generated columns, which rows of the conflict log do not have.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {
@@ -15,7 +15,7 @@ struct SQLiteTurnedRow {
     if names.isEmpty { throw turned.stale("is gone with its table") }
   }
 
-  /// Writes the row in the caller's transaction; nil: deletes it.
+  /// Writes the version `row` in the caller's transaction. If it is nil, deletes the row.
   func put(_ row: ConflictRow?) throws {
     let table = turned.table.quotedName
     let key = turned.key.columns

@@ -1,24 +1,24 @@
 import Changes
 import Mapping
 
-/// A row that is replaced by another version, written as an application would write it.
+/// A row to replace by another version, which is written as an application would write it.
 ///
-/// Capture then replicates the change to all other nodes, where it follows every version that is known here.
+/// Capture then replicates the change to all other nodes, as a version that is later than all versions known here.
 struct TurnedRow {
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that is expected in the table; nil: no row.
+  /// The row that must be in the table before the replacement; nil: there must be no row.
   var settled: ConflictRow?
-  /// Whether the row is replaced even if it is not the expected one.
+  /// Whether to replace the row even if it differs from ``settled``.
   var isForced = false
   /// The tables of the target that may be written.
   var scope = TargetScope()
-  /// Returns the error for a row that is not the expected one; the text says how it differs.
+  /// Returns the error for a row that differs from ``settled``. The argument is a text that describes the difference.
   var stale: (String) -> CairnError
 
-  /// Returns the columns of a version that the table has.
+  /// Returns those columns of a version that the table has, with their values.
   ///
   /// - Parameter isThere: Returns whether the table has a column.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
@@ -29,8 +29,8 @@ struct TurnedRow {
     return row.columns.filter { isThere($0.name) }
   }
 
-  /// Throws `table-forbidden` if the row's table belongs to Cairn or the engine, or if the list of the apply does not
-  /// include it.
+  /// Throws `table-forbidden` if the row's table belongs to Cairn or the engine, or if the setting `tables` of the
+  /// apply does not include it.
   func checkTable(in engine: Engine) throws(CairnError) {
     let name = namespace.isEmpty ? table : "\(namespace).\(table)"
     switch scope.verdict(namespace, table, in: engine) {

@@ -2,11 +2,11 @@ import Changes
 import Conflicts
 
 extension LocalWritesPlan {
-  /// Returns the policy for local writes to a table of the target. For a history, it is `stop`, as each change adds a
-  /// row.
+  /// Returns the setting `local_writes` for a table: what happens to rows that applications at the target have written.
+  /// For a history, it is `stop`, as each change adds a row.
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
-  /// - Throws: `table-refused` if the policy must distinguish rows and the table has no key.
+  /// - Throws: `table-refused` if the policy needs a key to identify rows and the table has none.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }

@@ -4,7 +4,7 @@ import Versions
 
 // The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Returns the step's entry for the conflict log; nil if there is nothing to report.
+  /// Returns the entry for the conflict log; nil if the row did not differ from the source's.
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {
@@ -15,7 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the settled row with its table, to find rows that have its unique values.
+  /// Returns the row that apply writes, with its table, to find other rows that have its unique values.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -27,8 +27,8 @@ extension Meeting.Step {
 }
 
 extension ContestedRow {
-  /// Returns the log's entry for a row of the target that is deleted because a row of the source has one of its unique
-  /// values.
+  /// Returns the entry for the conflict log about a target row that is deleted because a source row has one of its
+  /// unique values.
   func displaced(
     by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord {
@@ -39,20 +39,21 @@ extension ContestedRow {
   }
 }
 
-/// The access to a target table that a ``Meeting`` needs, in the open transaction.
+/// Access to the rows of a target table in the open transaction, to carry out a ``Meeting``.
 protocol MeetingPlace {
-  /// Whether the table also holds rows of other trails: then no row is deleted to make room for another.
+  /// Whether the table also holds rows of other trails. If so, no row is deleted to free its unique values for another
+  /// row.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Writes the row with a key; nil: deletes it.
+  /// Writes the row with a key. If `row` is nil, deletes the row.
   func put(_ row: Meeting.Row?, _ key: [Value]) throws
   func log(_ record: ConflictRecord) throws
 }
 
 extension Meeting {
-  /// Writes the settled rows, and logs the rows that were there before.
+  /// Writes the source's rows, and logs the target's rows that they replace.
   ///
-  /// - Returns: False, before anything is written, if rows in the way must not be deleted.
+  /// - Returns: False, and nothing is written, if other rows have the same unique values and must not be deleted.
   func settle(
     at site: some MeetingPlace, _ table: TableSchema, _ writes: LocalWrites, _ place: VersionPlace, of trail: TrailName,
     now: Int64
@@ -76,6 +77,7 @@ extension Meeting {
     return true
   }
 
-  /// The step that changes a row which is not here and which the trail does not give in full; nil if none.
+  /// The step for a row that the target lacks, and that apply cannot insert because the trail has not all of its
+  /// columns; nil if none.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

@@ -1,37 +1,40 @@
 import Changes
 import Conflicts
 
-/// A change at a one-way target whose row differs from the source's image before: an application has written to it.
+/// A change of a row that an application at a one-way target has written too: the row there differs from the source's
+/// before image.
 ///
-/// The source's row wins, and the row that was there is logged. A meeting itself writes nothing: it reads rows by key.
+/// The source's row wins, and the target's row is logged. This type only reads the target's rows by key, and plans what
+/// to write.
 struct Meeting: Equatable {
   /// The values of a row in the order of the target's columns; nil: the trail does not give the value.
   typealias Row = RowVersion.Row
 
-  /// One change of a meeting: of the row with one key.
+  /// The change of one row, identified by its key.
   struct Step: Equatable {
     var key: [Value]
-    /// The kind of the conflict; nil: the row is as the source has it, and nothing is logged.
+    /// The kind of the conflict; nil: the target's row equals the source's, so nothing is logged.
     var kind: Conflict.Kind?
-    /// The row at the target before the change; nil: not there.
+    /// The row at the target before the change; nil: the row does not exist there.
     var local: [Value]?
-    /// The row that the source has after the change; nil: not there.
+    /// The row at the source after the change; nil: the row does not exist there.
     var incoming: Row?
-    /// The row that the source had before the change; nil: none.
+    /// The row at the source before the change; nil: the row did not exist there.
     var before: Row?
-    /// The row that apply writes; nil: it deletes the row.
+    /// The row that apply writes to the target; nil: apply deletes the row.
     var settled: Row?
-    /// Whether nothing is written, because the row is not here and the trail does not give it in full.
+    /// Whether nothing is written, because the target lacks the row and the trail has not all of its columns.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
-  /// The changes of rows, in the order in which they are made.
+  /// The changes of single rows, in the order in which they are written.
   let steps: [Step]
 
-  /// Reads the rows that a change meets. Nil if the trail does not give the row's key.
+  /// Reads the target's rows with the key before and after a change, and plans what to write. Nil if the trail does not
+  /// give the row's key.
   ///
   /// - Parameter key: The indexes of the key's columns.
-  /// - Parameter local: Returns the target's row with a key; nil: not there.
+  /// - Parameter local: Returns the target's row with a key; nil if there is none.
   init?(before: Row?, after: Row?, key: [Int], local: ([Value]) throws -> [Value]?) rethrows {
     func values(_ row: Row) -> [Value]? {
       let values = key.compactMap { row[$0] }
@@ -80,7 +83,8 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// Returns the steps for a row that moves from one key to another: an application may have written to either.
+  /// Returns the steps for a change of a row's key. An application may have written to the row with the old key and to
+  /// one with the new key.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {

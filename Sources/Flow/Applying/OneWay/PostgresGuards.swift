@@ -1,20 +1,23 @@
 import Changes
 import PostgresKit
 
-/// Triggers that refuse what applications write to a table of a PostgreSQL target.
+/// Triggers that refuse writes of applications to a table of a PostgreSQL target.
 ///
-/// They do not fire in sessions with `session_replication_role = replica`, such as apply's. `cairn.table_state` notes
-/// by trail which tables are guarded. A table is guarded as long as one of its trails wants it.
+/// They do not fire in sessions with `session_replication_role = replica`, such as apply's. `cairn.table_state` stores
+/// for each trail which tables have such triggers. A table has them as long as one of its trails needs them.
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// The longest wait for a table's lock, in ms. Sessions queue up after ours while it waits for a long writer.
+  /// The longest wait for a table's lock, in ms. While apply waits for a long transaction, other sessions that use the
+  /// table queue up.
   private static let lockMilliseconds = 2000
 
-  /// Creates and drops the guards so that they fit the tables that the trail knows, in a transaction of its own.
+  /// Stores which tables of the trail need such triggers, then creates and drops triggers accordingly. Uses its own
+  /// transaction.
   ///
-  /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, is guarded.
+  /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, must refuse writes of
+  ///   applications.
   /// - Throws: A lock timeout; the call must then be repeated.
   func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
     try connection.transaction {
@@ -29,7 +32,8 @@ struct PostgresGuards {
     }
   }
 
-  /// Creates and drops the guards so that they fit `cairn.table_state`, in the open transaction.
+  /// Creates and drops triggers so that exactly the tables marked in `cairn.table_state` have them, in the open
+  /// transaction.
   func reconcile() throws {
     let wanted = try tables(
       """

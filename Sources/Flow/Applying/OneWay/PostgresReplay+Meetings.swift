@@ -18,14 +18,15 @@ extension PostgresReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for local writes to a table. For a two-way table it is `stop`: rules settle its conflicts.
+  /// Returns the policy for rows of a table that applications at the target have changed. For a two-way table it is
+  /// `stop`, as conflict rules resolve these rows.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
     if options.goesBothWays(table.namespace, table.name) { return .stop }
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Runs a change. If the row differs from the source's image before, and the policy settles such rows, the source's
-  /// row wins.
+  /// Applies a change. If the target's row differs from the source's before image, and the policy allows it, the
+  /// source's row wins.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -38,11 +39,11 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the row that is being written, as it is before and after the change.
+  /// Returns the row before and after the change that is being applied, as far as the trail gives it.
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
-    // Without an image before, the key is unchanged.
+    // Without a before image, the key is unchanged.
     let old = before.count > 0 ? values(of: before, table) : new.map { keyed($0, table) }
     return (old, new)
   }
@@ -66,7 +67,7 @@ extension PostgresReplay {
   }
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
-  /// the row has no key, or if rows of other trails are in its way.
+  /// the row has no key, or if rows of other trails have its unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -87,8 +88,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Resolves a row that could not be inserted by the end of its transaction. Returns false if that is not possible
-  /// either.
+  /// Writes a row that could not be inserted by the end of its transaction, in place of the target's rows that prevent
+  /// it. Returns false if that is not possible.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -97,11 +98,12 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Resolves updates and deletes whose rows did not come by the end of their transaction. The source's row wins.
+  /// Resolves updates and deletes that waited for their rows until the end of their transaction, as applications had
+  /// changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves the early updates of a key when a row comes to that key that is not theirs: their own row does not exist
-  /// at the target.
+  /// Resolves waiting updates of a key when another row gets that key: the row that they are for does not exist at the
+  /// target.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -113,7 +115,7 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves the early updates that lead to a key, before the row at that key is changed.
+  /// Resolves the waiting updates whose row ends up at a key, before the row with that key is changed.
   ///
   /// These updates precede the change in the trail.
   ///
@@ -128,7 +130,8 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Returns the keys of a waiting update before and after. Overwrites the row in ``before`` and ``after``.
+  /// Returns the key of a waiting update's row before and after the update. Overwrites the buffers ``before`` and
+  /// ``after``.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {
@@ -154,7 +157,8 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that settles an update or delete that waits for its row; nil if the policy settles nothing.
+  /// Returns a closure that resolves an update or delete whose row never came; nil if the policy for local writes does
+  /// not resolve it.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

@@ -1,9 +1,10 @@
 import Changes
 import SQLiteKit
 
-/// Triggers that refuse what applications write to a table of an SQLite target: apply's connection fires none.
+/// Triggers that refuse writes of applications to a table of an SQLite target. They do not fire on apply's connection.
 ///
-/// `cairn_table` notes by trail which tables are guarded. A table is guarded as long as one of its trails wants it.
+/// `cairn_table` stores for each trail which tables have such triggers. A table has them as long as one of its trails
+/// needs them.
 package struct SQLiteGuards {
   let database: Database
   package init(_ database: Database) { self.database = database }
@@ -22,7 +23,7 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Creates and drops the guards so that they fit `cairn_table`, in the open transaction.
+  /// Creates and drops triggers so that exactly the tables marked in `cairn_table` have them, in the open transaction.
   func reconcile() throws {
     let tables = try database.query(
       """
@@ -50,7 +51,7 @@ package struct SQLiteGuards {
 }
 
 extension TargetState {
-  /// Stores in `cairn_table`, for all tables of the trail, whether they are guarded.
+  /// Stores in `cairn_table`, for each table of the trail, whether triggers refuse writes of applications.
   func guardTables(_ isGuarded: (String) -> Bool) throws {
     for (key, table) in try tables() where table.isGuarded != isGuarded(key.text) {
       try database.run(

@@ -18,14 +18,15 @@ extension SQLiteReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Returns the policy for local writes to a table. For a two-way table it is `stop`: rules settle its conflicts.
+  /// Returns the policy for rows of a table that applications at the target have changed. For a two-way table it is
+  /// `stop`, as conflict rules resolve these rows.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
     if options.goesBothWays("", mapping.target.name) { return .stop }
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Runs a change. If the row differs from the source's image before, and the policy settles such rows, the source's
-  /// row wins.
+  /// Applies a change. If the target's row differs from the source's before image, and the policy allows it, the
+  /// source's row wins.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -34,7 +35,7 @@ extension SQLiteReplay {
   }
 
   /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
-  /// the row has no key, or if rows of other trails are in its way.
+  /// the row has no key, or if rows of other trails have its unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is distinguished by all its values.
@@ -53,11 +54,12 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Resolves updates and deletes whose rows did not come by the end of their transaction. The source's row wins.
+  /// Resolves updates and deletes that waited for their rows until the end of their transaction, as applications had
+  /// changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves the early updates of a key when a row comes to that key that is not theirs: their own row does not exist
-  /// at the target.
+  /// Resolves waiting updates of a key when another row gets that key: the row that they are for does not exist at the
+  /// target.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -66,7 +68,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the early updates that lead to a row's key, before the row is changed.
+  /// Resolves the waiting updates whose row ends up at a row's key, before the row is changed.
   ///
   /// These updates precede the change in the trail.
   ///
@@ -93,7 +95,8 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that settles an update or delete that waits for its row; nil if the policy settles nothing.
+  /// Returns a closure that resolves an update or delete whose row never came; nil if the policy for local writes does
+  /// not resolve it.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -1,20 +1,21 @@
 import Changes
 
-/// The keys of rows that changes wrote into a table while its copy was in progress, in the form of the source.
+/// The keys of the rows that changes, not the copy itself, wrote into a table during its copy. Keys have the source's
+/// values.
 struct EarlyRows {
   /// The most keys that are kept for one table.
   private static let keysMax = 100_000
   private var keys: [NameKey: Set<[UInt8]>] = [:]
-  /// The tables whose copy began in this replay, so that all their keys are known.
+  /// The tables whose copy this reader of the trail has seen from its beginning, so that all such keys are known.
   private var known: Set<NameKey> = []
 
-  /// Forgets a table's keys, as its copy begins.
+  /// Removes a table's keys when a copy of it begins.
   mutating func begin(_ table: String) {
     keys[table.nameKey] = nil
     known.insert(table.nameKey)
   }
 
-  /// Forgets a table's keys, as its copy ends.
+  /// Removes a table's keys when its copy ends.
   mutating func end(_ table: String) {
     keys[table.nameKey] = nil
     known.remove(table.nameKey)
@@ -29,6 +30,6 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Returns whether all keys of a table are known: a row with another key did not come with a change.
+  /// Returns whether all such keys of a table are known. If so, no change has written a row with any other key.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

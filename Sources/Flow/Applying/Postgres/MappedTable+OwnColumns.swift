@@ -14,7 +14,8 @@ extension MappedTable {
     return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
-  /// Returns the columns that only the target has, for messages, if one has a value in some row; else nil.
+  /// Returns the names of the columns that only the target has, for messages. Nil unless some row has a value in one of
+  /// them.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
@@ -23,8 +24,8 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Saves the values of the target's own columns in the rows that a chunk is about to replace, in a temporary table.
-  /// Returns whether the table has such columns.
+  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace.
+  /// They go to a temporary table. Returns whether there are such columns.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }
@@ -41,7 +42,7 @@ extension MappedTable {
     return true
   }
 
-  /// Restores the saved values in the rows with the same key.
+  /// Restores the values saved by ``setAside(_:_:_:)`` in the rows with the same key.
   func giveBack(_ connection: PostgresConnection) throws {
     let set = asideColumns.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
     let terms = key.enumerated().map { "x.\(columns[$1].name.quotedName) \(columns[$1].equality) a.k\($0)" }

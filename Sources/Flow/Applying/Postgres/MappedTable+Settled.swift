@@ -20,13 +20,13 @@ extension MappedTable {
     ).first
   }
 
-  /// The SELECT of all rows with NULL in place of columns outside the key. A condition may follow.
+  /// The SELECT of all rows, with NULL in place of all columns except the key. A WHERE clause can be appended.
   var keysText: String {
     let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
     return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
-  /// Writes the settled row; nil: deletes it. Columns that are nil keep their values.
+  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     guard let row else {
       try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))
@@ -35,7 +35,7 @@ extension MappedTable {
     if try !update(row, key, connection) { try insert(row, connection) }
   }
 
-  /// Updates the row with this key. Returns false if there is no such row, or no column to set.
+  /// Updates the row with this key. Returns false if there is no such row, or if no column is given.
   func update(_ row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> Bool {
     let settable = row.indices.filter { row[$0] != nil && !alwaysIdentity.contains($0) }
     guard !settable.isEmpty else { return false }
@@ -77,7 +77,7 @@ extension MappedTable {
 
   // MARK: Foreign keys
 
-  /// Returns the foreign keys of the database that reference this table.
+  /// Queries which foreign keys of the database reference this table.
   func lookUpReferrers(_ connection: PostgresConnection) throws -> [Reference] {
     let rows = try connection.query(
       """
@@ -100,8 +100,8 @@ extension MappedTable {
     }
   }
 
-  /// Returns all foreign keys of the database (`own`), and the unique columns that they reference besides keys
-  /// (`alternates`).
+  /// Returns all foreign keys of the database (`own`), and the unique columns other than primary keys that they
+  /// reference (`alternates`).
   static func foreignKeys(
     _ connection: PostgresConnection
   ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
@@ -138,7 +138,7 @@ extension MappedTable {
     }
   }
 
-  /// Returns whether another row references this row.
+  /// Returns whether another row references this row by a foreign key.
   func isReferred(
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
   ) throws -> Bool {

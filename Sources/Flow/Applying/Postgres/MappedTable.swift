@@ -3,13 +3,15 @@ import Conflicts
 import Mapping
 import PostgresKit
 
-/// A table of the trail with its table at a PostgreSQL target, and the statements that write rows there.
+/// A table of the trail, its table at a PostgreSQL target, and the statements that write the rows of the one into the
+/// other.
 final class MappedTable {
   enum Insertion: Hashable {
     case strict
-    /// An insert that leaves a present row with the same key unchanged.
+    /// An insert that does nothing if the table has a row with the same key.
     case keeping
-    /// An insert that gives a present row with the same key the new values. Columns that only the target has stay.
+    /// An insert that updates a row with the same key if there is one. Columns that only the target has keep their
+    /// values.
     case merging
   }
 
@@ -17,23 +19,26 @@ final class MappedTable {
     case insert(Insertion)
     case delete(checks: ColumnMask)
     case update(set: ColumnMask, checks: ColumnMask)
-    /// An update of a GENERATED ALWAYS AS IDENTITY column, which UPDATE cannot set: deletes and inserts the row.
+    /// An update of a GENERATED ALWAYS AS IDENTITY column, as a delete and an insert, because UPDATE cannot set such a
+    /// column.
     case replace(set: ColumnMask, checks: ColumnMask)
-    /// The forms of ``delete`` and ``update`` for many rows, whose values are passed as arrays of texts.
+    /// A ``delete`` of many rows at once, with values passed as arrays of texts. ``updateMany`` is the same for
+    /// ``update``.
     case deleteMany(checks: ColumnMask)
     case updateMany(set: ColumnMask, checks: ColumnMask)
-    /// The forms that delete or update one of several rows that are equal in all columns.
+    /// A ``delete`` of just one of several rows that are equal in all columns. ``updateTwin`` is the same for
+    /// ``update``.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
-    /// Deletes the rows that have the new row's values in a unique index, except the row with the old or new key.
+    /// A delete of the rows that have the new row's values in a unique index, except the row with the old or new key.
     case clear(index: Int, sparing: Sparing)
-    /// Finds out whether several rows have the new row's values in a deferrable unique index.
+    /// A query whether several rows have the new row's values in a deferrable unique index.
     case doubled(index: Int)
-    /// Finds values that several rows of the table share in a deferrable unique index.
+    /// A query for values that several rows of the table share in a deferrable unique index.
     case anyDoubled(index: Int)
-    /// Selects, for the row with the key, whether each checked column has its former value.
+    /// A query whether each checked column of the row with the key still has its former value.
     case probe(checks: ColumnMask)
-    /// The form of ``delete`` that returns the deleted row.
+    /// A ``delete`` that returns the deleted row.
     case take(checks: ColumnMask)
   }
 
@@ -43,9 +48,9 @@ final class MappedTable {
   let given: TableSchema
   /// For each column of ``source``, its index in the row images of the trail.
   let positions: [Int]
-  /// The name by which apply's state knows the table.
+  /// The table's name in apply's state.
   let stateKey: String
-  /// The part of the trail's table that apply writes: all columns, except those that the target lacks and does not get.
+  /// The source's table with the columns that apply writes: all except those that the target lacks and does not get.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
@@ -60,27 +65,33 @@ final class MappedTable {
   let key: [Int]
   /// The target's unique index over the key columns; nil if there is none.
   let keyIndex: PostgresTargetTable.UniqueIndex?
-  /// The positions of deferrable unique indexes, which PostgreSQL checks by triggers that do not fire for apply.
+  /// The positions in ``target`` of deferrable unique indexes. PostgreSQL checks these by triggers, which do not fire
+  /// in apply's session.
   let uncheckedIndexes: [Int]
   /// The columns that are GENERATED ALWAYS AS IDENTITY.
   let alwaysIdentity: ColumnMask
-  /// The columns that became text as a value did not fit. Older rows do not have the source's spelling there.
+  /// The columns whose type became text because a value did not fit. Rows written before that have PostgreSQL's text
+  /// form there, not the source's.
   let widened: ColumnMask
   /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
   var asideColumns: [String] = []
   /// Whether rows were written since the sequences of the table's identity columns were last moved.
   var hasNewKeys = true
-  /// Two-way: whether this direction only adds rows, and changes none that is there; nil: not looked up yet.
+  /// Two-way: whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not
+  /// looked up yet.
   var takesRowsIn: Bool?
-  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
+  /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// The schema that a ``PostgresForm`` converted last, with the place and the conversion of each column in its rows.
+  /// A cache of ``PostgresForm``: the last trail schema, with each target column's index and conversion for rows of
+  /// that schema.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check of other roles' code in each transaction; nil if no untrusted role can change the table's code.
+  /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
+  /// code.
   var watch: OwnersWatch?
-  /// The table with the columns that only the target has, and the last transaction applied before they were looked up.
+  /// A cache: the table extended by the columns that only the target has, and the last transaction applied before that
+  /// was looked up.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
@@ -88,8 +99,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Describes a table that was checked. `part`: what the target has of the trail's table; `mapped`: that part in
-  /// PostgreSQL. `number` distinguishes the table's statements from those of other tables on the connection.
+  /// Describes a table that was checked. `part`: the columns of the trail's table that the target has. `mapped`: the
+  /// same in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -123,19 +134,22 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the target already has. If local writes are settled by row, it holds during copies only.
+  /// The policy for rows that the table already held. If the policy for local writes decides row by row, ``existing``
+  /// matters only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// The changes of the table's rows that wait to be sent together.
+  /// The changes of the table's rows that have not been sent yet, to be sent together.
   lazy var batch = RowBatch(self)
-  /// Whether updates and deletes may wait in ``batch``. For some types, a cast from text differs from reading input.
+  /// Whether updates and deletes may be collected in ``batch``. False for types whose cast from text differs from
+  /// parsing input.
   lazy var isBatched =
     !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
     && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }
   lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
-  /// The positions of all unique indexes besides the key's, except those over columns that the trail does not have.
+  /// The positions in ``target`` of all unique indexes other than the key's, without indexes over columns that the
+  /// trail lacks.
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
@@ -144,7 +158,8 @@ final class MappedTable {
     }
   }
 
-  /// Whether an update that leaves the key unchanged may give a row a unique value of another row.
+  /// Whether an update that leaves the key unchanged may collide with another row: the table has another unique index,
+  /// or is partitioned.
   lazy var mayCollide =
     target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
@@ -153,8 +168,8 @@ final class MappedTable {
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: whether rows may clash in unique values besides the key. No row is replaced for that: it is judged which
-  /// one waits. False for a table with deferrable constraints, whose violations PostgreSQL does not report to apply.
+  /// Two-way: whether two rows may have the same unique value besides the key, so that ``RowResolver`` decides which
+  /// one waits. False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
   /// Returns the columns of a unique index; nil if it has an expression, or a column that the trail does not have.
@@ -183,7 +198,7 @@ final class MappedTable {
   private struct Builder {
     let table: MappedTable
     var parameters: [PostgresStatement.Parameter] = []
-    /// Whether each parameter is an array of values; the written table then has the alias `t`.
+    /// Whether each parameter is an array with the values of many rows. If so, the written table has the alias `t`.
     var isMany = false
 
     var qualified: String { table.target.qualifiedName }
@@ -200,7 +215,7 @@ final class MappedTable {
       return "\(value)::\(table.columns[column].castType)"
     }
 
-    /// The FROM item `s` that makes rows of the array parameters. Read it after all parameters are numbered.
+    /// The FROM item `s` that turns the array parameters into rows. Read it after all parameters are numbered.
     private var many: String {
       let arrays = parameters.indices.map { "$\($0 + 1)" }.joined(separator: ",")
       let names = parameters.indices.map { "v\($0 + 1)" }.joined(separator: ",")

@@ -1,10 +1,10 @@
 import PostgresKit
 
-/// The statements that every commit of apply needs besides those of rows.
+/// The prepared statements of every apply transaction besides those for rows: begin, message, checkpoint and commit.
 struct OwnStatements {
-  /// Begins a transaction whose statements see what other sessions have committed, whatever the role's settings are.
+  /// Begins a transaction at READ COMMITTED, whatever isolation level the role's settings have.
   let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")
-  /// Writes the message by which capture of the target's database recognizes what apply writes.
+  /// Writes the logical message by which a capture of the target recognizes apply's transactions.
   let message = PostgresStatement(
     name: "cairn_message",
     sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")

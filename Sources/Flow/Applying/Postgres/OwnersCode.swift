@@ -5,10 +5,10 @@ import PostgresKit
 /// Code that PostgreSQL would run with the rights of apply when apply writes a table, and that another role owns.
 ///
 /// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as
-/// such code can `RESET ROLE`. So apply looks at that code before it writes. It refuses the table if a role other than
-/// a superuser or its own role owns any of it. Expressions of such a role may call only what ``isPlainText`` accepts:
-/// other functions can run a text, or the code of a type. If another role can change the table, or give its name to
-/// another one, apply looks again in each transaction. The lock that the transaction takes anyway covers that look.
+/// such code can `RESET ROLE`. So apply checks that code before it writes. It refuses the table if an untrusted role
+/// (neither a superuser nor its own role) owns any of it. Expressions of such a role may call only what ``isPlainText``
+/// accepts: other functions can run a text, or the code of a type. If such a role can change or replace the table,
+/// apply checks again in each transaction, under a lock.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -27,13 +27,13 @@ struct OwnersCode: Equatable {
     var trigger: Trigger?
   }
 
-  /// A trigger and its table: the written table, a partition of it, or a table that a foreign key changes.
+  /// A trigger and its table: the one that apply writes, a partition, or one that a foreign key action changes.
   struct Trigger: Equatable {
     @ByBytes var namespace: String
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that has a meaning there.
+    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that patterns use.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -41,36 +41,36 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// The power that an untrusted role has over the table at any time.
+  /// The power of an untrusted role to change or replace the table.
   enum Openness: Equatable {
     case closed
-    /// The role owns the schema: it can drop the table and make another one of its name.
+    /// An untrusted role owns the schema: it can drop the table and create another one with the same name.
     case name
-    /// The role owns the table, a partition, or a type that is needed to write the table.
+    /// An untrusted role owns the table, a partition, or a type that is needed to write the table.
     case code
   }
 
-  /// The values of `tgenabled` and `ev_enabled` that fire in the session of apply.
+  /// The values of `tgenabled` (triggers) and `ev_enabled` (rules) with which these run in apply's session.
   static let firesInApply = "AR"
 
   var findings: [Finding]
   var openness: Openness
-  /// The scope of the lock on a table to which an untrusted role may attach a partition. `ONLY` leaves partitions out.
-  /// Nil if no table needs the lock.
+  /// The tables to lock so that an untrusted role cannot attach a partition: only the table itself (`ONLY`), or its
+  /// partitions too.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
-  /// The oid of the table with the name, and the version of its schema's entry. Another text means another table, or a
-  /// renamed schema.
+  /// The table's oid, and the row version of its schema in the catalog. If this text changes, the name means another
+  /// table, or the schema was renamed.
   @ByBytes var bearer: String
-  /// Whether functions that may read views run when the table is written.
+  /// Whether writing the table runs functions, which may read views.
   var runsFunctions = false
   /// Whether a partition is a foreign table.
   var hasForeignParts = false
-  /// The catalog's entry for the code. Another text means that the code changed.
+  /// The versions of the catalog rows that make up the code. If this text changes, the code has changed.
   @ByBytes var fingerprint: String
 
   /// Reads the code that other roles own in a table, given by its quoted name. `fires`: the values of `tgenabled` and
-  /// `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like an application's.
+  /// `ev_enabled` that run: `AR` in apply's session, `AO` in an application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -95,10 +95,9 @@ struct OwnersCode: Equatable {
     return names.count == 3 ? Trigger(namespace: names[0], table: names[1], name: names[2]) : nil
   }
 
-  /// Locks, until the transaction ends, the tables that a table's foreign keys change, if an untrusted role may add
-  /// triggers to them.
+  /// Locks the tables that foreign key actions of a table change, if an untrusted role may add triggers to them.
   ///
-  /// Such triggers run with the rights of the session.
+  /// The lock lasts until the transaction ends. Such triggers would run with the rights of this session.
   ///
   /// - Throws: `owners-code` for a table that the role of the session may not lock.
   static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
@@ -125,10 +124,10 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// Returns the statements that keep the code of the table as it is until the transaction ends.
+  /// Returns the LOCK statements that keep other roles from changing the table's code until the transaction ends.
   ///
-  /// No other lock keeps an owner from attaching a partition, and it excludes itself: transactions that write to the
-  /// same partitioned table take turns.
+  /// Only SHARE UPDATE EXCLUSIVE keeps an owner from attaching a partition. It conflicts with itself, so only one such
+  /// transaction at a time writes a partitioned table.
   func locks(_ table: String) -> [String] {
     (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
       + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
@@ -140,7 +139,7 @@ struct OwnersCode: Equatable {
     var owner: UInt32
   }
 
-  /// Returns the triggers of all tables, without those of foreign keys. Empty if no trigger is among the findings.
+  /// Returns the triggers of all tables, except those of foreign keys. Empty if ``findings`` has no trigger.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -170,14 +169,15 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// The query that fails with ``changed`` if the fingerprint of a table's code is not `$3`; `$2` is `fires`.
+  /// The query that fails with ``changed`` if the ``fingerprint`` of the code of table `$1` is not `$3`. `$2`: the
+  /// values of `tgenabled` that run.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// The query that fails with ``changed`` if the name `$1` does not mean the table `$2`.
+  /// The query that fails with ``changed`` if the table named `$1` is not the one whose ``bearer`` is `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
-  /// The SQLSTATE of a division by zero, with which a check of the code fails.
+  /// The SQLSTATE of a division by zero, by which the check queries fail on purpose.
   static let changed = "22012"
 
-  /// Returns the error for a table that is replaced, or whose code changes, each time that apply writes to it.
+  /// Returns the error for a table that is replaced, or its schema renamed, again and again while apply writes to it.
   static func exchanged(_ place: String) -> CairnError {
     CairnError(
       .ownersCode, "a table of \(place) was replaced, or its schema renamed, while apply wrote to it",
@@ -187,13 +187,13 @@ struct OwnersCode: Equatable {
 
   // MARK: SQL
 
-  /// The relations, trusted roles and parts that matter when the table `$1` is written.
+  /// The WITH clause for the relations, the trusted roles and the code that matter when table `$1` is written.
   ///
-  /// These are the table with its partitions, and the tables that its foreign keys change, if such triggers fire. The
-  /// parts are what runs when the table is written, and all that these need by the server's list of dependencies. Those
-  /// are functions, operators, types with their components, constraints of domains, and casts between such a type and
-  /// one of PostgreSQL's own. The type that a polymorphic function returns is no dependency, so an array, a range or a
-  /// multirange also needs its siblings: `multirange(anyrange)` makes one of the other.
+  /// Relations are the table, its partitions, and the tables that its foreign key actions change, if foreign key
+  /// triggers fire. Code is what runs when the table is written, with all its dependencies in `pg_depend`. Those are
+  /// functions, operators, types with their components, constraints of domains, and casts between such a type and one
+  /// of PostgreSQL's own. The type that a polymorphic function returns is no dependency. So an array, a range or a
+  /// multirange also needs its related types: `multirange(anyrange)` makes one of the other.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -228,8 +228,7 @@ struct OwnersCode: Equatable {
     ), \(ReachedCode.text)
     """
 
-  /// The name of a trigger `t` with that of its table, as JSON in the collation of names. A trigger that a partition
-  /// has from its parent counts as that of the parent.
+  /// The SQL for a trigger `t` and its table as JSON. A trigger that a partition inherits counts as the parent's.
   private static let triggerText = """
     (SELECT json_build_array(n.nspname, c.relname, t.tgname)::text COLLATE "C" FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = (
@@ -239,13 +238,13 @@ struct OwnersCode: Equatable {
         SELECT tgrelid FROM up WHERE coalesce(parent, 0) = 0))
     """
 
-  /// The functions of `pg_catalog` that look up a cast of their argument's type to `json` when they run. No list of
-  /// dependencies names that cast.
+  /// The functions of `pg_catalog` that look up a cast to `json` when they run. `pg_depend` does not have that cast.
   private static let casting = """
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// Further functions of `pg_catalog` that only compute or report about the session. Trigger functions change one row.
+  /// Further functions of `pg_catalog` that cannot run other code: they only compute, report about the session, or
+  /// (trigger functions) change one row.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -255,17 +254,17 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// The functions of extensions that generate values, or read a file of the server's own.
+  /// The functions of extensions that an expression may call: they generate values, or read a file of the server.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
   /// The condition under which an expression of another role may call the function `p` with our rights.
   ///
-  /// Some functions can run what the catalog lists nowhere. They take the text form of a value, the number of an
-  /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. PostgreSQL's
-  /// other immutable functions only compute; so do operators and casts. The rest is a list. A superuser's function must
-  /// be immutable or have an operator. If the table needs a type of another role, a function with an argument of any
-  /// type must not look up casts (``casting``, or SQL).
+  /// Some functions can run code that is not among their dependencies, as they take a text form, an oid or a pointer.
+  /// For example, `domain_in('x', 16410, -1)` checks the domain with oid 16410. PostgreSQL's other immutable functions,
+  /// operators and casts only compute. Any further function must be in a list. A superuser's function must be immutable
+  /// or have an operator. If the table needs a type of another role, a function with an argument of any type must not
+  /// look up casts (``casting``, or SQL).
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -305,8 +304,9 @@ struct OwnersCode: Equatable {
   private static let drawnText =
     #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
-  /// The parts that an expression of another role may have, as the server prints them (from 16 on by other names). Each
-  /// runs only what ``findingsText`` looks at. `JSON_VALUE(… RETURNING type)` casts to a type that no list names.
+  /// The node types that an expression of another role may have, as `pg_node_tree` prints them (other names from
+  /// PostgreSQL 16 on). Each runs only code that ``findingsText`` checks. `JSON_VALUE(… RETURNING type)` is excluded,
+  /// as it casts to a type that is no dependency.
   private static let nodes = """
     ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE COALESCEEXPR
     COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR CONST CONVERTROWTYPEEXPR DISTINCTEXPR FIELDSELECT
@@ -399,8 +399,7 @@ struct OwnersCode: Equatable {
       EXISTS (SELECT FROM own WHERE relkind = 'f')::text
     """
 
-  /// The query for the tables that foreign keys of `$1` change, if untrusted roles own them or may add triggers to
-  /// them.
+  /// The query for the tables that foreign key actions of `$1` change and to which untrusted roles may add triggers.
   private static let referencingText = """
     \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
       FROM rel JOIN pg_class c
@@ -435,14 +434,14 @@ final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// The query for changed code, under a lock; nil if only trusted roles own the table and its types, and so can change
-  /// code.
+  /// The query that fails if the table's code has changed; nil if only trusted roles own the table and its types, so
+  /// that no other role can change code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
-  /// The group of transactions in which the table was checked last.
+  /// The number of the group in which the table was last checked.
   private var group: UInt64?
 
-  /// Prepares the check of a table's code. `number` distinguishes the check's statements in the session.
+  /// Prepares the check of a table's code. `number`: makes the names of the check's prepared statements unique.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
     locks = code.locks(table.rowsName).enumerated().map {
       PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
@@ -464,6 +463,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues the proof that the group's rows went to the checked table: no lock keeps a schema's owner from renaming it.
+  /// Queues a second check that the name means the checked table: no lock keeps a schema's owner from renaming it.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// A foreign key that is added once the rows of both tables are there.
+/// A foreign key that apply creates after the rows of both tables have been copied.
 ///
-/// The database stores its parts, never a statement. Otherwise any role that can write `cairn.pending` could make apply
-/// run any SQL. ``statement(for:)`` builds the SQL when it runs, from quoted names and from actions of a fixed list.
+/// `cairn.pending` stores its parts, not SQL. Otherwise any role that can write that table could make apply run any
+/// SQL. ``statement(for:)`` builds the statement from quoted names and a fixed list of actions.
 ///
 /// ```
 /// {"columns": ["item"], "references": ["id"], "on_update": "", "on_delete": "CASCADE", "delete_columns": [],
@@ -19,7 +19,8 @@ struct PendingForeignKey: Equatable {
   @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
-  /// PostgreSQL 15: the columns that `SET NULL` and `SET DEFAULT` set; empty: all.
+  /// The columns that `ON DELETE SET NULL` or `SET DEFAULT` sets (PostgreSQL 15 and newer); empty: all columns of the
+  /// key.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
   /// Whether the foreign key is `MATCH FULL`.
@@ -32,7 +33,8 @@ struct PendingForeignKey: Equatable {
     (onUpdate, onDelete, timing) = (key.onUpdate.asciiUppercased, key.onDelete.asciiUppercased, key.timing)
   }
 
-  /// Reads a foreign key. Nil for a text that Cairn did not write, and for an action that PostgreSQL does not have.
+  /// Parses a foreign key from its JSON. Nil for a text in another form, and for an action that PostgreSQL does not
+  /// have.
   init?(json text: String) {
     guard case .object(let object)? = try? JSONReader.read(text) else { return nil }
     func names(_ key: String) -> [String] {

@@ -3,25 +3,27 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
+// Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension PostgresApply {
-  /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of a catch-up wait at the same
-  /// place.
+  /// A catch-up: a second reader of the trail, which applies it to suspended tables. All tables of one catch-up are
+  /// suspended at the same place.
   struct CatchUp {
-    /// The time for which a catch-up runs before the other tables have their turn, in ms.
+    /// The time for which a catch-up runs before apply continues with the other tables, in ms.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
-    /// The conflict handling of two-way tables; nil for one-way tables.
+    /// The conflict handling if the tables are two-way; nil if they are one-way.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// The records that the target refuses, with the reasons.
+    /// The records that the target refuses, by their places in the trail, with the reasons.
     var refusals: [Position: CairnError] = [:]
-    /// The later copies with which tables of the catch-up continue, by the records with which the tables wait.
+    /// The copies, later in the trail, from which tables of the catch-up continue; by the places of the records that
+    /// suspended these tables.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether apply waits for capture, after its turn, before it runs the catch-up again.
+    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to the
+    /// same rows.
     var isOvertaken = false
   }
 
@@ -29,7 +31,7 @@ extension PostgresApply {
   struct Attempt {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time of the next attempt, in monotonic ms. ``delay`` is the wait after a failed one.
+    /// The monotonic time of the next attempt, in ms. ``delay`` is the wait after a failed attempt.
     var next: Int64
     var delay: Int64 = delayMin
     /// Whether the table is suspended only because a session holds a lock on it.
@@ -52,7 +54,8 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table. The group is rolled back and applied again, from the refused record on without the table.
+  /// Suspends a table after a record was refused. The group is rolled back and applied again, without the table from
+  /// that record on.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -66,9 +69,9 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs a catch-up that is due. Returns whether the catch-up has committed something.
+  /// Runs one catch-up whose next attempt is due. Returns whether it has committed anything.
   ///
-  /// - Parameter isLast: Whether all catch-ups run, as far as they can.
+  /// - Parameter isLast: Whether to run all catch-ups, due or not, as far as they get.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var catchUp {
@@ -84,7 +87,7 @@ extension PostgresApply {
       let desk = catchUpDesk(group, replay)
       var catchUp = CatchUp(tables: group, desk: desk, replay: try open(group, desk))
       if try advanceOrSettle(&catchUp, replay, stop) {
-        // The other tables have their turn, and the state of the waiting ones has changed.
+        // Other tables are applied in between, and the state of the suspended ones has changed.
         isMoved = true
         break
       }
@@ -92,8 +95,8 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Groups suspended tables by the place at which they wait. Tables that wait at one place may need each other, such
-  /// as tables that swapped names.
+  /// Groups suspended tables by their checkpoint. Tables with the same checkpoint may depend on each other, such as
+  /// tables that swapped names.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
@@ -129,8 +132,8 @@ extension PostgresApply {
     }
   }
 
-  /// Applies the next transactions of a catch-up, and returns whether anything was committed. Conflicts of its rows are
-  /// resolved as for other tables, with all versions that are known by now.
+  /// Applies the next transactions of a catch-up, and returns whether anything was committed. In two-way tables,
+  /// conflicts are resolved as for other tables, from all row versions that are known by now.
   private func advanceOrSettle(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = catchUp.desk else { return try advance(&catchUp, main, stop) }
     let isMoved = try desk.shared.inTurn(stop) {
@@ -141,7 +144,7 @@ extension PostgresApply {
       }
     }
     guard let isMoved else { throw ApplyStopped() }
-    // Apply waits after its turn, because other applies wait for the turn.
+    // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
     if catchUp.isOvertaken {
       self.catchUp?.isOvertaken = false
       progress.update { $0.isWaitingForCapture = true }
@@ -151,7 +154,7 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Runs a catch-up for a slice of time. Returns whether anything was committed.
+  /// Runs a catch-up for at most ``CatchUp/sliceMilliseconds``. Returns whether anything was committed.
   private func advance(_ catchUp: inout CatchUp, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     try main.sink.rest()
     let deadline = Clock.monotonicMilliseconds + CatchUp.sliceMilliseconds
@@ -217,7 +220,8 @@ extension PostgresApply {
       catchUp.overtaken)
   }
 
-  /// Recovers from an error in a catch-up, whose group was rolled back. Returns false if its tables continue to wait.
+  /// Handles an error in a catch-up, whose group was rolled back. Returns false if its tables stay suspended, true to
+  /// try again.
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
     catchUp.replay.abandon()
@@ -267,7 +271,8 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that applications overtook a group of `count` transactions, which is rolled back: apply waits for capture.
+  /// Notes that a group of `count` transactions was rolled back because applications wrote to its rows. Apply then
+  /// waits for capture.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
@@ -275,8 +280,8 @@ extension PostgresApply {
     catchUp.isOvertaken = true
   }
 
-  /// Returns a later copy with which a table can continue whose rule could not be kept. Nil if there is none, or it was
-  /// tried.
+  /// Returns a copy later in the trail from which a table can continue whose rule could not be carried out. Nil if
+  /// there is none, or if it was already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
@@ -289,7 +294,8 @@ extension PostgresApply {
     return nil
   }
 
-  /// Returns whether an error is about a row or a table: in a catch-up, the table continues to wait for that reason.
+  /// Returns whether an error is about a row or a table. If a catch-up fails with such an error, its table stays
+  /// suspended with that reason.
   private static func isOfRow(_ error: CairnError) -> Bool {
     [
       .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .schemaStopped, .nameCollision,
@@ -305,7 +311,7 @@ extension PostgresApply {
     }
   }
 
-  /// Stores the reason why a table is suspended, if the reason has changed.
+  /// Updates the stored and reported reason why a table is suspended, if it has changed.
   private func tell(_ error: CairnError, _ key: String, _ catchUp: CatchUp) throws {
     guard let table = catchUp.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       !table.table.isSuspended(by: error)

@@ -2,9 +2,10 @@ import Changes
 import PostgresKit
 import SystemKit
 
-// Transactions that are put aside, and retried.
+// Transactions in quarantine, and how they are retried.
 extension PostgresReplay {
-  /// Returns whether the transaction that begins is skipped. If so, logs it in quarantine, in the group's transaction.
+  /// Returns whether the transaction that begins must go into quarantine. If so, adds it to the quarantine log in the
+  /// group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
     guard !scope.isCatchUp else { return shelf.contains(header.number) }
@@ -28,10 +29,11 @@ extension PostgresApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// Carries out one request of an operator about quarantine, or a step that it made possible. Returns false if there
-  /// was nothing to do.
+  /// Carries out one request of an operator about quarantine, or retries a transaction that no longer depends on
+  /// another one. Returns false if there was nothing to do.
   ///
-  /// Does nothing while a table is suspended: its part of a transaction could not be applied with the rest.
+  /// Does nothing while a table is suspended, as the table's changes could not be applied together with the rest of a
+  /// transaction.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }
@@ -55,13 +57,13 @@ extension PostgresApply {
     return true
   }
 
-  /// Applies a quarantined transaction at its place in the trail, in a commit of its own.
+  /// Reads a quarantined transaction from its place in the trail, and applies it in a separate commit.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, connection, stop, &$0) }
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if it must be tried again, after a call of `wait`.
+  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?
@@ -100,7 +102,7 @@ extension PostgresApply {
     }
   }
 
-  /// Stores the reason why a transaction stays in quarantine.
+  /// Stores in the quarantine log the error that keeps a transaction in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ connection: PostgresConnection) throws {
     var one = one
     one.explain(error)

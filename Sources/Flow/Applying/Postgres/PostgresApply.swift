@@ -6,25 +6,24 @@ import Trails
 
 /// Applies a trail to a PostgreSQL database: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
-/// with an error that names it, and nothing of its transaction stays. If the server is away, apply waits for it, then
-/// reads the checkpoint: the last answer may have been lost with the connection. A table whose schema change cannot be
-/// made waits alone: see PostgresApply+CatchUps.swift.
+/// One blocking worker on one thread. Small transactions share a commit. If a row differs from what the trail says,
+/// apply stops with an error that names the row, and the row's transaction is rolled back. If the server cannot be
+/// reached, apply waits for it. It then reads the checkpoint, as the answer to the last commit may be lost. A table
+/// whose schema change cannot be made is suspended, and only that table: see PostgresApply+CatchUps.swift.
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The longest time for which a server may be away while `drain` is set, in ms.
+  /// The longest time for which apply waits for an unreachable server while `drain` is set, in ms.
   private static let awayMillisecondsMax: Int64 = 60_000
   /// The longest time for which apply waits for locks if `drain` is set and all else is done, in ms.
   private static let lockedMillisecondsMax: Int64 = 5000
 
-  /// The `lock_timeout` of two-way apply in ms, at first and at most: meanwhile, applications wait for locks of the
-  /// group.
+  /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
+  /// applications wait for the locks of its group.
   ///
-  /// It stays below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction in favor of
-  /// ours.
+  /// It is below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction in favor of ours.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String
@@ -38,16 +37,16 @@ package final class PostgresApply {
   /// The catch-up that runs at the moment; nil: none is open.
   var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
-  /// The statements that were run before the transactions that need them.
+  /// The statements, such as new enum labels, that apply has already run before the transactions that need them.
   var madeAhead: Set<NameKey> = []
-  /// The records with which tables begin to wait, with the reasons.
+  /// The records at which tables must be suspended, by their places in the trail, with the reasons.
   var refusals: [Position: CairnError] = [:]
-  /// The last transaction up to which groups are applied carefully, one statement at a time.
+  /// The last transaction up to which apply sends one statement at a time, after a failure.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
   private let pruning = ConflictPruning()
-  /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
+  /// The monotonic time at which apply next reads the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the database is not captured.
@@ -57,21 +56,21 @@ package final class PostgresApply {
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   private var share = GroupShare()
-  /// Whether the tables for conflicts have been created.
+  /// Whether this apply has created Cairn's tables for conflicts in the target.
   private var hasTables = false
-  /// The time when an idle apply last queried the server, in monotonic milliseconds.
+  /// The monotonic time when an idle apply last checked whether the server still answers, in ms.
   private var lookedAt: Int64 = 0
   private static let lookMilliseconds: Int64 = 4000
 
-  /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
+  /// Connects to a target and checks that apply could write to it. Changes nothing, and returns the connection.
   package static func prove(_ uri: String) throws -> PostgresConnection {
     do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
   }
 
   /// Connects and opens the trail.
   ///
-  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the target was fed from another trail, or needs
-  ///   a purged part of this one.
+  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the target's checkpoint is from another trail,
+  ///   or if the next part of this trail is purged.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -88,9 +87,9 @@ package final class PostgresApply {
 
   /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
   ///
-  /// It sees `stop` within a second, or at once if `drain` is set with it.
+  /// It reacts to `stop` within a second, or at once if `drain` is set too.
   ///
-  /// - Throws: `schema-stopped` at the end if a table waits.
+  /// - Throws: `schema-stopped` at the end if a table is suspended.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     connection?.interrupt = stop.descriptor
     defer { close() }
@@ -147,8 +146,8 @@ package final class PostgresApply {
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
         } else if error.isLockTimeout {
-          // A change of shape lets waiting sessions pass and tries again, and so does a two-way group. Locks are
-          // granted in the order of requests, so apply gets its turn if it waits as long as their transactions take.
+          // A schema change and a two-way group release their locks, so that waiting sessions continue, and try again.
+          // Locks are granted in order, so apply gets its lock if it waits as long as their transactions take.
           lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
           progress.update { $0.isWaitingForLock = true }
         } else if error.isTransient || error.isCancelled {
@@ -172,8 +171,8 @@ package final class PostgresApply {
     }
   }
 
-  /// Queries the server every few seconds while there is nothing to apply. A server that does not answer for as long
-  /// counts as gone until it does.
+  /// Queries the server every few seconds while there is nothing to apply. If the server does not answer in that time,
+  /// it counts as unreachable until it answers.
   ///
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
@@ -190,7 +189,8 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group, except transactions that the target refuses. Returns false if there is nothing to apply.
+  /// Applies one group. If the target refuses a transaction, that transaction goes into quarantine. Returns false if
+  /// there is nothing to apply.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
@@ -203,7 +203,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Applies one group, or prepares another attempt at it. Returns false if there is nothing to apply.
+  /// Applies one group, or handles its error so that the next call can retry. Returns false if there is nothing to do.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
@@ -263,7 +263,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Writes open decisions in another session, like an application's: capture does not take what ours writes.
+  /// Writes open decisions in a separate session, because capture ignores what apply's own session writes.
   private func decide(_ desk: PostgresReplay.Desk, _ ours: PostgresConnection) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -274,7 +274,7 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Waits until capture has read what applications committed. Rolls the group back first, which releases its locks.
+  /// Rolls back the group, which releases its locks. Then waits until capture has read the commits of applications.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }
@@ -319,8 +319,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that guard tables. This has its own transaction: it waits for sessions that write to
-  /// such a table.
+  /// Creates or drops the triggers that refuse local writes to tables. Uses its own transaction, as it waits for
+  /// sessions that write to these tables.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -333,8 +333,8 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs statements in transactions of their own. If a statement needs a type that was rolled back, it runs with the
-  /// group.
+  /// Runs each statement in its own transaction, before the group. If the statement needs a type that was rolled back
+  /// with the group, it is left to run in the group.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
@@ -342,7 +342,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Purges the segments of the trail that neither this target nor a suspended table needs.
+  /// Deletes the segments of the trail that neither the target nor one of its suspended tables needs.
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// A connection that is ready to apply a trail: its settings, its rights, its replication origin.
+/// Opens connections on which a trail is applied, with their settings, checked rights and replication origin.
 enum PostgresApplySession {
   private static let patienceMilliseconds: Int64 = 5000
 
@@ -26,8 +26,8 @@ enum PostgresApplySession {
     return connection
   }
 
-  /// Proves that apply could begin: encoding, primary, rights. Leaves no trace in the database, and the session as it
-  /// was.
+  /// Checks that apply could begin: the encoding, that the server is a primary, and the rights. Changes nothing in the
+  /// database or the session.
   static func prove(_ uri: String) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn")
     try check(connection)
@@ -59,11 +59,11 @@ enum PostgresApplySession {
 
   /// Sets the session up for apply.
   ///
-  /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is on disk when it is
-  /// answered. The server ends no statement by itself.
+  /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is durable when the
+  /// server answers. Statement timeouts are off.
   ///
-  /// Prepared statements outlive the growth of tables. So the plan for an empty table must not be one that scans all of
-  /// it. Rows that come as arrays are looked up in their order.
+  /// A prepared statement keeps its plan while its table grows. So the planner settings exclude plans that scan the
+  /// whole table, even if the table is empty now. Rows that are passed as arrays are looked up in their order.
   private static func adopt(_ connection: PostgresConnection) throws {
     // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""
@@ -88,8 +88,8 @@ enum PostgresApplySession {
 
   /// Waits until this is the only session that applies the trail.
   ///
-  /// The session of a killed cairn may still commit what it received. The checkpoint is certain only when that session
-  /// has ended.
+  /// The server session of a killed `cairn` may still commit what it received. So the checkpoint is final only after
+  /// that session has ended.
   private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     try connection.query(
@@ -102,11 +102,12 @@ enum PostgresApplySession {
     }
   }
 
-  /// The name of a session that applies the trail `$1`, as an expression: the server cuts long names.
+  /// The SQL expression for the `application_name` of a session that applies the trail `$1`. Long names are hashed, as
+  /// the server would cut them.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// The query for an earlier session of this role that applies the trail. An advisory lock is open to other roles as
-  /// well.
+  /// The query for an earlier session of this role that applies the trail. An advisory lock would not do, as any role
+  /// could take it.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()
@@ -122,9 +123,9 @@ enum PostgresApplySession {
       remedy: .retry)
   }
 
-  /// Sets up a replication origin if the role may: the write-ahead log then marks these rows as replicated.
+  /// Sets up a replication origin if the role may. The write-ahead log then marks apply's rows as replicated.
   ///
-  /// Capture recognizes our transactions by their message in any case.
+  /// Without an origin, capture still recognizes apply's transactions by their logical message.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     var isTidied = false
@@ -154,7 +155,8 @@ enum PostgresApplySession {
     }
   }
 
-  /// Drops the origins of databases that no longer exist: they keep their place on the server.
+  /// Drops the replication origins of databases that no longer exist, because the server's number of origins is
+  /// limited.
   private static func dropOrphans(_ connection: PostgresConnection) throws {
     let rows = try connection.query(
       """

@@ -32,10 +32,9 @@ extension PostgresCandidates {
 }
 
 extension PostgresTargetTable {
-  /// Returns a SELECT of a row that is not in the table, as the table would hold it: with its types and their
-  /// collations.
+  /// Returns a SELECT of a row that is not in the table, with the types and collations of the table's columns.
   ///
-  /// Parameters from `$1` on are the row's columns `names`.
+  /// `$1` and the following parameters are the values of the columns `names`.
   fileprivate func row(_ names: [String]) -> String {
     let values = columns.map { column in
       names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? column.idleDefault ?? "NULL"
@@ -49,13 +48,13 @@ extension PostgresTargetTable {
 }
 
 extension PostgresTargetTable.UniqueIndex {
-  /// Returns a SELECT of the values that a row has in the index; its result is empty if the index leaves the row out.
+  /// Returns a SELECT of the values that a row has in the index; no row if the index's WHERE excludes it.
   fileprivate func values(of row: String) -> String {
     let list = terms.enumerated().map { "\($1) AS term_\($0)" }.joined(separator: ",")
     return "SELECT \(list) FROM (\(row)) AS given\(predicate.map { " WHERE \($0)" } ?? "")"
   }
 
-  /// The condition under which a row of the table has the values `given` in the index.
+  /// The SQL condition that a row of the table has the same values in the index as the row `given`.
   fileprivate var collision: String {
     let equal = terms.enumerated().map { place, term in
       let (operation, collation) = equalities[place]

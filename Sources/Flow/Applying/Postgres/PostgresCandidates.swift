@@ -3,12 +3,12 @@ import Conflicts
 import PostgresKit
 import SystemKit
 
-/// The candidates of a PostgreSQL target. No other query may be in progress on its connection.
+/// The rows of a PostgreSQL target that wait for unique values. No other query may be in progress on the connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
-  /// Runs a body so that an error in the body does not end the transaction.
+  /// Runs a body in a savepoint, so that an SQL error in it does not abort the transaction.
   private let attempt: (() throws -> Void) throws -> Void
-  /// Returns whether no code of an untrusted role runs when a table is read or written.
+  /// Returns whether a table can be read and written without running code of an untrusted role.
   private let isTrusted: (PostgresTargetTable) throws -> Bool
   private let tables = Tables()
 
@@ -28,13 +28,13 @@ struct PostgresCandidates: CandidateStore {
     if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
   }
 
-  /// Returns whether `cairn.candidate` has the column `since`, which earlier builds did not create.
+  /// Returns whether `cairn.candidate` has the column `since`, which older versions did not create.
   private func hasSince() throws -> Bool {
     try connection.first(
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether some table of the database has unique values besides its key, so that rows may have to wait.
+  /// Returns whether any table of the database has a unique index besides its key, so that rows may have to wait.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -135,7 +135,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// The tables of candidates, cached while this value is used.
+  /// A cache of the tables to which waiting rows belong.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

@@ -4,7 +4,7 @@ import Mapping
 import Versions
 
 /// Converts rows of any trail into the form of a table in PostgreSQL: its columns, in their order. Values are texts
-/// that PostgreSQL reads as input; those of numbers are exact texts.
+/// that PostgreSQL accepts as input; numbers are texts without rounding.
 struct PostgresForm: RowForm {
   let table: MappedTable
   let names: NamePolicy
@@ -19,7 +19,7 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of a version's row. Throws `trail-damaged` if the version gives no key.
+  /// Returns the key of the row that a version belongs to. Throws `trail-damaged` if the version has no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.key.map { place in
@@ -47,7 +47,7 @@ struct PostgresForm: RowForm {
     return key
   }
 
-  /// Returns a row that the server has printed as texts, in the form of the table.
+  /// Converts a row that the server returned as texts into the form of the table.
   func row(_ texts: [String?]) -> [Value] {
     texts.enumerated().map { place, text in text.map { Self.value(Array($0.utf8), table.columns[place].type) } ?? .null
     }
@@ -101,7 +101,7 @@ struct PostgresForm: RowForm {
 }
 
 extension Value {
-  /// The value, as ``PostgresForm`` made it, as a text that PostgreSQL reads; nil for NULL.
+  /// The text that PostgreSQL accepts as input for a value of ``PostgresForm``; nil for NULL.
   var postgresInput: String? {
     switch self {
     case .null: nil

@@ -1,9 +1,9 @@
 import Changes
 
-/// Rows that the target cannot take until another row with the same unique value is changed in the same transaction.
+/// Rows that cannot be written until another row with the same unique value is changed later in the same transaction.
 ///
-/// The source checks such a constraint at the end of the transaction, the target at once. Each row is kept whole, and
-/// is inserted at the end of its transaction.
+/// The source checks such a unique constraint at the end of the transaction, but the target checks it at once. All
+/// columns of each row are kept here, and the row is inserted at the end of its transaction.
 struct PostgresHeldRows {
   struct Row {
     let table: MappedTable
@@ -56,7 +56,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes the held rows of a table that is emptied.
+  /// Removes the held rows of a table, when the table is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

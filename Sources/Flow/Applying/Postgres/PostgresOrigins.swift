@@ -3,15 +3,15 @@ import PostgresKit
 
 /// The replication origins of a server: one for each trail that is applied to one of its databases.
 package enum PostgresOrigins {
-  /// Returns whether an apply of the trail has an origin in this database.
+  /// Returns whether the server has a replication origin for the apply of the trail to this database.
   package static func has(_ trail: TrailName, _ connection: PostgresConnection) throws -> Bool {
     let origin = try PostgresTargetState(connection).originPrefix() + trail.description
     return try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil
   }
 
-  /// Throws `server-setting` if the server has no room for the origins of `new` more applies.
+  /// Throws `server-setting` if the server's limit does not allow replication origins for `new` more applies.
   ///
-  /// A role that may not use origins needs none.
+  /// Does nothing if the role may not use origins, as apply works without them.
   ///
   /// Source: https://www.postgresql.org/docs/current/runtime-config-replication.html
   package static func check(_ connection: PostgresConnection, new: Int) throws {

@@ -6,7 +6,8 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose new unique values another row still has, and holds it until its transaction ends.
+  /// Deletes a row whose new unique values another row still has, and keeps its new version to insert it when the
+  /// transaction ends.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -29,7 +30,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the update or delete that waited for the row with this image, if there is one.
+  /// Applies the update or delete that came before the row with this image and waited for it, if there is one.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -68,8 +69,8 @@ extension PostgresReplay {
 
   // MARK: Deferrable constraints
 
-  /// Throws `row-exists` if two rows share a unique value of a deferrable constraint, which apply's session does not
-  /// check.
+  /// Throws `row-exists` if two rows violate a deferrable unique constraint, which PostgreSQL does not check in apply's
+  /// session.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
     for row in unchecked.rows {
@@ -160,7 +161,7 @@ extension PostgresReplay {
       hint: Self.foreignWrites, context: context(table, key))
   }
 
-  /// Returns the error for an insert that the server accepted without inserting the row.
+  /// Returns the error for an INSERT that succeeded without inserting a row, for example because of a rule or trigger.
   func swallowed(_ table: MappedTable) -> CairnError {
     let key = describeRow(table, isNew: true)
     return CairnError(
@@ -170,8 +171,8 @@ extension PostgresReplay {
       context: context(table, key))
   }
 
-  /// Returns the error for a statement that the server refused: one that names the row, or the server's own if the
-  /// server failed.
+  /// Returns the error for a statement that the server refused: one that names the row, or the server's own error if
+  /// the cause is not the row.
   func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
   }

@@ -1,9 +1,10 @@
 import Changes
 
-// Rows of copies whose unique values other rows have.
+// Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes the row of a copy that is in ``after``. If another row has a unique value of it, the resolver decides.
-  /// - Parameter isInPlace: Whether the row replaces any present row, so that it is as the source has it.
+  /// Writes the copied row in ``after``. If another row has one of its unique values, the resolver decides between
+  /// them.
+  /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
@@ -14,7 +15,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Runs a body for a record of a table after all earlier rows of its copy have been written.
+  /// Writes all earlier rows of a table's copy, then runs a body for a record of that table.
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try endChunk()

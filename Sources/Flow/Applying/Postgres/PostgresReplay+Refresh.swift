@@ -4,7 +4,7 @@ import PostgresKit
 
 // Rows of a table that are read again at the source, in chunks.
 extension PostgresReplay {
-  /// The number of bytes of rows that COPY sends before apply reads the answer.
+  /// The bytes of rows that apply sends by COPY before it reads the server's answer.
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {
@@ -67,9 +67,9 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes the present rows if the copy cannot replace them range by range.
+  /// Deletes the rows that a table holds when a copy begins, if the copy cannot replace them range by range.
   ///
-  /// Ranges of keys work only if both ends order keys alike and an index finds them. Otherwise every row comes again.
+  /// Ranges work only if both ends sort keys in the same order and the target has an index on them.
   ///
   /// - Returns: Whether the table is empty now, so that no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
@@ -100,7 +100,8 @@ extension PostgresReplay {
       "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }
 
-  /// Deletes the rows that a chunk replaces, and saves their columns that only the target has.
+  /// Deletes the rows in the key range of a chunk, which replaces them. First saves the values of columns that only the
+  /// target has.
   private func clear(_ range: Refresh.Range, _ table: MappedTable) throws {
     if table.removal == .applied, let rows = try rows(in: range, table),
       try table.setAside(rows.condition, rows.values, connection)
@@ -110,8 +111,8 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Removes the rows of a range, or all rows. A rule can keep them, or mark them with the time of the commit, instead
-  /// of deleting them.
+  /// Deletes the rows of a key range, or all rows if `range` is nil. A rule can keep the rows, or set their delete
+  /// mark, instead.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -129,7 +130,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the condition for the rows of a table that belong to this trail, with the values of its parameters.
+  /// Returns the SQL condition that selects those rows of a table that belong to this trail, with its parameter values.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
@@ -146,7 +147,7 @@ extension PostgresReplay {
     return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
-  /// Restores the columns that were saved before a chunk, after the chunk's rows.
+  /// Restores, after the rows of a chunk, the saved values of columns that only the target has.
   func endChunk() throws {
     try endPiece()
     guard let table = aside else { return }
@@ -155,7 +156,8 @@ extension PostgresReplay {
     try table.giveBack(connection)
   }
 
-  /// Returns the rows of a range, as a WHERE clause with the values of its parameters; nil if the range has no bounds.
+  /// Returns the WHERE clause that selects the rows of a key range, with its parameter values; nil if the range has no
+  /// bounds.
   private func rows(
     in range: Refresh.Range, _ table: MappedTable
   ) throws -> (condition: String, values: [String?])? {
@@ -231,8 +233,8 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Reads the answer to the rows that COPY sent. If a row collides with another one, all of them are written again.
-  /// Each then replaces the rows in its way, unless these may be other rows of the copy.
+  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes all of these rows
+  /// again one by one. Each then replaces the rows that it collides with, unless these may belong to the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -259,7 +261,7 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// Creates the indexes that waited for the rows of a copy, and the foreign keys whose two tables have their rows.
+  /// After the rows of a copy, creates the table's indexes, and the foreign keys whose two tables both have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
@@ -272,13 +274,14 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The key columns that order the rows of this trail in chunks.
+  /// The key columns by which chunks of this trail order rows, without columns that have the same constant in all of
+  /// its rows.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)
   }
 
-  /// Whether a range of keys has the same rows at source and target, and the target finds them by an index.
+  /// Whether a range of keys covers the same rows at source and target, and the target has an index for it.
   var hasRanges: Bool {
     !rangeKey.isEmpty
       && rangeKey.allSatisfy { index in
@@ -302,7 +305,7 @@ extension MappedTable {
       }
   }
 
-  /// Returns an expression over a key column that sorts as the chunks of the source do.
+  /// Returns an SQL expression over a key column that sorts in the order of the source's chunks.
   func ordered(_ index: Int, _ expression: String) -> String {
     source.engine == .postgres
       ? ChunkOrder(source.columns[index]).postgresTerm(expression)

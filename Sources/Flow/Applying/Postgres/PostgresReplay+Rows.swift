@@ -51,9 +51,10 @@ extension PostgresReplay {
     }
   }
 
-  /// Refuses a change for which the table's rule cannot be kept: the table waits.
+  /// Throws if the table's rule cannot be carried out for a change, so that the table is suspended.
   ///
-  /// If a catch-up's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
+  /// If the trail has a later copy of a table in a catch-up, does not throw: the table continues with that copy, and
+  /// changes before it are skipped.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }
@@ -65,8 +66,8 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement. A careful replay returns the number of rows from the answer; otherwise the expected number is
-  /// returned.
+  /// Sends a statement. If apply works one statement at a time, returns the number of changed rows from the answer;
+  /// otherwise returns `count` without waiting.
   @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
     -> Int64
   {
@@ -129,7 +130,8 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  /// Inserts the row, and replaces the rows in its way; in a contested two-way table, only the row with its key.
+  /// Inserts the row, and replaces all rows that have its key or unique values. In a contested two-way table, replaces
+  /// only the row with its key.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))
@@ -173,7 +175,8 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Returns whether the row in ``before`` is identified by all its values.
+  /// Returns whether the row in ``before`` can only be identified by all its values: the table has no key, or the key
+  /// has NULL.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }
@@ -182,7 +185,7 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// Returns the columns whose former values the trail gives, so that a statement compares them.
+  /// Returns the columns whose former values the trail gives, so that the statement checks them.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
@@ -241,7 +244,7 @@ extension PostgresReplay {
       if before.gives(column) {
         if before.isEqual(column, to: after) { continue }
       } else if table.key.contains(column) {
-        // Without an image before, the key is unchanged.
+        // Without a before image, the key is unchanged.
         continue
       }
       mask.insert(column)
@@ -253,7 +256,7 @@ extension PostgresReplay {
     return mask
   }
 
-  /// Updates the row if the target has it, and inserts it otherwise if all of its values are known.
+  /// Updates the row if the target has it. Otherwise inserts it if all of its values are known.
   func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
@@ -312,7 +315,7 @@ extension PostgresReplay {
 extension RowText {
   /// The values of all columns as texts; nil for NULL.
   var strings: [String?] { (0..<count).map { string($0) } }
-  /// The values that the row gives, by column; nil for NULL.
+  /// The values of the columns that the row gives, by column index; nil for NULL.
   var given: [Int: String?] {
     var values: [Int: String?] = [:]
     for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }

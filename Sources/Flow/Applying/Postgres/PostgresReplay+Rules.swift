@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// Gives a table the shape of its new rule at its first record, in the group's transaction, and makes it await a
-  /// copy.
+  /// At the first record of a table with a changed rule, alters the target table as the new rule says. Apply then skips
+  /// the table's changes until its copy begins.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -50,8 +50,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Gives a table the shape of its new rule before a schema change, which then changes that shape. A dropped table
-  /// needs no copy.
+  /// Alters the target table as its new rule says before a schema change of the table is made. A table that the source
+  /// drops is not altered.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -60,14 +60,15 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// Forgets a table whose rows go to another table from the present record on.
+  /// Removes apply's state of a former target table, as the rows go to another table from the present record on.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)
     try forget(old)
   }
 
-  /// Gives a table of the catch-up the shape that it has when a later copy begins. The table then waits for that copy.
+  /// Alters a table of the catch-up to the schema that it has when a later copy begins. Apply then skips the table's
+  /// records up to that copy.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
@@ -108,8 +109,8 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule leads a table to another table of the target, and the operator set no policy for
-  /// the rows there.
+  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
+  /// rows that are already there.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -118,7 +119,7 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Records that a copy of a table begins, for the progress and for its changed rule.
+  /// Notes that a copy of a table begins: in the reported progress, and as the end of a rule change.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

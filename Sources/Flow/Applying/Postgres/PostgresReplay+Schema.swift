@@ -4,10 +4,10 @@ import PostgresKit
 
 // Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// The longest wait of a schema change for sessions that use the table, in ms. A catch-up has waited before, and waits
-  /// less.
+  /// The longest wait of a schema change for sessions that use the table, in ms. Shorter in a catch-up, as its table
+  /// has been tried before.
   ///
-  /// Meanwhile, other sessions that use the table queue up after the change.
+  /// During this wait, other sessions that use the table queue up after the schema change.
   var lockMilliseconds: Int { scope.isCatchUp ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -58,7 +58,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the error for a schema change that waits for a lock. It names the session that uses the table.
+  /// Returns the error for a schema change that cannot get its lock. The message names the session that uses the table.
   func inUse(
     _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
     _ known: PostgresTargetState.Table?
@@ -86,8 +86,8 @@ extension PostgresReplay {
       context: ["table": table.fullName])
   }
 
-  /// Records a schema change in apply's state. Returns the table's names before and after; nil if this replay does not
-  /// apply the table.
+  /// Follows a table's rename, creation or drop in apply's state. Returns the table's names before and after; nil if
+  /// this reader of the trail does not apply the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -114,10 +114,12 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Returns whether apply has no state of a table because all of its rows are still to come with a copy.
+  /// Returns whether apply has no state of a table because it skipped the record that created the table; a copy will
+  /// bring the rows.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Creates a table at its first record, if apply did not read the record that creates it: the table awaits a copy.
+  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
+  /// changes until its copy begins.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
@@ -153,7 +155,7 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Records in apply's state the names after a schema change that this database had already made.
+  /// Stores in apply's state the names after a schema change that was already made in this database.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }
@@ -183,7 +185,7 @@ extension PostgresReplay {
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
-    // The rows of a copy that is awaited come again.
+    // A requested copy will bring the rows again.
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !own.isAwaited
       && options.holdsOnlyTheSource(change.after.namespace, change.after.name)
@@ -218,8 +220,9 @@ extension PostgresReplay {
     try ensureLabels(change.after)
   }
 
-  /// Adds missing labels of a table's enums. Throws ``Ahead``: labels are added before the transaction that uses them,
-  /// unless it created the type.
+  /// Adds the labels that the target's enum types lack for a table. PostgreSQL cannot use a new label in the
+  /// transaction that adds it. So this throws ``Ahead``, and apply adds the label first, unless the transaction created
+  /// the type.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }

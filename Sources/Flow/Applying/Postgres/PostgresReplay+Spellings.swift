@@ -3,23 +3,23 @@ import Mapping
 import PostgresKit
 
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
-// None of two such rows replaces the other.
+// Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether a table may treat two values as equal, and all its rows came with the present copy or later
-  /// changes.
+  /// Returns whether two conditions hold: a unique index of the table may treat two values of the source as equal, and
+  /// the table was empty when the present copy began.
   ///
-  /// A chunk is exact at its place in the trail. So a row of the chunk meets a present row in two cases only. A change
-  /// has written the row before, or the chunk reads rows again.
+  /// Then a row of a chunk finds a row with its key in two cases only: a change has already written the row, or the
+  /// chunk is read a second time.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether rows of the present chunk can meet only rows that changes have written.
+  /// Returns whether rows of the present chunk can collide only with rows that changes have written.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
-  /// Returns the values of a row's key as the source has them.
+  /// Returns the encoded key of a row, with the source's values.
   private func sourceKey(_ image: ImageView, _ table: MappedTable) throws -> [UInt8] {
     let values = try image.values()
     var key = ByteWriter(capacity: 64)
@@ -29,7 +29,7 @@ extension PostgresReplay {
 
   // MARK: Rows of the copy
 
-  /// Writes the rows of a piece again, one by one, after some met rows of the target.
+  /// Writes the rows of one COPY again, one by one, after some of them collided with rows of the target.
   func writePieceAgain(_ table: MappedTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
@@ -46,7 +46,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Reads the answers to all statements. Returns false if one touched another number of rows than it must.
+  /// Reads the answers to all statements sent. Returns false if one of them changed another number of rows than
+  /// expected.
   private func readAnswers() throws -> Bool {
     do { try sink.settle() } catch let fault as PostgresSink.Fault where fault.error == nil { return false }
     return true
@@ -62,7 +63,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Inserts the row of a copy that is in ``after``.
+  /// Inserts the copied row in ``after``.
   ///
   /// - Throws: `row-exists` if another row of the copy has one of its unique values.
   func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
@@ -81,7 +82,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the target has the row of ``after`` with the same values.
+  /// Returns whether the target already has the row in ``after``, with equal values in all columns.
   private func isThereAsItIs(_ table: MappedTable) throws -> Bool {
     before.assign(after.strings)
     defer { before.removeAll() }
@@ -100,8 +101,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row of ``before`` if the target has it. If not, the copy brings the row, unless the update changes its
-  /// key.
+  /// Updates the row in ``before`` if the target has it. If not, the copy will bring the row, except if the update
+  /// changes its key.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
@@ -123,7 +124,8 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a row of a copy that would replace another one. It names the other row if that is found.
+  /// Returns the error for a copied row whose unique value equals that of another row at the target. Names the other
+  /// row if it is found.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }
     let columns = index.flatMap(table.positions(of:)) ?? table.key
@@ -146,7 +148,7 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  /// Returns the earlier row of the piece that has the same values in these columns at the target, for messages.
+  /// Returns the earlier row of the same COPY that the target treats as equal in these columns, for messages.
   private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in

@@ -6,7 +6,8 @@ import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
-  /// Returns whether a change belongs to a statement that has been executed or is executed now.
+  /// Returns whether to skip a change because it belongs to a statement that is executed again. At the statement's
+  /// first change, executes it.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -62,8 +63,8 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the table on which a statement can be executed; nil unless the target has the same rows in the same
-  /// columns.
+  /// Returns the description of a table for executing a statement on it; nil unless the target has the same rows in the
+  /// same columns as the source.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -79,8 +80,8 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote. COPY passes these rows
-  /// one by one, whatever their number. The server ends the statement after `milliseconds`.
+  /// Executes a statement within a savepoint, and returns the digest of the rows that it wrote. COPY returns these
+  /// rows, so that memory is bounded. The server ends the statement after `milliseconds`.
   private func execute(
     _ plan: ReplayPlan, _ form: ReturnedRows, _ milliseconds: Int64
   ) throws -> StatementDigest {

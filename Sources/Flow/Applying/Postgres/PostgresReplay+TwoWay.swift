@@ -11,7 +11,7 @@ extension PostgresReplay {
   /// The number of rows or keys that are in memory at a time while apply locks rows, or removes them for a copy.
   private static let keysMax = 1000
 
-  /// Tells the version window which transactions suspended tables lack, so that these count as not seen by this node.
+  /// Notes which transactions suspended tables lack. They count as unseen by this node.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }
@@ -23,17 +23,18 @@ extension PostgresReplay {
     desk.inform(watchesRows: true)
   }
 
-  /// Checks, before the commit of a group, for local commits to its rows. The rows are locked, so such commits have
-  /// ended.
+  /// Checks, before the commit of a group, whether applications have committed changes of its rows. Apply has locked
+  /// the rows, so no such transaction is still open.
   ///
-  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not pass them in time.
+  /// - Throws: ``LocalAhead`` if an application has written one of the rows, or if capture does not confirm in time
+  ///   that it has read all commits.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks the rows of a transaction that applications have overtaken, before its first change, and reads what they
-  /// committed to these rows. No session writes to the rows until the commit, so most changes can be sent as usual.
+  /// Locks all rows of a transaction before its first change, and reads which of these rows applications have
+  /// committed. Used after applications have repeatedly written to the rows before apply's commit.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
@@ -48,7 +49,7 @@ extension PostgresReplay {
       if count % 1024 == 0, stop.isSet { throw ApplyStopped() }
       let place = tables.lastIndex { $0.schema == schema } ?? tables.count
       if place == tables.count {
-        // A table with code of another role is refused when its change comes.
+        // A table with code of another role is refused later, when its change is applied.
         do { tables.append((schema, try tableToLock(like: schema, desk))) } catch let error as CairnError
           where error.code == .ownersCode
         { tables.append((schema, nil)) }
@@ -66,7 +67,8 @@ extension PostgresReplay {
     desk.noteLocks()
   }
 
-  /// Returns the table whose rows are locked for changes of this schema; nil if no two-way table takes them.
+  /// Returns the target table whose rows must be locked for changes with this schema; nil if the changes go to no
+  /// two-way table with a key.
   private func tableToLock(like schema: TableSchema, _ desk: Desk) throws -> MappedTable? {
     guard let key = scope.key(schema.sourceKey), var known = tables[key] else { return nil }
     if let move = desk.move(of: schema) { (known.schema, known.name) = (move.now.namespace, move.now.name) }
@@ -95,9 +97,9 @@ extension PostgresReplay {
     if found != nil { throw move.taken(schema, at: connection.place) }
   }
 
-  /// Gives a change of a table that was renamed here the table's present name.
+  /// Replaces a table's former name by its present one in a schema change, if the table was renamed here.
   ///
-  /// - Returns: False if the change is the rename that was made here too.
+  /// - Returns: False if the change is the same rename, which is already made here.
   func nameAsNow(_ made: inout ShapeChange, _ move: ColumnsNow.Move, _ desk: Desk, _ key: String) throws -> Bool {
     guard let before = made.before, let after = made.after, var known = tables[key] else { return true }
     let place = TableMapping.targetPlace(of: after, in: .postgres, names: options.names)
@@ -114,8 +116,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Waits until capture has passed what applications committed, and returns the rows that they wrote; nil if no
-  /// application committed anything.
+  /// Waits until capture has read all commits of applications, and returns the rows that they wrote; nil if no
+  /// application has committed anything.
   private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
     guard case .stream(let capture) = desk.shared.local else { return nil }
     try sink.settle()
@@ -132,7 +134,8 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Records the transaction of a group that changes no rows as one of ours, before its commit.
+  /// Notes, before the commit of a group that changes no rows, that its transaction is apply's own and not an
+  /// application's.
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()
@@ -140,22 +143,23 @@ extension PostgresReplay {
     if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Returns which transactions of the server have ended. Stores the number of the open one in ``transaction``.
+  /// Queries which transactions of the server have ended. Stores the number of apply's open transaction in
+  /// ``transaction``.
   private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
     transaction = row?[1].flatMap { UInt64($0) }
     return row?[0].flatMap { ServerMoment($0) }
   }
 
-  /// Throws ``LocalAhead`` if a rolled-back group failed because applications wrote to its rows meanwhile. If the rows
-  /// were locked, it does nothing: applications that waited for the locks have written by now.
+  /// Throws ``LocalAhead`` if a group failed and was rolled back because applications wrote to its rows in the
+  /// meantime. Does nothing if the rows were locked first, as applications may have written after the rollback.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }
     try desk.check(committed: rowsCommitted(desk))
   }
 
-  /// Reads the new part of the own trail, and returns the rows that were written there.
+  /// Reads the new part of this database's own trail, and returns the rows that applications have written.
   private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp(
@@ -167,19 +171,21 @@ extension PostgresReplay {
     return committed
   }
 
-  /// Returns whether a change is resolved when its transaction ends.
+  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
+  /// once.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     return try resolver.defers(change, schema, table)
   }
 
-  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
+  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Removes rows of the target, except those that were changed here without the knowledge of the copy's author.
+  /// Deletes rows of the target that a copy replaces, except rows that were changed here without the copy's author
+  /// having seen the change.
   func removeKnown(
     _ rows: (condition: String, values: [String?]), _ table: MappedTable, _ resolver: RowResolver<PostgresReplay>
   ) throws {
@@ -196,7 +202,7 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  /// Writes rows that wait for a unique value if an application has freed it. Runs in a transaction of its own.
+  /// Writes rows that wait for a unique value if an application has freed it. Uses its own transaction.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }
     try sink.settle()

@@ -4,9 +4,11 @@ import PostgresKit
 
 // Conversion of values for rows, and values that do not fit.
 extension PostgresReplay {
-  /// Converts an image into texts. The policy decides on a value that does not fit its column.
+  /// Converts a row image into texts for PostgreSQL. The misfit policy decides about a value that does not fit its
+  /// column.
   ///
-  /// - Parameter isNew: False for the image before, whose values the policy changed when they were written.
+  /// - Parameter isNew: False for the before image of a change, whose values are converted as they were when apply
+  ///   wrote them.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -65,8 +67,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether a column may become text. A key may not: present rows keep PostgreSQL's spelling, so it would not
-  /// find them.
+  /// Returns whether a column's type may become text. A key column may not: rows that are already there keep
+  /// PostgreSQL's text form, so the source's form would not find them.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -97,7 +99,7 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  /// Returns the hint of a misfit's error, with the policies that can help.
+  /// Returns the hint for the error about a value that does not fit, with the misfit policies that can help.
   private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
     let mend = "correct the value at the source and copy the table again ('cairn copy APPLY', or --existing overwrite)"
@@ -143,11 +145,11 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// Applies the policies to the values of the new row that the server refuses. Called only in a careful replay
-  /// (``PostgresReplay``), which waits for the answer to each statement.
+  /// Applies the misfit policies to those values of the new row that the server refuses. Called only while apply sends
+  /// one statement at a time.
   ///
   /// - Returns: False if the server refuses none.
-  /// - Throws: An error that names the value, if its policy stops apply.
+  /// - Throws: An error that names the value, if the policy is to stop.
   func mendRefusedValues(_ table: MappedTable) throws -> Bool {
     var values = after.strings
     var isMended = false
@@ -185,7 +187,7 @@ extension PostgresReplay {
   }
 }
 
-/// The error for a column that must become text; afterwards the record is applied from its beginning.
+/// The error for a column whose type must become text. The catcher alters the column and applies the record again.
 struct Widening: Error {
   let table: String
   let index: Int

@@ -6,16 +6,15 @@ import SystemKit
 import Trails
 import Versions
 
-/// Applies a trail over one connection, from the checkpoint that the target has when the replay begins.
+/// Reads a trail from one checkpoint on, and writes its transactions to a PostgreSQL target over one connection.
 ///
-/// Rows are sent many at a time. If the target refuses one, the whole group of transactions is rolled back. Another
-/// replay then applies the group *carefully*: one transaction and one statement at a time. So a row that must wait for
-/// another one can wait, and an error names its row.
+/// Rows are sent many at a time. If the target refuses one, the whole group is rolled back. A new replay then applies
+/// the group *carefully*: one transaction and one statement at a time. So an error names its row.
 ///
-/// A table whose schema change cannot be made is suspended, and left out. A replay of its own, a *catch-up*, applies its
-/// part of the trail from the table's own checkpoint.
+/// A table whose schema change cannot be made is suspended. Another replay, a *catch-up*, applies the table's part of
+/// the trail from the table's own checkpoint.
 final class PostgresReplay {
-  /// The rows after which a commit is due, unless options set another number.
+  /// The default number of rows after which a group is committed.
   private static let commitRowsUsual = 20_000
   let connection: PostgresConnection
   let name: TrailName
@@ -31,11 +30,11 @@ final class PostgresReplay {
   let desk: Desk?
   /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  /// The trail's transactions in quarantine; nil: this replay puts none aside.
+  /// The trail's transactions in quarantine; nil: this replay adds none.
   let shelf: QuarantineShelf?
-  /// The quarantined transaction that this replay applies again; nil: the replay continues from the checkpoint.
+  /// The quarantined transaction that this replay retries; nil: the replay continues from the checkpoint.
   let retried: QuarantinedTransaction?
-  /// The desk that decides which statements are executed again; nil: all are applied as rows.
+  /// Decides which statements are executed again; nil: none, only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
   /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.
@@ -43,47 +42,47 @@ final class PostgresReplay {
   /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
 
-  /// The records that the target refuses, with the reasons. The table of such a record is suspended from there on.
+  /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// For a catch-up: the later copies with which its tables continue, by the records at which the tables wait.
+  /// In a catch-up: the later copies with which its tables continue, by the places at which these are suspended.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
-  /// The last transaction that the replay began to read.
+  /// The last transaction that the replay has begun to read.
   private(set) var number: UInt64
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   /// The last transaction that was read to its end.
   private var passed: UInt64
-  /// The last transaction that the target had when this replay began.
+  /// The last transaction that the target had applied when this replay began.
   private let wholeNumber: UInt64
-  /// The last transaction that was committed; the present group follows it.
+  /// The last transaction that is committed at the target. The present group follows it.
   private(set) var applied: UInt64
   var tables: [NameKey: PostgresTargetState.Table]
-  /// The begin record of a transaction that belongs to the next group; nil: none was read ahead.
+  /// The begin record of the next group, if it was already read; else nil.
   private var ahead: Record?
-  /// The suspended tables: the main way leaves them out, a catch-up applies them.
+  /// The suspended tables that a catch-up applies, or that any other replay skips.
   private(set) var waiting: [PostgresTargetState.Waiting]
-  /// For a catch-up: the tables that wait again from a place in this group on, by their names in apply's state.
+  /// In a catch-up: the tables that are suspended again within this group, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// For a catch-up: the last transaction before which no table outside the catch-up waits; nil: no other table waits.
+  /// In a catch-up: the last transaction that all tables outside it have; nil: none of those is suspended.
   private let heldElsewhere: UInt64?
-  /// The statements that were committed ahead of the transaction that needs them.
+  /// The statements that were committed before the transaction that needs them (see ``Ahead``).
   let madeAhead: Set<NameKey>
-  /// The creation scripts of tables that were renamed in this group, by the names after the rename.
+  /// The CREATE TABLE scripts of tables that were renamed in this group, by their new names.
   var scripts: [NameKey: String] = [:]
-  /// The server's objects that the trail's definitions may use.
+  /// The objects of the server that table definitions from the trail may use.
   var reach: ServerReach
   let own: OwnStatements
-  /// The transaction with which the group began at the target; nil: nothing of the group was sent yet.
+  /// The first transaction of the group that was sent to the target; nil: none was sent yet.
   private(set) var head: UInt64?
   /// The number of groups that this replay has begun.
   private var groupNumber: UInt64 = 0
-  /// The checks of the group's tables whose code an untrusted role may change.
+  /// The code checks of the tables in this group whose code an untrusted role may change.
   private var watched: [OwnersWatch] = []
-  /// Whether rows that wait for a unique value may be judged in a table, by its qualified name, for this group.
+  /// By table: whether rows that wait for a unique value may be written to it in this group.
   var judgeable: [NameKey: Bool] = [:]
-  /// The server's number of the group's transaction; nil if it was not queried.
+  /// PostgreSQL's id (xid) of the group's transaction; nil if it was not queried.
   var transaction: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
@@ -94,37 +93,37 @@ final class PostgresReplay {
   var after = RowText()
   var early = EarlyUpdates()
   var earlyRows = EarlyRows()
-  /// Whether the rows of the present chunk may have been copied before, and are read again.
+  /// Whether the present chunk repeats rows that may already have been copied.
   var isReread = false
   var held = PostgresHeldRows()
   var unchecked = UncheckedRows()
   var sequences = SequenceUpkeep()
-  /// The table that is being copied; ``copied`` is the number of its rows so far, ``estimated`` that of all.
+  /// The table that is being copied. ``copied`` counts its rows so far; ``estimated`` is the expected total.
   var copying: MappedTable?
   /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables whose copy began in this replay.
+  /// The tables whose copy this replay has seen from its beginning.
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by the tables' plain names at the source.
+  /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// The number of conflicts that were settled in the group.
+  /// The number of conflicts that were resolved in the group.
   var conflicts = 0
-  /// Whether apply itself made the present schema change, and not an operator before.
+  /// Whether apply itself makes the present schema change. False if an operator has already made it.
   var isShapeMade = false
-  /// Whether tables began or ceased to be guarded since the last commit.
+  /// Whether the list of tables that refuse local writes has changed since the last commit.
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
-  /// The rows that COPY sent without an answer so far. If one of them is refused, all are sent again one by one.
+  /// The rows that COPY has sent since the last answer. If the server refuses one, all are sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// Reads apply's state, and opens the trail. `catchUp`: the suspended tables to apply, from one checkpoint; nil: all
-  /// others. `heldElsewhere`, for a catch-up: the last transaction before which no other table waits. Throws
-  /// ``PostgresError``, and `checkpoint-foreign` if the target has another trail, or needs a purged part of this one.
+  /// Reads apply's state, and opens the trail. `catchUp`: the suspended tables to apply; nil: all others.
+  /// `heldElsewhere`: see the property. Throws ``PostgresError``, and `checkpoint-foreign` if the checkpoint is of
+  /// another trail, or the next part of this one is purged.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
@@ -168,7 +167,7 @@ final class PostgresReplay {
       waiting: Set(waiting.map(\.source.nameKey)), isCatchUp: scope.isCatchUp, scope: options.scope)
   }
 
-  /// Reads apply's state again, between groups, after another replay has written to the target.
+  /// Reads apply's state again, between groups, after another replay has changed it.
   func reload() throws {
     tables = try state.tables()
     changedRules.leave(progress.snapshot.rulesAdopted)
@@ -180,14 +179,14 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Whether copies were requested that have not begun.
+  /// Whether a requested copy has not begun yet.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && applied <= options.askedBehind || tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: Groups
 
-  /// The place at which a catch-up's table waits again: its name there, the record, and the border before its transaction.
+  /// The place at which a catch-up's table is suspended again: its name there, the record, and the checkpoint before.
   private struct Halt {
     let place: String
     let from: Position
@@ -197,14 +196,14 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Catch-ups follow the main stream; two-way, the desk checks.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Not for catch-ups. Two-way, ``desk`` checks this.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
   }
 
-  /// Applies the available transactions in one commit: at most `count` of them, through transaction `limit`. Returns
-  /// false if there are none. After an error, the replay can only be abandoned: see ``abandon()``.
+  /// Applies the available transactions in one commit: at most `count`, and none after transaction `limit`. Returns
+  /// false if there are none. After an error, only ``abandon()`` may be called.
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isCatchUpDone: Bool = false
   ) throws -> Bool {
@@ -284,8 +283,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group with the message by which the target's capture recognizes it. `number` is the transaction to note
-  /// as applied: 0 for a group without changes, as two databases would otherwise answer each other's notes for ever.
+  /// Begins a group, with the message by which the target's capture recognizes it. `number`: the transaction to report
+  /// as applied. It is 0 if the group has no changes, or two databases would answer each other's reports for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -297,7 +296,7 @@ final class PostgresReplay {
     try sink.queue(own.message, [note.text])
   }
 
-  /// Returns the note of what is applied: at most up to the first transaction that waits or is in quarantine.
+  /// Returns the message text for capture: the last transaction before the first one that is not wholly applied.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(
@@ -309,7 +308,7 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// Returns the note for a catch-up's commit: the last transaction before which nothing waits any more.
+  /// Returns the message text for a catch-up's commit: the last transaction that all tables then have.
   private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
@@ -317,10 +316,10 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that waits or is in quarantine; nil: there is none.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The value of ``heldThrough`` without the tables in ``waiting``.
+  /// The value of ``heldThrough`` if the tables in ``waiting`` are not counted.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -409,7 +408,7 @@ final class PostgresReplay {
     { throw state.moved(name) }
   }
 
-  /// Moves the checkpoints of the catch-up's tables. If `isDone`, they have caught up with the others, and wait no longer.
+  /// Moves the checkpoints of the catch-up's tables. If `isDone`, ends their suspension, as they have caught up.
   private func moveCatchUp(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
       guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
@@ -436,7 +435,7 @@ final class PostgresReplay {
   /// The position up to which the target has durably applied the trail.
   var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
-  /// Moves the sequences of identity columns to the highest keys, at the trail's end and when apply ends.
+  /// Advances the sequences of identity columns to the highest keys. Called at the trail's end and when apply ends.
   func keepUpIdentities(isLast: Bool) throws { try sequences.keepUp(connection, isLast: isLast) }
 
   func abandon() { sink.abandon() }
@@ -492,7 +491,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction: a new schema replaces the known table of its id.
+  /// Reads a record of a skipped transaction. If it is a schema, drops the cached table with its id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -515,7 +514,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of a record that is known to be refused, or lets it continue with a later copy.
+  /// Suspends the table of the present record, which the target refuses. Or continues with a later copy of the table.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -540,7 +539,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Makes a table of the catch-up wait until its later copy begins.
+  /// Skips the records of one of the catch-up's tables up to a later copy of the table.
   func halt(_ key: String, called name: String, at copy: LaterCopy) {
     halted[key] = Halt(
       place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
@@ -548,7 +547,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Runs a body, and runs it again from the start of its row each time a column must become text.
+  /// Runs a body. Each time a column's type must become text, alters the column and runs the body again.
   private func again(_ body: () throws -> Void) throws {
     while true {
       do { return try body() } catch let widening as Widening {
@@ -569,7 +568,7 @@ final class PostgresReplay {
     return schema
   }
 
-  /// Returns the table of a schema id in the present segment; nil if the table is suspended or left out.
+  /// Returns the table with a schema id in the present segment; nil if the table is suspended or left out.
   func table(_ id: UInt64) throws -> MappedTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -586,7 +585,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Checks a table whose code another role may change: once in each group, before the table's first row.
+  /// Checks the code of a table that another role may change, once in each group, before the table's first row.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -594,8 +593,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the proof that names still mean the tables that were checked. A table whose shape was forgotten since then
-  /// was proved before that change.
+  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -603,7 +601,7 @@ final class PostgresReplay {
   }
 
   /// Throws `owners-code` if code of an untrusted role would run when a table of the target is written.
-  /// - Parameter isWrittenNow: Whether rows are written without a further check.
+  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
@@ -625,8 +623,8 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether rows that wait for a unique value may be judged in a table: not if code of an untrusted role would
-  /// run there. Looked up once in each group.
+  /// Returns whether rows that wait for a unique value may be written to a table: not if code of an untrusted role
+  /// would run. Looked up once in each group.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -642,7 +640,7 @@ final class PostgresReplay {
     return isTrusted
   }
 
-  /// Returns the table if it is open with this schema of the trail; else nil.
+  /// Returns the cached table if it was opened with this schema of the trail; else nil.
   func openTable(_ key: String, given schema: TableSchema) -> MappedTable? {
     byKey[key].flatMap { $0.given == schema ? $0 : nil }
   }
@@ -695,7 +693,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Opens the target's table for rows of this schema, whichever trail brings them; nil if there is no such table.
+  /// Opens the target table for rows with this schema, from any trail; nil if there is no such table.
   func openTable(like schema: TableSchema) throws -> MappedTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
@@ -707,8 +705,8 @@ final class PostgresReplay {
     return table
   }
 
-  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
-  /// none. Looked up once in each group.
+  /// Returns the table extended by the columns that only the target has; nil if there are no such columns. Looked up
+  /// once in each group.
   func wide(_ table: MappedTable) throws -> MappedTable? {
     if let wider = table.wider, wider.since == applied { return wider.table }
     try sink.settle()
@@ -741,7 +739,7 @@ final class PostgresReplay {
 
   // MARK: Tables that the target cannot have
 
-  /// Returns whether the target can have a table of this shape under its name. `key` is its name in apply's state.
+  /// Returns whether the target can have a table with this schema and name. `key`: the table's name in apply's state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {
     guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
     return !tables.contains {
@@ -750,7 +748,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Returns the next shape in the trail that fits the target, for one that does not; nil if there is none so far.
+  /// Returns the next schema of the table in the trail that the target can have; nil if there is none so far.
   func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
@@ -758,21 +756,21 @@ final class PostgresReplay {
     ) { fits($0, key) }
   }
 
-  /// Returns whether a copy of all rows of a table follows in the trail.
+  /// Returns whether the trail has a copy of the whole table after the present record.
   func isCopiedLater(_ schema: TableSchema) throws -> Bool {
     try LaterShape.isCopied(
       schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// Returns whether a row of the table may be missing or differ because a copy of the table follows.
+  /// Returns whether a row of the table may be missing or differ because a later copy in the trail corrects it.
   func excuses(_ table: MappedTable) throws -> Bool {
     try LaterShape.excuses(
       table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
       to: .postgres)
   }
 
-  /// Returns the columns of a shape that can be written; nil if the table is dropped before it has a shape that fits.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
@@ -780,8 +778,8 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// Returns the rows of a table that belong to the trail. If an older version let two trails share rows, this goes on
-  /// with a notice, but such a table is not copied.
+  /// Returns which rows of a table belong to the trail. Throws if they overlap with another trail's. If an older
+  /// version allowed that, only gives a notice, unless the table is to be copied.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -798,7 +796,7 @@ final class PostgresReplay {
     return claim
   }
 
-  /// Stores the state of a new table. Throws `name-collision` if another table of the source already has its name here.
+  /// Stores apply's state of a new table. Throws `name-collision` if another source table has its name at the target.
   func register(
     _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
     isSaved: Bool = true
@@ -834,7 +832,7 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
-  /// Records a new name that the source gave a suspended table. The target gets the name in the table's catch-up.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed later, in the catch-up.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
     if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {
@@ -849,20 +847,20 @@ final class PostgresReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Forgets the shapes of all tables, so that each is read again before it is written.
+  /// Clears the cache of all tables, so that each is read again before it is written.
   func forgetShapes() {
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Forgets the shape of a table, so that it is read again before it is written.
+  /// Removes a table from the cache, so that it is read again before it is written.
   func forgetShape(_ key: String) {
     byKey[key] = nil
     bySchema.removeAll(keepingCapacity: true)
   }
 }
 
-/// The error for a table that must be suspended from a record on: it does not fit, or its change cannot be made.
+/// The error for a table that must be suspended from a record on, as it does not fit or its change cannot be made.
 struct SchemaStop: Error {
   /// The name of the table in apply's state.
   let key: String
@@ -872,7 +870,7 @@ struct SchemaStop: Error {
   var isLocked = false
 }
 
-/// The error for statements that must be committed before the transaction that needs them.
+/// The error that names statements to commit before the transaction that needs them, such as new enum labels.
 struct Ahead: Error {
   let statements: [String]
 }

@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Indexes and foreign keys that wait for rows.
+// Indexes and foreign keys that are created after the rows of their tables are copied.
 extension PostgresShape {
-  /// Creates the waiting indexes of a table, as its present schema in the trail has them. The database stores only
-  /// their names.
+  /// Creates those indexes of a table that were put off until its rows are copied. `cairn.pending` stores only their
+  /// names, so their definitions come from the table's present schema in the trail.
   func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
     for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
       guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
@@ -26,9 +26,9 @@ extension PostgresShape {
 
   /// Creates the foreign keys whose two tables have their rows.
   ///
-  /// A key that some rows break stays NOT VALID: it holds for what applications write from now on.
+  /// A foreign key that some rows violate stays NOT VALID, so it is checked only for new writes.
   ///
-  /// - Parameter some: Only keys of these tables, or to them; nil: all.
+  /// - Parameter some: The tables whose foreign keys, and foreign keys to them, are created; nil: all tables.
   func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresTargetState.Table]? = nil) throws {
     func isReady(_ schema: String, _ name: String) -> Bool {
       guard
@@ -79,8 +79,8 @@ extension PostgresShape {
     }
   }
 
-  /// The planner settings for statements that read whole tables; ``planAsApply`` sets those of PostgresApplySession
-  /// again.
+  /// The planner settings for statements that read whole tables. ``planAsApply`` restores the settings of
+  /// PostgresApplySession.
   private static let planFreely =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let planAsApply =
@@ -100,7 +100,8 @@ extension PostgresShape {
     try state.remove(pending)
   }
 
-  /// Drops the foreign keys by which tables that Cairn created reference this one; they wait until it can have them.
+  /// Drops the foreign keys by which tables that Cairn created reference this table, and stores them in `cairn.pending`
+  /// to be created later.
   func setReferencesAside(_ table: PostgresTargetState.Table) throws {
     let rows = try connection.query(
       PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])

@@ -2,9 +2,9 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Tables whose name or shape changes at the source.
+// Tables whose name or columns change at the source.
 extension PostgresShape {
-  /// A change of one table, as the source has it and in PostgreSQL's form.
+  /// A schema change of one table: as the source made it, and converted for PostgreSQL.
   struct Change {
     let source: TableDifference
     let before: TableSchema
@@ -12,8 +12,8 @@ extension PostgresShape {
     let isRefreshed: Bool
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end replaces its own default by that of the other end, for a column that both ends of a two-way
-    /// table have added.
+    /// Whether this end replaces its default by the other end's, for a column that both ends of a two-way table have
+    /// added.
     var yieldsDefaults = false
     var name: String { source.after.fullName }
     var phrases: [String] {
@@ -21,7 +21,7 @@ extension PostgresShape {
     }
   }
 
-  /// Makes a change as far as the policy allows. Returns the state of the table afterwards.
+  /// Makes a schema change at the target as far as the policy allows. Returns apply's state of the table after it.
   func make(
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
     _ sink: PostgresSink
@@ -42,7 +42,7 @@ extension PostgresShape {
       after: change.after.createText, statements: alteration.all)
     guard there != nil else {
       if policy == .ignore { return moved }
-      // The rows come again only with a copy.
+      // Only a copy brings the rows again.
       guard policy == .follow, right.isCreated, change.isRefreshed else {
         throw refusal.error(
           noTable: change.after.fullName, table: change.name, goesBothWays: right.goesBothWays)
@@ -86,8 +86,8 @@ extension PostgresShape {
     return moved
   }
 
-  /// Returns whether the change is still open at the target: the table has its former name, and the new name is free.
-  /// The same must hold for the columns.
+  /// Returns whether the change is not yet made at the target: the table and its columns have their former names, and
+  /// the new names are free.
   func isOpen(_ change: Change, _ known: PostgresTargetState.Table) throws -> Bool {
     func has(_ schema: TableSchema) -> Bool {
       known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
@@ -102,7 +102,8 @@ extension PostgresShape {
 
   // MARK: By the operator
 
-  /// Returns what the target's table lacks in columns, types or keys to match the source's; nil: nothing.
+  /// Returns a description of what the operator still has to change so that the target's table matches the source's;
+  /// nil: nothing.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -141,8 +142,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Throws `schema-stopped` if a column that only the target has bears the name of a new one, and its type does not
-  /// take all values.
+  /// Throws `schema-stopped` if the target already has a column with a new column's name, and its type cannot hold all
+  /// values of the new column.
   private func checkOwnTypes(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ refusal: SchemaRefusal
   ) throws {
@@ -163,13 +164,13 @@ extension PostgresShape {
     }
   }
 
-  /// Throws `schema-stopped` if a new column was there before, with other values than at the source. There, each row
-  /// has the default of the column.
+  /// Throws `schema-stopped` if the target already had a column that the source adds, and rows have other values in it
+  /// than the source's default.
   ///
-  /// This happens if an operator has added the column. Other trails or applications may write to the table too. Then
-  /// only NULL, and the default that the column has here, are known to be other values.
+  /// This happens if an operator has added the column. If other trails or applications write to the table too, a value
+  /// may be theirs. Then only NULL and the column's default at the target count as wrong.
   ///
-  /// - Parameter there: The columns before the change.
+  /// - Parameter there: The target's columns before the change.
   private func checkFilled(
     _ there: [PostgresTargetTable.Column], _ change: Change, _ known: PostgresTargetState.Table,
     _ refusal: SchemaRefusal, _ sink: PostgresSink
@@ -205,7 +206,8 @@ extension PostgresShape {
     }
   }
 
-  /// Returns the state of a table as if Cairn had not created it, so that the table is checked as strictly as others.
+  /// Returns a copy of a table's state in which Cairn has not created the table. With it, checks are as strict as for
+  /// an operator's tables.
   private func strictly(_ known: PostgresTargetState.Table) -> PostgresTargetState.Table {
     var table = known
     table.isCreated = false
@@ -254,7 +256,8 @@ extension PostgresShape {
     return refusal.error("the server refuses it: \(text)\(why ?? "")", table: change.name)
   }
 
-  /// Returns the columns that only the target has, with a value in some row; nil if there is none.
+  /// Returns the names of the columns that only the target has, for messages. Nil unless some row has a value in one of
+  /// them.
   private func ownValues(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     let names = Set((change.before.columns + change.after.columns).map(\.name.nameKey))
     let own =
@@ -266,8 +269,8 @@ extension PostgresShape {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Moves indexes and foreign keys that wait for the table's rows to its new name, and removes those that the source
-  /// has dropped.
+  /// Updates the indexes and foreign keys in `cairn.pending` after a change of their table: gives them its new name,
+  /// and removes those that the source has dropped.
   private func movePending(
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {
@@ -300,7 +303,7 @@ extension PostgresShape {
 }
 
 extension PostgresAlteration.Target {
-  /// Returns a table of the target as the server has it; nil if there is no such table.
+  /// Reads a table of the target from the server's catalog; nil if there is no such table.
   static func read(_ table: PostgresTargetState.Table, _ connection: PostgresConnection) throws -> Self? {
     guard let there = try PostgresTargetTable.read(table.schema, table.name, connection) else { return nil }
     let name = "\(table.schema.quotedName).\(table.name.quotedName)"
@@ -343,7 +346,8 @@ extension PostgresAlteration.Target {
 }
 
 extension PostgresTargetTable.Column {
-  /// The column as a term that can be compared with a literal. Nil if its type has no equality, or an operator's own.
+  /// The SQL term by which the column is compared with a literal. Nil if its type has no equality operator, or a
+  /// user-defined one.
   fileprivate var comparable: String? {
     if hasEquality { return name.quotedName }
     return ["json", "xml"].contains(castType) ? "\(name.quotedName)::text" : nil

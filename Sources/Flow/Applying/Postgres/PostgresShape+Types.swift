@@ -4,8 +4,8 @@ import PostgresKit
 
 // User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// Returns the types that a schema change may alter. A catch-up omits types that are not as they were before the change:
-  /// other tables have changed them already.
+  /// Returns the user-defined types that a schema change may alter. A catch-up leaves out types that were already
+  /// altered for other tables.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -18,7 +18,8 @@ extension PostgresShape {
     }
   }
 
-  /// Returns why a schema change must not alter types: tables that Cairn did not create use them. Nil if it may.
+  /// Returns the reason why a schema change must not alter types, for example because tables that Cairn did not create
+  /// use them; nil if it may.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
@@ -32,10 +33,10 @@ extension PostgresShape {
     return nil
   }
 
-  /// Alters composite types to what a new table needs, if an earlier table left them in another shape.
+  /// Alters composite types as a new table needs them, if they still have the attributes that an earlier table needed.
   ///
-  /// If a table uses such a type, the operator decides. A catch-up accepts types of Cairn's own tables: these types have
-  /// their later shape.
+  /// Throws if another table uses such a type, so that the operator decides. A catch-up accepts types of tables that
+  /// Cairn created, as they already have later attributes.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -61,10 +62,10 @@ extension PostgresShape {
   /// is a domain or composite type of such a role, or a type with a function or cast of one.
   ///
   /// The server runs the CHECKs of domains, casts and functions of ranges with the rights of the session. It does so
-  /// when it adds a column with a default, changes a type, or builds an index. A role can give its own type a new CHECK
-  /// or column at any time, so such a type counts as it is.
+  /// when it adds a column with a default, changes a type, or builds an index. A role can add a CHECK or column to its
+  /// own type at any time, so every type of such a role is refused.
   ///
-  /// - Parameter table: The table, if it is there: its present types count, too.
+  /// - Parameter table: The table at the target. If it exists, its present types are checked too.
   func checkTypes(
     _ schemas: [TableSchema], _ table: PostgresTargetState.Table, _ refusal: SchemaRefusal, named name: String
   ) throws {
@@ -96,8 +97,7 @@ extension PostgresShape {
     )
   }
 
-  /// Returns the query for code of other roles in the types of table `$1` and in the types named. Each row says whether
-  /// the code can only be that of a type.
+  /// Returns the query for code of untrusted roles in the types of table `$1`, and in the types listed in `names`.
   private static func foreignTypes(_ names: String) -> String {
     """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
@@ -150,7 +150,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that the operator still has to alter, as the target has it unchanged; nil if there is none.
+  /// Returns a type that is still unchanged at the target, so that the operator has to alter it; nil if there is none.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
@@ -162,8 +162,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns whether apply may alter an existing type. With a list of tables, it may if the list includes every table
-  /// that uses the type. A type that no table uses is not altered.
+  /// Returns whether apply may alter an existing type. If the setting `tables` limits the apply, it must include every
+  /// table that uses the type, and at least one table must use the type.
   func reaches(_ type: String) throws -> Bool {
     if scope.isOpen { return true }
     let users = try users(of: type)
@@ -181,7 +181,7 @@ extension PostgresShape {
     tables.values.contains { $0.isCreated && ($0.schema, $0.name) == user }
   }
 
-  /// Returns the tables with a column of the type, or of a type that is built on it.
+  /// Returns the tables that have a column of the type, or of a type that contains it.
   private func users(of type: String) throws -> [(schema: String, name: String)] {
     try connection.query(
       """

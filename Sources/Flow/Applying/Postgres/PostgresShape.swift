@@ -2,18 +2,19 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes the tables of a PostgreSQL target follow those of the source: create, drop, rename, reshape; indexes and
-/// foreign keys after the rows.
+/// Makes schema changes at a PostgreSQL target: creates, drops, renames and alters tables. Indexes and foreign keys
+/// follow after the rows.
 ///
-/// Throws `schema-stopped` for what the operator must decide and for what the server refuses: then the table waits.
+/// Throws `schema-stopped` for changes that the operator must decide or that the server refuses. The table is then
+/// suspended.
 struct PostgresShape {
   let connection: PostgresConnection
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// The keys of suspended tables: no foreign key references these tables yet.
+  /// The suspended tables, by ``TableSchema/sourceKey``. No foreign keys to these tables are created yet.
   let waiting: Set<NameKey>
-  /// Whether this works for a catch-up, whose tables catch up while others are further.
+  /// Whether the changes are made in a catch-up, while other tables already have later schemas.
   let isCatchUp: Bool
   /// The tables of the target that the trail may write.
   var scope = TargetScope()
@@ -24,9 +25,10 @@ struct PostgresShape {
 
   // MARK: Create and drop
 
-  /// Creates a table; its indexes and foreign keys wait for its rows.
+  /// Creates a table without its indexes and foreign keys, which are created after its rows are copied.
   ///
-  /// - Returns: False if the table exists already; unless the policy is `ignore`, it has then been checked.
+  /// - Returns: False if the table already exists, or if the policy is `ignore`. Under any other policy, an existing
+  ///   table has been checked.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(
@@ -63,9 +65,10 @@ struct PostgresShape {
     return true
   }
 
-  /// Adds a new table to the publications of Cairn, if this database is captured too: then it need not be copied.
+  /// If this database is captured too, adds a new table to Cairn's publications, so that the table need not be copied
+  /// later.
   ///
-  /// A table without a primary key is left out, as applications could not update it once it is published.
+  /// Skips a table without a primary key, because PostgreSQL refuses updates of such a table once it is published.
   private func publish(_ table: TableSchema) throws {
     let name = table.qualifiedName
     let publications = try connection.query(
@@ -111,10 +114,10 @@ struct PostgresShape {
 
   // MARK: What is there
 
-  /// Returns the target's table. It must have every column, hold the source's values, and distinguish rows as the
-  /// source does.
+  /// Reads the target's table, and checks that it has every column, can hold the source's values, and has the source's
+  /// keys.
   ///
-  /// - Throws: `schema-stopped` if it does not.
+  /// - Throws: `schema-stopped` if the table fails the check.
   func checked(
     _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, goesBothWays: Bool = false
   ) throws -> PostgresTargetTable {
@@ -166,8 +169,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Returns the columns that the target has under the policy `ignore`; nil if there is no such table. Reports what is
-  /// left out.
+  /// Returns, under the policy `ignore`, the columns that the target's table has; nil if there is no such table. Gives
+  /// a notice about the columns that it lacks.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target lacks it, and 'ddl' is ignore")
@@ -217,6 +220,6 @@ struct PostgresShape {
 }
 
 extension PostgresError {
-  /// Whether the server refuses the change of shape itself, and not for a passing reason such as a lock.
+  /// Whether the server refuses the schema change itself, and not for a temporary reason such as a lock.
   var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

@@ -1,16 +1,16 @@
 import Changes
 import PostgresKit
 
-/// Sends the statements of many rows before it reads the answers. Statements that fit together go as one with arrays,
-/// or by COPY, see ``RowBatch``; others go one by one.
+/// Sends the statements for many rows before it reads the answers. Changes of the same form are sent as one statement
+/// with arrays, or by COPY (see ``RowBatch``); others one by one.
 ///
-/// A statement counts only after ``settle()``: then every answer has been read, and each statement has touched as many
-/// rows as it had to. Memory is bounded: a batch is sent at 2 MiB, and at most two are in progress.
+/// Statements have succeeded only when ``settle()`` returns: it reads every answer, and checks the number of rows of
+/// each. Memory is bounded: a batch is sent at 2 MiB, and at most two are in progress.
 final class PostgresSink {
-  /// The failure of a statement: the server refused it, or it touched another number of rows. To find the row, the
-  /// group is applied again, one statement at a time.
+  /// The failure of a statement: the server refused it, or it changed another number of rows than expected. The group
+  /// is then applied again, one statement at a time, to find the row.
   struct Fault: Error {
-    /// The server's error; nil if a statement touched a wrong number of rows.
+    /// The server's error; nil if a statement changed an unexpected number of rows.
     let error: PostgresError?
   }
 
@@ -19,10 +19,10 @@ final class PostgresSink {
   private static let batchBytesMax = 2 << 20
   /// The most rows of one statement with arrays.
   private static let arrayRowsMax = 2000
-  /// The number of rows of one shape in a batch from which one statement with arrays takes them all.
+  /// The least number of rows with the same statement form for which a batch uses one statement with arrays.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// The number of inserts at which a batch that has only inserts is sent at once.
+  /// The number of inserts at which a batch that has only inserts is sent without waiting for more.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
   /// The number of bytes of COPY lines that may wait in memory for the server.
@@ -32,18 +32,18 @@ final class PostgresSink {
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// The numbers of rows that the queued statements must touch; ``pushed`` has those of statements already sent.
+  /// The numbers of rows that queued statements must change. ``pushed`` has those of statements already sent.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0
   private var parameters: [PostgresParameter] = []
   private var prepared: [PostgresStatement] = []
 
-  /// The tables' batches that hold changes to be sent.
+  /// The batches of tables that have changes to send.
   private var batches: [RowBatch] = []
   private var batchBytes = 0
   private var arrays = PostgresArrays()
-  /// A row buffer for ``one``, ``other`` and ``none``.
+  /// A reusable row buffer; ``one``, ``other`` and ``none`` are such buffers.
   private final class Kept { var row = RowText() }
   private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?
@@ -56,7 +56,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Queues a statement that must touch `count` rows; nil: any number. It sees all earlier changes.
+  /// Queues a statement that must change `count` rows; nil: any number. All earlier changes are sent before it.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?
@@ -66,7 +66,7 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  /// Queues a strict insert. If only inserts into the same table precede it, it joins their COPY at once.
+  /// Queues an insert that fails if the key exists. If only inserts into this table are queued, uses their COPY.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
     if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {
@@ -107,7 +107,7 @@ final class PostgresSink {
     if changeCount % Self.changesBetweenFlushes == 0 { try keepServerBusy() }
   }
 
-  /// Lets the server work on earlier rows while more are collected.
+  /// Sends what is queued after some changes, so that the server works while more rows are collected.
   private func keepServerBusy() throws {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
@@ -121,7 +121,7 @@ final class PostgresSink {
 
   // MARK: Batches
 
-  /// Sends all batches. Inserts go last, as COPY waits for what was sent before.
+  /// Sends all batches: deletes and updates first, as a COPY for inserts can start only after all earlier answers.
   private func sendBatches() throws {
     try endCopy()
     let batches = self.batches
@@ -142,7 +142,7 @@ final class PostgresSink {
     batches.removeAll { $0 === batch }
   }
 
-  /// Sends the deletes of a batch, then its updates; those of one shape go together.
+  /// Sends the deletes of a batch, then its updates. Changes with the same statement form are sent together.
   private func sendChanges(_ batch: RowBatch) throws {
     var groups = [[Int]](repeating: [], count: batch.shapes.count)
     for (index, entry) in batch.entries.enumerated() { groups[entry.shape].append(index) }
@@ -260,7 +260,7 @@ final class PostgresSink {
 
   // MARK: Answers
 
-  /// Makes the server start on the queued statements while more are prepared. Reads the answers to an earlier push.
+  /// Flushes the queued statements to the server. If more than two flushes are unanswered, reads the oldest answers.
   private func push() throws {
     guard !expected.isEmpty else { return }
     try connection.pushPipeline()
@@ -272,7 +272,7 @@ final class PostgresSink {
     try answered(wanted) { try connection.readAnswers(wanted.count, $0) }
   }
 
-  /// Reads all answers; afterwards the connection accepts any statement.
+  /// Sends everything queued and reads all answers. Afterwards, the connection can run any statement.
   func settle() throws {
     try sendBatches()
     try endCopy()
@@ -290,7 +290,7 @@ final class PostgresSink {
     try connection.exitPipeline()
   }
 
-  /// Frees the connection between groups, so that another sink may use it.
+  /// Reads all answers and drops the prepared statements, so that another sink can use the connection between groups.
   func rest() throws {
     try settle()
     guard !prepared.isEmpty else { return }
@@ -320,7 +320,7 @@ final class PostgresSink {
     if isWrong { throw Fault(error: nil) }
   }
 
-  /// Returns a ``Fault`` for an error that a row may have caused, and any other error unchanged.
+  /// Wraps an error that a row may have caused into a ``Fault``; returns any other error unchanged.
   private static func fault(_ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : Fault(error: error)
   }
@@ -338,7 +338,7 @@ final class PostgresSink {
     lines.removeAll()
   }
 
-  /// Counts a row that was added to the COPY, and sends the buffer if it is full.
+  /// Counts a row that was added to the COPY buffer, and sends the buffer if it is full.
   private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }
@@ -363,7 +363,7 @@ final class PostgresSink {
 
   // MARK: One at a time
 
-  /// Runs a statement by itself, so that the transaction survives an error. Returns the number of rows that it touched.
+  /// Runs a statement in a savepoint, so that an error leaves the transaction open. Returns the number of changed rows.
   func run(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> Int64 {
@@ -371,7 +371,7 @@ final class PostgresSink {
     return try attempt { try connection.run(statement.sql, statement.strings(before, after)) }
   }
 
-  /// Returns the rows of a statement that runs by itself.
+  /// Runs a statement in a savepoint, and returns its result rows.
   func rows(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> [[String?]] {
@@ -393,7 +393,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back everything in progress. The sink cannot be used afterwards; the connection can, unless it is lost.
+  /// Rolls back the transaction and drops everything queued. Afterwards only the connection can be used, unless lost.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The books of apply in a PostgreSQL database, in the tables of schema `cairn`. No other query may be in progress on
-/// the connection.
+/// Access to Cairn's own tables in a PostgreSQL database, which are in the schema `cairn`. No other query may be in
+/// progress on the connection.
 struct PostgresStateDatabase: StateDatabase {
   let connection: PostgresConnection
 
@@ -39,7 +39,7 @@ struct PostgresStateDatabase: StateDatabase {
 
   func transaction<Result>(_ body: () throws -> Result) throws -> Result { try connection.transaction { try body() } }
 
-  /// Leaves the session as it is: in PostgreSQL, its triggers fire and its foreign keys are checked already.
+  /// Does nothing: in this PostgreSQL session, triggers fire and foreign keys are checked by default.
   func actAsApplication() {}
 
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws {
@@ -59,7 +59,7 @@ struct PostgresStateDatabase: StateDatabase {
     }
   }
 
-  /// Returns a statement with its marks replaced by the numbers of parameters.
+  /// Returns a statement with each `?` replaced by a numbered parameter.
   ///
   ///     numbered("SELECT ? , ?")  // SELECT $1 , $2
   static func numbered(_ sql: String) -> String {
@@ -87,7 +87,7 @@ extension QuarantineLog {
 }
 
 extension StoredReturns {
-  /// Opens the list of rows of a PostgreSQL target that came back from waiting.
+  /// Opens the stored list of rows of a PostgreSQL target that waited for a unique value and are back in their tables.
   init(_ connection: PostgresConnection) { self.init(PostgresStateDatabase(connection: connection)) }
 }
 

@@ -1,11 +1,12 @@
 import PostgresKit
 
-/// A statement for rows of one table, or one of apply itself, prepared on the connection when it is first sent.
+/// A prepared statement for rows of one table, or of apply itself. It is prepared on the connection when it is first
+/// sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column's former value: from the image before, if that gives the column, else from the image after.
+    /// The column's former value: from the before image, if that gives the column, else from the after image.
     case old(Int)
-    /// The column's new value: from the image after, if that gives the column, else from the image before.
+    /// The column's new value: from the after image, if that gives the column, else from the before image.
     case new(Int)
   }
 
@@ -18,7 +19,8 @@ final class PostgresStatement {
     (self.name, self.sql, self.parameters) = (name, sql, parameters)
   }
 
-  /// Fills `values` with the parameters for one run, in order. They are valid as long as both rows are.
+  /// Fills `values` with the parameters for one execution, in order. They are valid until one of the two rows is
+  /// changed.
   func fill(_ values: inout [PostgresParameter], _ before: borrowing RowText, _ after: borrowing RowText) {
     values.removeAll(keepingCapacity: true)
     for parameter in parameters {

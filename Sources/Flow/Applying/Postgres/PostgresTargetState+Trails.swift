@@ -3,11 +3,11 @@ import PostgresKit
 import SystemKit
 
 extension PostgresTargetState {
-  /// Forgets the state of the trail: its checkpoint, its tables, the rows that belong to it, and its replication
+  /// Deletes apply's state of the trail at the target: its checkpoint, the state of its tables, and its replication
   /// origin. Returns false if there was none.
   ///
-  /// - Throws: `database-busy` while a session applies the trail. The session of a cairn that just ended may take a
-  ///   moment to end.
+  /// - Throws: `database-busy` if a session applies the trail, even after `patienceMilliseconds`. The session of a
+  ///   `cairn` that has just ended may last a moment longer.
   package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
@@ -43,7 +43,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns the process of a session that applies the trail here; nil if there is none.
+  /// Returns the server process id of a session that applies the trail to this database; nil if there is none.
   private func user(of trail: TrailName) throws -> String? {
     try connection.first(
       """

@@ -11,12 +11,13 @@ extension PostgresTargetState {
   struct Waiting: Equatable {
     /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`: the name that the source gives it at the place of the main way.
+    /// The table's name in `cairn.table_state`: its name at the source at the trail's main checkpoint, which is later
+    /// than the table's own.
     @ByBytes var source: String
     /// The table's name in the trail at the table's own checkpoint.
     @ByBytes var place: String
-    /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
-    /// that transaction is done.
+    /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
+    /// nothing of that transaction is applied.
     var from: Position?
     var table: WaitingTable
   }
@@ -55,7 +56,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns the place up to which a trail has been applied; nil: none of it.
+  /// Returns how far a trail has been applied to this target; nil: not at all.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
@@ -79,16 +80,16 @@ extension PostgresTargetState {
         + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
   }
 
-  /// Stores another reason why a table is suspended.
+  /// Replaces the stored reason why a table is suspended.
   func tell(_ waiting: Waiting, _ error: CairnError) throws {
     try connection.run(
       "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE id = $1",
       [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
-  /// Moves the place of a waiting table by compare-and-swap, like the trail's checkpoint.
+  /// Moves the checkpoint of a suspended table. Fails if the stored one is not that of `waiting` (compare-and-swap).
   ///
-  /// - Parameter to: The new place; nil: the table no longer waits.
+  /// - Parameter to: The new place; nil: ends the suspension.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {
     let from = Self.fields(waiting.table.checkpoint) + [waiting.from?.description ?? ""]
     let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5 AND since = $6"
@@ -120,7 +121,8 @@ extension PostgresTargetState {
     }
   }
 
-  /// Ends the suspension of tables: each awaits a copy, under the name that it has at the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
+  /// their present names at the target.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
@@ -136,7 +138,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Records a new name that the source gave a suspended table. The target gets the name in the table's catch-up.
+  /// Stores a new name that the source gave a suspended table. The target's table is renamed later, in the catch-up.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(

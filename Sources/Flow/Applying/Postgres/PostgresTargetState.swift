@@ -10,38 +10,38 @@ import PostgresKit
 ///   claim, guarded)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
 /// ```
-/// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
-/// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
-/// indexes and foreign keys of tables whose rows are still to come. It has the name of an index, or the parts of a
-/// foreign key (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which
-/// is never run.
+/// and `cairn.waiting`, see PostgresTargetState+Waiting.swift. They are written in the transaction that applies the
+/// changes, so they are correct after any crash. `pending` lists the indexes and foreign keys to create after the rows
+/// of their tables: the name of an index, or the parts of a foreign key (`definition`, see ``PendingForeignKey``).
+/// `statement` is empty; earlier versions stored SQL there, which is never run.
 package struct PostgresTargetState {
   static let version = 1
 
-  /// Apply's state of a table, besides its shape.
+  /// The state that apply stores for each table of a trail, besides its columns.
   struct Table {
-    /// The table's schema and name at the target.
+    /// The table's schema at the target. ``name`` is the table's name there.
     var schema: String
     var name: String
-    /// Whether Cairn created the table, so that its shape follows the source.
+    /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
     /// Whether the table has been copied as a whole once.
     var isLoaded = false
-    /// The method of the table's copy that has begun and not ended; nil: none.
+    /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
-    /// Whether a requested copy has not begun: it will bring all changes until then.
+    /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
+    /// includes them.
     var isAwaited = false
     /// Whether the table was empty when the refresh in progress began, so that its chunks have nothing to replace.
     var isEmptied = false
     /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// Whether the target refuses what applications write to the table.
+    /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The table's rows that belong to the trail; nil: none yet, or an older version did not note it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
     var claim: TableClaim?
   }
 
-  /// An index or foreign key that is created after the rows of its tables have come.
+  /// An index or foreign key that is created after the rows of its tables are copied.
   struct Pending {
     enum Kind: String {
       case index
@@ -51,25 +51,25 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    /// The parts of a foreign key; nil for an index, which the table's schema defines, and for an earlier version's
-    /// entry.
+    /// The parts of a foreign key. Nil for an index, which the table's schema defines, and for an entry of an earlier
+    /// version.
     var key: PendingForeignKey?
-    /// The table that a foreign key references.
+    /// The schema of the table that a foreign key references. ``needsTable`` is its name.
     var needsSchema = ""
     var needsTable = ""
   }
 
   let connection: PostgresConnection
-  /// The trail whose state of tables is read and written; nil: no particular one.
+  /// The trail whose table state is read and written; nil if only functions for all trails are called.
   let trail: TrailName?
   package init(_ connection: PostgresConnection, of trail: TrailName? = nil) {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Locks apply's state for the transaction: several applies may use a database at once. Before the first start there
-  /// is nothing to lock.
+  /// Locks apply's state until the transaction ends, as several applies may use a database at once. Does nothing if the
+  /// state does not exist yet.
   ///
-  /// Only the owner of the table can take this lock. An advisory lock could be held by any role that may connect.
+  /// This is a table lock, which needs rights on the table. Any role that may connect could hold an advisory lock.
   func lock() throws {
     guard try isInstalled() else { return }
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
@@ -144,7 +144,7 @@ package struct PostgresTargetState {
 
   // MARK: Checkpoint
 
-  /// Returns the checkpoint of a trail in this target; nil if nothing of it was applied yet.
+  /// Returns the checkpoint of a trail in this target; nil if nothing of the trail was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
     guard try isInstalled() else { return nil }
     let rows = try connection.query(
@@ -188,7 +188,7 @@ package struct PostgresTargetState {
 
   /// Writes the first checkpoint of a trail.
   ///
-  /// - Throws: `checkpoint-moved` if there is one.
+  /// - Throws: `checkpoint-moved` if the trail already has a checkpoint.
   func begin(_ trail: TrailName, at place: Checkpoint, number: UInt64, now: Int64) throws {
     let made = try connection.run(
       """
@@ -199,8 +199,8 @@ package struct PostgresTargetState {
     guard made == 1 else { throw moved(trail) }
   }
 
-  /// The statement that moves a checkpoint by compare-and-swap. Fails with ``notMoved`` if it is not where it should
-  /// be.
+  /// The statement that moves a checkpoint. Fails with ``notMoved`` if the stored checkpoint is not the expected one
+  /// (compare-and-swap).
   static let moveText = """
     WITH moved AS (
       UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
@@ -209,7 +209,7 @@ package struct PostgresTargetState {
       RETURNING 1)
     SELECT 1 / count(*) FROM moved
     """
-  /// The SQLSTATE of a division by zero, with which ``moveText`` fails.
+  /// The SQLSTATE of a division by zero, by which ``moveText`` fails on purpose.
   static let notMoved = "22012"
 
   /// Returns the parameters of ``moveText``, in their order.
@@ -223,7 +223,7 @@ package struct PostgresTargetState {
 
   func moved(_ trail: TrailName) -> CairnError { moved("the checkpoint of trail \(trail) in \(connection.place)") }
 
-  /// Forgets the checkpoint of a trail that is gone; the state of tables stays.
+  /// Deletes the checkpoint of a trail that no longer exists. The state of its tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
@@ -231,10 +231,10 @@ package struct PostgresTargetState {
     try QuarantineLog(connection).forget(trail)
   }
 
-  /// Makes every table await its next copy.
+  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    // Transactions in quarantine come with the copies.
+    // The copies include the effect of transactions in quarantine.
     try QuarantineLog(connection).forget(trail)
     try connection.run(
       """
@@ -243,7 +243,7 @@ package struct PostgresTargetState {
       """, [trail?.description])
   }
 
-  /// Returns whether apply's state has tables of this trail.
+  /// Returns whether apply's state in the target has any table of this trail.
   package func knowsTables() throws -> Bool {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return false }
     // An older version's state has no trail.
@@ -251,7 +251,8 @@ package struct PostgresTargetState {
       "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
   }
 
-  /// Returns the names of the tables in the trail, under the rules by which their rows were applied.
+  /// Returns the names of the trail's tables in apply's state, as changed by the rules that were in force when their
+  /// rows were applied.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
@@ -298,10 +299,10 @@ package struct PostgresTargetState {
       ])
   }
 
-  /// Returns the other trails that have state of a table.
+  /// Returns the other trails that are applied to a table, with the rows that belong to each.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
-    // An older version's state has no trail, or no claim.
+    // An older version's state has no trail, or does not say which rows belong to the trail.
     return try connection.query(
       """
       SELECT to_jsonb(t) ->> 'trail', to_jsonb(t) ->> 'claim' FROM cairn.table_state AS t
@@ -310,7 +311,7 @@ package struct PostgresTargetState {
     ).map { ($0[0] ?? "", $0[1].map(TableClaim.init(text:))) }
   }
 
-  /// Returns whether the apply of another trail created a table.
+  /// Returns whether a table was created by the apply of another trail.
   func isCreatedElsewhere(_ schema: String, _ name: String) throws -> Bool {
     try connection.first(
       """
@@ -365,8 +366,8 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// Returns the beginning of the names of this database's replication origins. The server's other databases may have
-  /// origins too.
+  /// Returns the prefix of the names of this database's replication origins, as the server's other databases may have
+  /// Cairn's origins too.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
@@ -385,7 +386,7 @@ package struct PostgresTargetState {
 }
 
 extension TableSchema {
-  /// The key by which apply's state knows a table of the source.
+  /// The name under which apply's state lists a table of the source.
   var sourceKey: String {
     switch engine {
     case .sqlite: fullName.asciiLowercased

@@ -2,13 +2,14 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// A table of the target, as the catalog describes it.
+/// A table of a PostgreSQL target, as read from the server's catalog.
 struct PostgresTargetTable {
   struct Column {
     var name: String
     /// The column's type as `format_type()` prints it, with its length or precision.
     var type: PostgresType
-    /// The type to which a parameter is cast: without length or precision, so that the cast neither cuts nor rounds.
+    /// The type to which a parameter is cast. It has no length or precision, so that the cast neither truncates nor
+    /// rounds.
     var castType: String
     var isNotNull: Bool
     /// The column's default in SQL; nil for none.
@@ -21,7 +22,8 @@ struct PostgresTargetTable {
     /// Whether the column's default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
-    /// The default that an insert without the column uses; nil if there is none, or if it draws a number of a sequence.
+    /// The default for an insert without the column; nil if there is none, or if the default takes the next value of a
+    /// sequence.
     var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
     /// Whether `IS NOT DISTINCT FROM` works for the column's type; if not, values are compared as texts.
     var hasEquality: Bool
@@ -34,14 +36,14 @@ struct PostgresTargetTable {
   struct UniqueIndex {
     var name: String
     var isPrimary: Bool
-    /// Whether PostgreSQL checks the index at once, also in apply's session: it is not deferrable.
+    /// Whether the index is not deferrable, so that PostgreSQL checks it at each statement, in apply's session too.
     var isImmediate: Bool
     var areNullsDistinct: Bool
-    /// The index's column names or expressions, as PostgreSQL reads them.
+    /// The index's columns and expressions, as SQL.
     var terms: [String]
-    /// For each term, the operator by which two values are equal, and the collation if there is one.
+    /// For each of ``terms``, the operator that compares two values for equality, and the collation if there is one.
     var equalities: [(operation: String, collation: String?)]
-    /// The names of the index's columns; nil if a term is an expression.
+    /// The names of the index's columns; nil if the index has an expression.
     var columns: [String]?
     var predicate: String?
 
@@ -58,22 +60,21 @@ struct PostgresTargetTable {
   let uniqueIndexes: [UniqueIndex]
 
   var qualifiedName: String { "\(schema.quotedName).\(name.quotedName)" }
-  /// The table's name in all statements but inserts. ONLY leaves out tables that inherit from it.
+  /// The table's name in all statements except inserts. `ONLY` leaves out tables that inherit from it.
   var rowsName: String { (isPartitioned ? "" : "ONLY ") + qualifiedName }
 
   func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
 
   /// A notice for each generated column that is NULL in every row.
   ///
-  /// Earlier versions made a generated column so if its expression calls a function of the user's.
+  /// Earlier versions left a generated column NULL if its expression calls a user-defined function.
   var emptyColumns: [String] {
     columns.filter { $0.generation.map { $0 == "NULL" || $0.hasPrefix("NULL::") } ?? false }.map { column in
       "table \(schema).\(name): the generated column \(column.name) is NULL in every row, as an earlier version of Cairn made it without its expression; run at the target: ALTER TABLE \(qualifiedName) DROP COLUMN \(column.name.quotedName);"
     }
   }
 
-  /// Returns the unique index over exactly these columns; one that is checked at once comes first. Nil if there is
-  /// none.
+  /// Returns a unique index over exactly these columns, preferably one that is not deferrable; nil if there is none.
   func key(over names: [String]) -> UniqueIndex? {
     let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
     return found.first { $0.isImmediate } ?? found.first
@@ -183,10 +184,9 @@ struct PostgresTargetTable {
   }
 }
 
-/// The notices about generated columns of a target that are NULL in every row.
+/// Finds generated columns of a target that are NULL in every row, for notices.
 package enum EmptyColumns {
-  /// Returns a notice for each column of a table that is generated and NULL in every row; none if there is no such
-  /// table.
+  /// Returns a notice for each generated column of a table that is NULL in every row. Empty if there is no such table.
   package static func notices(_ schema: String, _ table: String, _ connection: PostgresConnection) throws -> [String] {
     try PostgresTargetTable.read(schema, table, connection)?.emptyColumns ?? []
   }

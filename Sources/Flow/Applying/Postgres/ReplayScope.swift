@@ -1,21 +1,21 @@
 import Changes
 
-/// The tables of a trail that a replay applies, followed through their names along the trail.
+/// The tables that one reader of a trail applies, while their names change along the trail.
 ///
-/// The main way applies all tables except those that wait; a catch-up applies some that wait, and nothing else. Apply's
-/// state names a waiting table as of the place of the main way. Its catch-up is at an earlier place, where the table may
-/// have another name.
+/// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. Apply's
+/// state has the name that a suspended table has at the main reader's place. At the earlier place of the catch-up, the
+/// table may have another name.
 struct ReplayScope {
-  /// A table of a catch-up to which the catch-up applies nothing yet: its name there, and the record with which it begins.
+  /// A table of a catch-up whose records are skipped up to the record `from`; `place` is its name there.
   private struct Coming {
     let place: String
     let from: Position
   }
 
   let isCatchUp: Bool
-  /// The name in apply's state of each suspended table, by the name that the table has at this place of the trail.
+  /// For each suspended table, its name in apply's state, by the name that it has at the present place in the trail.
   private(set) var places: [NameKey: String] = [:]
-  /// The catch-up's tables that have not begun, by their names in apply's state.
+  /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]
 
   init(waiting: some Sequence<PostgresTargetState.Waiting>, isCatchUp: Bool) {
@@ -29,7 +29,7 @@ struct ReplayScope {
     }
   }
 
-  /// Returns the name in apply's state of a table with this name in the trail; nil if this replay does not apply the
+  /// Returns the name in apply's state of a table with this name in the trail; nil if this reader does not apply the
   /// table.
   func key(_ name: String) -> String? {
     if isCatchUp { return places[name] }
@@ -38,7 +38,7 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Moves a catch-up on to a record. Returns whether tables of the catch-up begin at that record.
+  /// Called before each record of a catch-up. Returns whether tables of the catch-up are applied from this record on.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -49,13 +49,13 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// Excludes a table from this replay, from the present record on.
+  /// Excludes a table, so that this reader skips it from the present record on.
   mutating func leave(_ name: String) {
     if isCatchUp { places[name] = nil } else { places[name] = name }
   }
 
-  /// Renames a table, perhaps to the same name. Returns its name in apply's state after that; nil if this replay does
-  /// not apply it.
+  /// Follows a rename of a table, perhaps to the same name. Returns its name in apply's state afterwards; nil if this
+  /// reader does not apply the table.
   mutating func rename(_ old: String, to new: String) -> String? {
     guard !old.hasSameBytes(as: new) else { return key(old) }
     if let known = places.removeValue(forKey: old.nameKey) {
@@ -65,7 +65,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the table's name at this place of a catch-up, and the record from which on it is applied.
+  /// Returns the name that a catch-up's table has at the present place, and the record from which on it is applied
+  /// (nil: it already is).
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The rows that a statement returned, in the form that a trail of an SQLite source would have.
+/// Converts the rows that a statement returned in PostgreSQL into the form that a trail of an SQLite source has.
 final class ReturnedRows {
   private enum Form {
     case stored(SQLiteValue)
-    /// A number, which becomes an integer if it is whole, as the affinity NUMERIC stores it.
+    /// A number, which becomes an integer if it is whole, as SQLite's affinity NUMERIC stores it.
     case number
     case single
   }
@@ -16,7 +16,7 @@ final class ReturnedRows {
   private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Prepares the conversion of returned rows. Nil if a column's values here do not determine the values at the source.
+  /// Prepares the conversion. Nil if the values of a column in PostgreSQL do not determine the source's values.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
@@ -36,7 +36,8 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The row that was read last, as an image of the trail. A value of the wrong form becomes one that no source has.
+  /// The last row that was read, as a row image of the trail. A malformed value becomes one that no source has, so that
+  /// the digests differ.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ line: UnsafeRawBufferPointer) {

@@ -1,16 +1,15 @@
 import Changes
 
-/// Changes of one table's rows that wait to be sent together, each row at most once for each of: delete, update,
-/// insert.
+/// Changes of one table's rows that are collected and sent together: at most one delete, one update and one insert for
+/// each row.
 ///
-/// A further change of a row here is folded into the earlier one. All of it is one commit, so no session sees the state
-/// in between. A change that cannot be folded is refused, and the batch must be sent first. The order of sending is
-/// deletes, updates, inserts. If that violates a unique index, the server reports an error, and the group is applied
-/// again row by row.
+/// A further change of a row is merged into the row's earlier change. This is safe, as all are in one commit. If a
+/// change cannot be merged, the batch must be sent first. Deletes are sent first, then updates, then inserts. If this
+/// order violates a unique index, the group is rolled back and applied again row by row.
 final class RowBatch {
   enum Kind { case delete, update, insert }
 
-  /// The form of a statement: changes of one form can be sent together.
+  /// The form of a statement. Changes of the same form can be sent together.
   struct Shape: Hashable {
     var kind: Kind
     /// The columns that an update of this form sets.
@@ -20,23 +19,25 @@ final class RowBatch {
   }
 
   struct Entry {
-    /// The index of the entry's shape in ``shapes``.
+    /// The index in ``shapes`` of the entry's statement form.
     var shape: Int
-    /// The indexes of the row before and after in ``rows``; nil if there is none.
+    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is that of the row after the
+    /// change.
     var before: Int?
     var after: Int?
   }
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The shapes of the entries; the first one is that of inserts.
+  /// The statement forms of the entries. The first one is that of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of entries whose key is in ``places``. Inserts alone need none.
+  /// The number of entries that have been added to the key index ``places``. It is filled only when a change is not an
+  /// insert.
   private var placedCount = 0
 
   private(set) var insertCount = 0
@@ -115,7 +116,7 @@ final class RowBatch {
     return lastShape
   }
 
-  /// Returns whether the batch has, for the checked columns, the values that the change found.
+  /// Returns whether the row in the batch has the former values that a further change expects in the checked columns.
   private func isKnown(_ before: borrowing RowText, _ checks: ColumnMask, at index: Int) -> Bool {
     let entry = entries[index]
     for column in table.columns.indices where checks.contains(column) {
@@ -126,7 +127,7 @@ final class RowBatch {
     return true
   }
 
-  /// Returns the first of two rows (by their numbers) that gives the column; nil if neither does.
+  /// Returns the first of two rows, given by number, that has a value for the column; nil if neither has.
   func row(_ first: Int?, _ second: Int?, giving column: Int) -> Int? {
     if let first, rows.gives(column, of: first) { return first }
     if let second, rows.gives(column, of: second) { return second }
@@ -170,7 +171,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns an image of an entry that gives the key column. Keys do not change in a batch, so any such image will do.
+  /// Returns the number of a row of the entry (before or after the change) that has the key column. Both have the same
+  /// key.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -178,7 +180,7 @@ final class RowBatch {
   }
 }
 
-/// Rows of one table, one after the other; a row is identified by its number.
+/// Stores rows of one table in one buffer. A row is identified by its number.
 struct RowStore: ~Copyable {
   private let columnCount: Int
   private var count = 0
@@ -202,7 +204,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// Adds a row and returns its index; columns that `row` does not give are taken from the row with index `old`.
+  /// Adds a row and returns its number. Columns that `row` does not give are taken from the row with the number `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {
@@ -270,8 +272,8 @@ struct RowStore: ~Copyable {
   }
 }
 
-/// A hash table with the number of each entry, by the hash of its key. It uses open addressing, and its size is a power
-/// of two.
+/// A hash table from the hash of a key to the number of an entry. It uses open addressing, and its size is a power of
+/// two.
 struct KeyPlaces {
   private struct Slot {
     var hash = 0
@@ -287,7 +289,7 @@ struct KeyPlaces {
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores the number of an entry by its hash, and replaces an entry for which `isSame` is true.
+  /// Stores the number of an entry under a hash, in place of an entry for which `isSame` is true.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The values of one row as PostgreSQL reads them: texts that end with a NUL, NULLs, and columns that are not given.
-/// Memory is kept from row to row.
+/// The values of one row as input for PostgreSQL: texts that end with a NUL byte, NULLs, and columns without a given
+/// value. The buffer is reused for the next row.
 struct RowText: ~Copyable {
   /// The place of a column's text in the row's bytes, without its final NUL.
   struct Span {
@@ -55,8 +55,8 @@ struct RowText: ~Copyable {
   /// Returns whether the row gives a value for the column, which may be NULL.
   func gives(_ column: Int) -> Bool { column < spans.count && spans[column].isGiven }
 
-  /// Returns the column as a parameter, valid until the row is changed; nil for NULL, and for a column that the row
-  /// lacks.
+  /// Returns the column's value as a statement parameter, valid until the row is changed; nil for NULL, and for a
+  /// column that the row lacks.
   func parameter(_ column: Int) -> PostgresParameter {
     guard column < spans.count else { return nil }
     let span = spans[column]
@@ -96,7 +96,7 @@ struct RowText: ~Copyable {
     line.append(UInt8(ascii: "\n"))
   }
 
-  /// Appends the row's texts to `texts`, and their places there to `places`.
+  /// Appends the row's texts to `texts`, and the place of each in `texts` to `places`.
   func copy(to texts: inout ByteWriter, _ places: inout [Span]) {
     let start = texts.count
     texts.append(bytes.bytes)

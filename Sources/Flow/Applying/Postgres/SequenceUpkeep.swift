@@ -3,13 +3,13 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Keeps the sequences of the target ahead of its rows, so that an application that goes on there draws no number
-/// twice.
+/// Advances the target's sequences past the numbers used in rows, so that an application that switches to the target
+/// gets no number twice.
 ///
-/// A sequence never moves back, and moves only to a value that it would draw itself. So nodes with numbers of their own
-/// keep them.
+/// A sequence never moves back, and only to a value that it would itself generate. So nodes that use different steps or
+/// offsets keep their separate numbers.
 struct SequenceUpkeep {
-  /// The distance to which a sequence is put ahead of its source's last value, in steps.
+  /// The number of steps by which a sequence is set ahead of the last value of its source.
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
 
@@ -21,14 +21,14 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// Records a table of an SQLite source that has columns with numbers of a sequence at the target.
+  /// Notes a table of an SQLite source whose target has columns that a sequence numbers.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }
 
-  /// Moves the sequences that the trail brought, before the commit. If it is rolled back, a sequence that is ahead does
-  /// no harm.
+  /// Advances the sequences whose values are in the trail, before the commit. After a rollback they stay advanced,
+  /// which does no harm.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
@@ -58,8 +58,8 @@ struct SequenceUpkeep {
     carried.removeAll()
   }
 
-  /// Returns whether the trail may write the table to which a sequence belongs. Without such a table, the list must
-  /// include the sequence's name.
+  /// Returns whether the trail may write the table to which a sequence belongs. If it belongs to none, the setting
+  /// `tables` must include the sequence's own name.
   private static func isAllowed(
     _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
   ) throws -> Bool {
@@ -75,9 +75,9 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// Returns the sequences that no table of the list may use, each as `"schema"."name"`.
+  /// Returns the sequences that no table of the setting `tables` may use, each as `"schema"."name"`.
   ///
-  /// These belong to other tables; or they belong to none, and the list does not include their own name.
+  /// These belong to tables outside the setting, or to no table while the setting does not include their own name.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
@@ -96,7 +96,8 @@ struct SequenceUpkeep {
     return closed
   }
 
-  /// Moves the sequences of identity columns to the highest keys in the tables. Runs outside of any transaction.
+  /// Advances the sequences of identity columns to the highest values in their tables. Must not be called in a
+  /// transaction.
   mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }

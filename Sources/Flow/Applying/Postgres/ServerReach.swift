@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The objects that definitions of a trail may use at a PostgreSQL server, as far as the server decides it.
+/// Determines which objects of a PostgreSQL server the table definitions of a trail may use.
 package struct ServerReach {
   private let scope: TargetScope
   private let connection: PostgresConnection
@@ -12,8 +12,8 @@ package struct ServerReach {
     (self.scope, self.connection) = (scope, connection)
   }
 
-  /// Returns the objects that the definitions of tables may use. Queries sequences and extensions only if a definition
-  /// names one.
+  /// Returns the objects that the definitions of these tables may use. Queries sequences and extensions only if a
+  /// definition names one.
   package mutating func of(_ schemas: [TableSchema]) throws -> TargetReach {
     let mayName = schemas.contains { schema in
       let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
@@ -30,8 +30,8 @@ package struct ServerReach {
     return TargetReach(scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
-  /// Returns the functions that a trail's expressions may call and this server lacks. A default such as `uuidv7()` must
-  /// not exclude the whole table.
+  /// Returns the functions that expressions of a trail may call but this server does not have, such as `uuidv7()` in a
+  /// default.
   private func lackingFunctions() throws -> Set<NameKey> {
     let names = TableSchema.functionsOfPostgres.sorted().map(\.text).joined(separator: ",")
     let rows = try connection.query(

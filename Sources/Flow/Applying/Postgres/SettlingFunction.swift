@@ -2,13 +2,13 @@ import Changes
 import Conflicts
 import PostgresKit
 
-/// A function of the rule `function:` in a PostgreSQL database, which settles two rows of a table.
+/// A database function of the conflict rule `function:`, which resolves a conflict of two rows of a PostgreSQL table.
 ///
-/// Its arguments are the two rows and the row that both came from (NULL: not known); its result is the row that wins.
+/// Its arguments are the two rows, and the row before both changes (NULL: not known). Its result is the row that wins.
 /// All four have the table's row type.
 ///
-/// Apply calls it inside of its transaction, perhaps more than once for the same rows. So it must change nothing
-/// (`STABLE` or `IMMUTABLE`).
+/// Apply calls it in its own transaction, perhaps more than once for the same rows. So it must change nothing (`STABLE`
+/// or `IMMUTABLE`).
 struct SettlingFunction {
   private let name: String
   private let table: MappedTable
@@ -18,8 +18,7 @@ struct SettlingFunction {
     (self.name, self.table, self.connection) = (name, table, connection)
   }
 
-  /// Returns the row that the function makes of two rows, with its key unchanged; nil if it returns NULL, and so
-  /// settles nothing.
+  /// Calls the function and returns the row that wins, with its key unchanged; nil if the function returns NULL.
   func row(_ rows: MetRows) throws -> RowVersion.Row? {
     do {
       let type = table.target.qualifiedName
@@ -51,8 +50,9 @@ struct SettlingFunction {
     if let owner = try connection.first(Self.ownerText, [name, type]) { throw foreign(type, owner) }
   }
 
-  /// The query for a role that could replace the function and is neither the session's nor a superuser. It is the owner
-  /// of the function, or of its schema, who may drop it. `pg_database_owner` has one member, the owner of the database.
+  /// The query for an untrusted role that could replace the function: the owner of the function or of its schema,
+  /// unless that is the session's role or a superuser. The role `pg_database_owner` has one member, the owner of the
+  /// database.
   private static let ownerText = """
     SELECT r.rolname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
       LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
@@ -70,7 +70,7 @@ struct SettlingFunction {
       context: ["table": table.source.fullName])
   }
 
-  /// Returns a row as the text of a composite value, which PostgreSQL reads.
+  /// Returns a row as the text form of a composite value, as input for PostgreSQL.
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
       let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }

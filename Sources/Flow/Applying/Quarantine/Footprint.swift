@@ -3,10 +3,10 @@ import Versions
 
 /// The rows and tables that a transaction touches, as far as other transactions may depend on it.
 package struct Footprint: Equatable, Sendable {
-  /// The number of rows above which whole tables count instead of single rows.
+  /// The number of rows above which a footprint lists whole tables instead of single rows.
   static let rowsMax = 10_000
 
-  /// The rows that the transaction writes, by their keys and by their unique values, as they were and as they become.
+  /// The rows that the transaction writes, by their keys and unique values before and after the change.
   var rows: Set<RowName> = []
   /// The rows to which the transaction's rows refer by a foreign key.
   var parents: Set<RowName> = []
@@ -61,7 +61,7 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Reads a footprint. Nil if this version did not write the text.
+  /// Parses a footprint from its text; nil if the text has another version's format.
   init?(_ text: String) {
     for line in text.split(at: "\n") {
       guard let (kind, value) = line.cut(at: " ") else { return nil }
@@ -85,7 +85,7 @@ extension Footprint {
 }
 
 extension String {
-  /// The text with its line breaks escaped, which names may contain.
+  /// The text with line breaks escaped, as names may contain them.
   fileprivate var escapedLine: String {
     var escaped = ""
     for scalar in unicodeScalars {

@@ -2,9 +2,9 @@ import Changes
 import Trails
 import Versions
 
-/// Reads transactions ahead of apply, to find what they touch.
+/// Reads transactions before apply does, to find which rows and tables they touch.
 ///
-/// Names are those of the source, without any rules: they are compared only with names of the same trail.
+/// Tables have their names at the source, without rules, as footprints are compared only within one trail.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?
@@ -33,11 +33,11 @@ struct FootprintScan {
   }
 }
 
-/// The loose unique indexes of tables, cached because many changes are of the same table.
+/// A cache of the ``LooseUnique`` indexes of each table, as many changes are of the same table.
 private struct UniqueBook {
   private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
 
-  /// Returns the loose unique indexes of a table.
+  /// Returns the ``LooseUnique`` indexes of a table.
   /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }
@@ -107,7 +107,7 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// Returns a row, with values from the other image where it has none itself.
+  /// Returns a row, with missing values taken from the row's other image.
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }

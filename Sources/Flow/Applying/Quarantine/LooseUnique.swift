@@ -4,8 +4,8 @@ import Mapping
 /// A unique index that treats rows with different values as equal: over expressions, of part of the rows, or with a
 /// collation.
 ///
-/// Only the index's database knows which rows are equal in it. Here more rows count as equal: all with the same values
-/// by what is known of the columns, whether indexed or not.
+/// Only the database knows exactly which rows are equal in the index. This type treats more rows as equal, so that it
+/// never misses an equal pair.
 struct LooseUnique: Equatable {
   /// The differences between texts that an index ignores.
   struct Fold: OptionSet {
@@ -21,12 +21,12 @@ struct LooseUnique: Equatable {
     let fold: Fold
   }
 
-  /// The columns that distinguish rows in the index. Empty: all rows of the table may be equal.
+  /// The columns by which rows are compared. Empty: any two rows of the table may be equal.
   let terms: [Term]
-  /// The columns of the index: an update that changes none of them leaves the index alone.
+  /// The columns that the index uses. An update that changes none of them does not matter to it.
   let concerned: Set<Int>
 
-  /// Returns the loose unique indexes of a table, and its key if that is loose.
+  /// Returns the unique indexes of a table, including the key, that may treat different values as equal.
   static func all(of schema: TableSchema) -> [LooseUnique] {
     let named = collations(in: schema)
     var found: [LooseUnique] = []
@@ -64,7 +64,7 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Returns the column of an index term, and the differences that the term ignores (nil: not known). Nil for an
+  /// Parses a term of an index: returns its column, and the differences that it ignores (nil: not known). Nil for an
   /// expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
@@ -101,7 +101,7 @@ struct LooseUnique: Equatable {
 
   /// Returns the differences between a column's values that an index ignores; nil: they are not known.
   ///
-  /// - Parameter named: Collations that a unique key of an SQLite table may name, whatever its columns say.
+  /// - Parameter named: Collations that a unique key of an SQLite table may name, in place of the columns' own.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()
@@ -136,7 +136,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the collations that a CREATE TABLE statement names: a key in it may have collations of its own.
+  /// Returns all collations that a CREATE TABLE statement names, as a key in it may have its own collations.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)
@@ -148,7 +148,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Keys
 
-  /// Returns the collations that the primary key names itself, as in `PRIMARY KEY (name COLLATE NOCASE)`.
+  /// Returns the collations that the primary key's own definition names, as in `PRIMARY KEY (name COLLATE NOCASE)`.
   fileprivate static func keyCollations(in schema: TableSchema) -> [String] {
     let bytes = Array(schema.createText.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -166,8 +166,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Returns whether a change from one image to another may matter to the index. An inserted or deleted row always
-  /// does.
+  /// Returns whether a change from one row image to another may matter to the index. An insert or delete always does.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }
     return concerned.contains {
@@ -175,8 +174,8 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// Returns the values by which the index distinguishes a row, each with its column. Nil if a value is not known, or
-  /// is NULL, which equals no other.
+  /// Returns the values by which rows are compared, each with its column. Nil if a value is not known, or is NULL,
+  /// which equals no other value.
   func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
     var values: [(column: Int, value: Value)] = []
     for term in terms {
@@ -205,9 +204,9 @@ struct LooseUnique: Equatable {
   }
 }
 
-/// The keys for which SQLite treats rows as equal although their bytes differ.
+/// Finds keys by which SQLite treats rows as equal although their bytes differ.
 enum LooseKey {
-  /// Returns the collations of a key column of SQLite, as far as the schema shows them; without `BINARY`.
+  /// Returns the collations except `BINARY` that an SQLite key column has, as far as the schema shows them.
   static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {
     (LooseUnique.keyCollations(in: table) + [column.collation]).filter { !["", "BINARY"].contains($0.asciiUppercased) }
   }

@@ -1,24 +1,24 @@
 import Changes
 import Trails
 
-/// The transactions that one apply has put aside, and those that it must put aside.
+/// The transactions of one apply that are in quarantine, and those that must go there.
 ///
-/// A transaction that the target refuses fails once: its group is rolled back, and done again without it.
+/// When the target refuses a transaction, its group is rolled back and applied again without it.
 final class QuarantineShelf {
-  /// The interval at which apply looks for requests about transactions in quarantine, in ms.
+  /// The interval at which apply reads the operator's requests about transactions in quarantine, in ms.
   static let lookMilliseconds: Int64 = 500
 
   private let trail: TrailName
   let puts: Bool
   private(set) var quarantine = Quarantine()
-  /// The transactions that failed, by number, with the target's error.
+  /// The transactions that the target has refused, by number, with the error.
   private var failed: [UInt64: CairnError] = [:]
   private var scan: FootprintScan
 
-  /// Creates an empty shelf.
+  /// Creates the state of an apply's quarantine, without any transaction.
   ///
-  /// - Parameter puts: Whether apply puts failing transactions aside. If not, transactions that are already in
-  ///   quarantine still hold others back.
+  /// - Parameter puts: Whether refused transactions go into quarantine. Even if not, transactions that depend on one
+  ///   already in quarantine do.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)
@@ -31,7 +31,8 @@ final class QuarantineShelf {
 
   var count: Int { quarantine.transactions.count }
 
-  /// Returns whether an error is about rows. If so, its transaction is put aside when the group is applied again.
+  /// Returns whether the transaction that failed with an error goes into quarantine when its group is applied again. It
+  /// does if the error is about rows.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -43,9 +44,9 @@ final class QuarantineShelf {
       .contains(error.code)
   }
 
-  /// Returns the transaction that begins after `border`, if apply must put it aside; nil: apply applies it.
+  /// Returns the quarantine entry for the transaction that begins after `border`; nil: apply applies the transaction.
   ///
-  /// - Throws: The error for which the transaction failed, if it changes more than rows.
+  /// - Throws: The error with which the transaction failed, if it changes more than rows.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64
@@ -71,12 +72,13 @@ final class QuarantineShelf {
     return one
   }
 
-  /// Adds a transaction to quarantine, in the open transaction of the target. After a rollback, call ``load(_:of:)``.
+  /// Adds a transaction to the state in memory. If the target's transaction is rolled back afterwards, call
+  /// ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
-  /// Returns whether a catch-up skips a transaction because it is in quarantine.
+  /// Returns whether a transaction is in quarantine, so that a catch-up skips it.
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }
 
-  /// Forgets the errors of transactions up to a number, after their commit.
+  /// Removes the stored errors of transactions up to a number, after their group was committed.
   func forgetFailed(through number: UInt64) { failed = failed.filter { $0.key > number } }
 }

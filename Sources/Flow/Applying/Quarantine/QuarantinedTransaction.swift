@@ -1,26 +1,26 @@
 import Changes
 
-/// A transaction that apply has put aside: the target refuses it, or it waits for another one.
+/// A transaction in quarantine: the target refuses it, or it depends on another one in quarantine.
 package struct QuarantinedTransaction: Sendable {
-  /// A decision of the operator that apply has to carry out.
+  /// A request of the operator about the transaction, which apply has to carry out.
   package enum Wish: String, CaseIterable, Sendable {
     case retry
     case discard
   }
 
-  /// The transaction's number in the target's table; 0: not stored yet.
+  /// The number of the entry in the target's quarantine log; 0: not stored yet.
   package var id: Int64 = 0
   package var trail: TrailName
   package var number: UInt64
-  /// The place where the transaction begins, and the border before it.
+  /// The place in the trail where the transaction begins. ``border`` is the checkpoint before it.
   package var position: Position
   package var border: Checkpoint
-  /// The time when the transaction was put aside, in µs since 1970 UTC.
+  /// The time when the transaction was put in quarantine, in µs since 1970 UTC.
   package var at: Int64
   package var code: String
   package var message: String
   package var hint: String
-  /// The id of the transaction for which this one waits; nil: the target refuses this one.
+  /// The ``id`` of the quarantined transaction on which this one depends; nil: the target itself refuses this one.
   package var heldBy: Int64?
   package var wish: Wish?
   package var footprint: Footprint
@@ -28,14 +28,14 @@ package struct QuarantinedTransaction: Sendable {
   /// The tables whose rows the transaction writes or references.
   package var tables: [String] { footprint.tables.sorted().map(\.text) }
 
-  /// The message when the transaction is put aside.
+  /// The message for operators when the transaction is put in quarantine.
   var notice: String {
     heldBy == nil
       ? "transaction \(number) of trail \(trail) is in quarantine as \(id): [\(code)] \(message)"
       : "\(message): it waits in quarantine as \(id)"
   }
 
-  /// Records why the target refuses the transaction.
+  /// Stores the error with which the target refuses the transaction.
   mutating func explain(_ error: CairnError) {
     (code, message, hint, heldBy, wish) = (error.code.rawValue, error.message, error.hint, nil, nil)
   }
@@ -53,7 +53,8 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// The union of the footprints of all transactions: a transaction that touches none of it depends on none of them.
+  /// The union of the footprints of all quarantined transactions. A transaction that touches none of it is independent
+  /// of all of them.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
@@ -61,7 +62,8 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
-  /// Takes the transactions of one trail from the target's log, without those of an earlier trail with the same name.
+  /// Selects the transactions of one trail from the entries of the target's log, without those of an earlier trail with
+  /// the same name.
   init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
     self.init(all.filter { $0.trail == trail && $0.border.trail == id })
   }
@@ -82,15 +84,15 @@ struct Quarantine {
     transactions.sort { $0.number < $1.number }
   }
 
-  /// The next thing that apply does with a transaction in quarantine.
+  /// The next action of apply on a transaction in quarantine.
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// The transaction in quarantine must now wait for another transaction than before.
+    /// The transaction must now wait for another quarantined transaction than before.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
-  /// The first thing to do in quarantine; nil: nothing.
+  /// The first action that is due in quarantine; nil: none.
   var step: Step? {
     for transaction in transactions {
       if transaction.wish == .discard { return .forget(transaction) }
@@ -104,11 +106,12 @@ struct Quarantine {
     return nil
   }
 
-  /// The place from which the trail must not be purged; nil: quarantine needs none of it.
+  /// The place in the trail from which quarantined transactions still need it, so that it must not be purged; nil: none
+  /// is in quarantine.
   var needs: Position? { transactions.map(\.border.position).min() }
 
-  /// The last transaction before the first one in quarantine: later ones may be applied out of order. Nil: none is
-  /// there.
+  /// The last transaction before the first one in quarantine; later ones may be applied out of order. Nil: none is in
+  /// quarantine.
   var heldThrough: UInt64? { heldThrough(besides: nil) }
 
   /// Returns ``heldThrough`` as it would be if `one` were not in quarantine.

@@ -3,18 +3,19 @@ import SQLiteKit
 
 /// The triggers of an SQLite target that fire while apply writes: those that `fire_triggers` names.
 ///
-/// All triggers of the file are off on apply's connection. SQLite still fires triggers of the schema `temp`
-/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. The writes of a copy
-/// fire no trigger of the file.
+/// All triggers of the file are switched off on apply's connection. SQLite still fires triggers of the schema `temp`
+/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each trigger that must fire is copied there. What such a
+/// copy writes fires no trigger of the file.
 final class FiredTriggers {
   private static let prefix = "cairn_fired_"
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// The schema version for which the copies were created, and their number; nil: none are known.
+  /// SQLite's schema version for which the copies of triggers were created, and their number; nil: not created yet.
   private var made: (version: Int64, count: Int)?
 
-  /// Selects the triggers by patterns of their names, with `*`. Without patterns, no trigger fires.
+  /// Selects the triggers that fire, by patterns of their names in which `*` is a wildcard. Without patterns, none
+  /// fires.
   init(_ database: Database, patterns: [String]) throws {
     self.database = database
     fires = { TablePatterns(patterns).includes($0) }
@@ -31,7 +32,7 @@ final class FiredTriggers {
   /// Returns whether a trigger fires while apply writes.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Creates the copies of the file's chosen triggers, if the schema has changed. A rollback drops them.
+  /// Creates the copies of the triggers again if the schema has changed. A rollback drops the copies.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -47,7 +48,7 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Drops the copies of triggers before a change of the schema, which they would prevent.
+  /// Drops the copies of triggers before a schema change, which fails while they exist.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -65,8 +66,8 @@ final class FiredTriggers {
 }
 
 extension SQLiteTarget {
-  /// Reports the triggers of a table that do not fire although they keep a virtual table up to date, such as an index
-  /// for full-text search.
+  /// Gives a notice for each trigger of a table that does not fire although it maintains a virtual table, such as a
+  /// full-text index.
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
@@ -78,7 +79,7 @@ extension SQLiteTarget {
   }
 }
 
-/// A trigger of a target that does not fire while apply writes, and the tables that become stale for that reason.
+/// A trigger that does not fire while apply writes, and the tables that it would have kept up to date.
 package struct QuietTrigger {
   package let trigger: String
   package let table: String
@@ -88,9 +89,10 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the quiet triggers of the tables that an apply is about to write.
+  /// Returns the triggers that do not fire for an apply, of the tables that it is about to write.
   ///
-  /// - Parameter tables: The names of the tables at the target. Their own rows come by the trail.
+  /// - Parameter tables: The names at the target of the tables that the apply writes. These tables get their rows from
+  ///   the trail.
   /// - Parameter patterns: The setting `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
     let names = Set(tables.map { $0.sqliteKey })

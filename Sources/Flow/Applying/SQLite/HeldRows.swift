@@ -1,18 +1,18 @@
 import Changes
 
-/// Rows that a unique key of the target does not accept yet.
+/// Rows that cannot be written yet because another row has one of their unique values.
 ///
-/// PostgreSQL checks a deferrable constraint at the end of the transaction; SQLite checks at each statement. So two
-/// rows that swap a unique value block each other for a moment. The row that cannot be written is deleted from the
-/// target and waits here, until the end of its transaction at the latest. If it cannot be written then, its unique
-/// value really belongs to another row.
+/// PostgreSQL checks a deferrable constraint at the end of the transaction; SQLite checks at each statement. So if a
+/// transaction swaps the unique values of two rows, the first update collides with the second row. The row that cannot
+/// be written is deleted from the target and kept here, until the end of its transaction at the latest. If it cannot be
+/// written then, that is an error.
 struct HeldRows {
   struct Row {
     let table: TargetTable
     let values: [Value]
     let error: CairnError
 
-    /// Returns whether `image` has the key of this held row.
+    /// Returns whether a row image of the table `other` has the key of this row.
     func isNamed(by image: [ColumnView], of other: TargetTable) -> Bool {
       table.schema.name.hasSameBytes(as: other.schema.name) && !other.schema.key.isEmpty
         && other.schema.key.allSatisfy { image[$0].value == values[$0] }
@@ -41,7 +41,7 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// Removes and returns the held row whose key `image` has; nil if there is none.
+  /// Removes and returns the held row that has the same key as `image`; nil if there is none.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
@@ -59,9 +59,9 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Writes the held rows that can be written.
+  /// Writes those held rows that can be written by now, and removes them here.
   ///
-  /// - Parameter insert: Writes a row; returns whether it could.
+  /// - Parameter insert: Writes a row. Returns false if another row still has its unique value.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
     var isMoving = true
     while isMoving, !rows.isEmpty {
@@ -79,7 +79,7 @@ struct HeldRows {
     return rows
   }
 
-  /// Removes the held rows of a table that is emptied.
+  /// Removes the held rows of a table, when the table is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

@@ -3,19 +3,19 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a catch-up tries to continue.
+// Suspended tables: each has a checkpoint of its own, from which a catch-up tries to continue.
 extension SQLiteApply {
   /// A catch-up: a second reader of the trail, which applies it to one suspended table until the table has caught up.
   struct CatchUp {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// The time for which a catch-up runs before the other tables have their turn, in ms.
+    /// The time for which a catch-up runs before apply continues with the other tables, in ms.
     static let slice: Int64 = 500
 
-    /// The conflict handling of a two-way table; nil for a one-way table.
+    /// The conflict handling if the table is two-way; nil if it is one-way.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
-    /// The time of the next attempt, in monotonic milliseconds.
+    /// The monotonic time of the next attempt to continue the table, in ms.
     var next: Int64
     var delay = delayMin
   }
@@ -41,8 +41,8 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after its group was rolled back. From the refused change on, the group is applied again without
-  /// the table.
+  /// Suspends a table after a record was refused and its group rolled back. The group is applied again, without the
+  /// table from that record on.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.
@@ -51,7 +51,7 @@ extension SQLiteApply {
     try reopen(refusals)
   }
 
-  /// Starts a new replay after the last commit, with the records that the target refuses.
+  /// Starts to read the trail again after the last commit. `refusals`: the records at which tables are then suspended.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -60,7 +60,7 @@ extension SQLiteApply {
       statements: statements)
   }
 
-  /// Creates the catch-ups of tables that were suspended in a group. Their first attempt comes later.
+  /// Creates the catch-ups of tables that were suspended in the last group. Their first attempt follows after a delay.
   func noteWaiting() {
     let next = Clock.monotonicMilliseconds + CatchUp.delayMin
     for key in target.waiting(in: replay.reader.id).keys where catchUps[key] == nil {
@@ -80,9 +80,9 @@ extension SQLiteApply {
     return CatchUp(desk: desk, next: next)
   }
 
-  /// Runs the catch-ups that are due. Returns whether one of them has committed something.
+  /// Runs the catch-ups whose next attempt is due. Returns whether any of them has committed anything.
   ///
-  /// - Parameter isLast: Whether all catch-ups run, to their end.
+  /// - Parameter isLast: Whether to run all catch-ups, due or not, as far as they get.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
@@ -111,11 +111,11 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns what became of it. Conflicts of its rows are resolved as for
-  /// other tables, with all versions that are known by now.
+  /// Applies the next transactions of a catch-up, and returns how far it got. In two-way tables, conflicts are resolved
+  /// as for other tables, from all row versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
-    // Apply waits for this after its turn, because other applies wait for the turn.
+    // Apply waits after it has released the lock of the applies, because other applies wait for the lock.
     var wait: (() throws -> Void)?
     let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &catchUp, desk, stop, &wait) }
     guard let progress else { throw ApplyStopped() }
@@ -179,7 +179,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies and commits the part of a catch-up that precedes the refused change.
+  /// Applies and commits the part of a catch-up before the record that the target refuses.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
@@ -201,8 +201,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Lets a table whose rule could not be kept continue with a copy that has begun since. Returns false if there is no
-  /// copy.
+  /// Continues a table whose rule could not be carried out with a copy later in the trail. Returns false if the trail
+  /// has no such copy.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
@@ -231,8 +231,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the suspension of a table that has no change between its checkpoint and that of the main way. Forgets a table
-  /// that neither end has any more.
+  /// Ends the suspension of a table for which the trail has nothing more up to the main checkpoint. Removes apply's
+  /// state of a table that neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
@@ -293,7 +293,8 @@ extension SQLiteApply {
     return hasReached
   }
 
-  /// Ends a table's suspension, in the open transaction. Forgets the table if it was dropped meanwhile.
+  /// Ends a table's suspension, in the open transaction. Removes apply's state of the table if it was dropped in the
+  /// meantime.
   private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
@@ -316,7 +317,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Stores the reason why a table is suspended, if the reason has changed.
+  /// Updates the stored and reported reason why a table is suspended, if it has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], known.waiting?.table.isSuspended(by: error) == false else { return }
     known.waiting?.table.code = error.code

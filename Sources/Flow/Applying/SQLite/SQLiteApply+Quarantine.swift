@@ -2,9 +2,10 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-// Transactions that are put aside, and retried.
+// Transactions in quarantine, and how they are retried.
 extension SQLiteReplay {
-  /// Returns whether the transaction that begins is skipped. If so, logs it in quarantine, in the group's transaction.
+  /// Returns whether the transaction that begins must go into quarantine. If so, adds it to the quarantine log in the
+  /// group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -28,13 +29,15 @@ extension SQLiteApply {
     progress.update { $0.quarantined = count }
   }
 
-  /// The last transaction before the first one that waits or is in quarantine. Later ones may be applied out of order.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine. Later ones may be
+  /// applied out of order.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
-  /// Carries out one request of an operator about quarantine, or a step that it made possible. Returns false if there
-  /// was nothing to do.
+  /// Carries out one request of an operator about quarantine, or retries a transaction that no longer depends on
+  /// another one. Returns false if there was nothing to do.
   ///
-  /// Does nothing while a table is suspended: its part of a transaction could not be applied with the rest.
+  /// Does nothing while a table is suspended, as the table's changes could not be applied together with the rest of a
+  /// transaction.
   func settleQuarantine(_ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, waiting.isEmpty, now >= nextLook else { return false }
@@ -67,13 +70,13 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies a quarantined transaction at its place in the trail, in a commit of its own.
+  /// Reads a quarantined transaction from its place in the trail, and applies it in a separate commit.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
     let isDone = try TwoWay.retryInTurns(desk?.shared, stop) { try attempt(one, stop, &$0) }
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if it must be tried again, after a call of `wait`.
+  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and try again.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {
@@ -119,7 +122,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Stores the reason why a transaction stays in quarantine.
+  /// Stores in the quarantine log the error that keeps a transaction in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ stop: StopSignal) throws {
     var one = one
     one.explain(error)

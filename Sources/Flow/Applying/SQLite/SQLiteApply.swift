@@ -5,9 +5,9 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
-/// with an error that names it, and nothing of its transaction stays. A table whose schema change cannot be made waits
-/// alone: see SQLiteApply+CatchUps.swift.
+/// One blocking worker on one thread. Small transactions share a commit. If a row differs from what the trail says,
+/// apply stops with an error that names the row, and the row's transaction is rolled back. A table whose schema change
+/// cannot be made is suspended, and only that table: see SQLiteApply+CatchUps.swift.
 package final class SQLiteApply {
   package typealias Options = ApplyOptions
 
@@ -24,7 +24,7 @@ package final class SQLiteApply {
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
-  /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
+  /// The monotonic time at which apply next reads the operator's requests about quarantine, in ms.
   var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
@@ -33,10 +33,10 @@ package final class SQLiteApply {
   var options: Options { target.options }
   var progress: ApplyProgress { target.progress }
 
-  /// Opens target and trail; creates the target's file if it does not exist.
+  /// Opens the target and the trail. Creates the target's file if it does not exist.
   ///
-  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the target was fed from another trail, or needs a
-  ///   purged part of this one.
+  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the target's checkpoint is from another trail, or
+  ///   if the next part of this trail is purged.
   package init(
     path: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -69,10 +69,10 @@ package final class SQLiteApply {
     progress.update { ($0.awaitsCopies, $0.needs, $0.position) = (awaitsCopies, needs, position) }
   }
 
-  /// Creates a missing file as apply would, so that it can be captured before it has tables.
+  /// Creates the target's file as apply would, if it does not exist. It can then be captured before it has tables.
   package static func makeFile(_ path: String) throws { _ = try SQLiteTarget.open(path) }
 
-  /// Whether copies were requested that have not begun.
+  /// Whether a requested copy has not begun yet.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)
   }
@@ -81,9 +81,9 @@ package final class SQLiteApply {
 
   /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
   ///
-  /// It sees `stop` within a second, or at once if `drain` is set with it.
+  /// It reacts to `stop` within a second, or at once if `drain` is set too.
   ///
-  /// - Throws: `schema-stopped` at the end if a table waits.
+  /// - Throws: `schema-stopped` at the end if a table is suspended.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     do {
       try purge()
@@ -108,8 +108,8 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies the available transactions as one commit, except those that the target refuses. Returns false if there are
-  /// none.
+  /// Applies the available transactions in one commit. Transactions that the target refuses go into quarantine. Returns
+  /// false if there are none.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -169,7 +169,8 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes open decisions on another connection, like an application's: capture does not take what ours writes.
+  /// Writes open decisions on a separate connection like an application's, because capture ignores what apply's own
+  /// connection writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try Decisions(target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -218,9 +219,10 @@ package final class SQLiteApply {
     }
   }
 
-  /// Notes in the target's journal which transactions of the trail were applied.
+  /// Writes into the target's journal which transactions of the trail were applied, for the target's capture.
   ///
-  /// - Parameter number: The last transaction before the first one that waits or is in quarantine.
+  /// - Parameter number: The last transaction that is wholly applied: later ones may be in quarantine, or lack
+  ///   suspended tables.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(
@@ -266,7 +268,7 @@ package final class SQLiteApply {
     try purge()
   }
 
-  /// Reports the tables whose rows follow their new rules, after a commit.
+  /// Reports, after a commit, the tables that now follow their changed rules.
   func noteAdopted(_ replay: SQLiteReplay) {
     let adopted = replay.changedRules.noteCommit()
     guard !adopted.isEmpty else { return }
@@ -275,7 +277,7 @@ package final class SQLiteApply {
     progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 
-  /// Purges the segments of the trail that neither this target nor a suspended table needs.
+  /// Deletes the segments of the trail that neither the target nor one of its suspended tables needs.
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()

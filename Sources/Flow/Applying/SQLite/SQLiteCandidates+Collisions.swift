@@ -21,7 +21,8 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Returns the rows that have the values of a row in a plain index; empty for the index over the key.
+  /// Returns the rows that have the same values as `row` in a unique index without expressions and WHERE. Empty for the
+  /// index over the key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
@@ -33,10 +34,10 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Finds the rows in the way of a row: inserts it, deletes them one by one until it fits, and rolls all of that back.
+  /// Returns the rows that have unique values of `row`. Inserts `row`, deletes each row that collides until the insert
+  /// succeeds, and rolls everything back.
   ///
-  /// The terms of an index over expressions, or with WHERE, depend on affinities and collations of the columns. Only
-  /// SQLite can compute them, and only when it writes the row.
+  /// Only SQLite itself can evaluate an index with expressions or WHERE exactly, and only when it writes the row.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]
@@ -90,7 +91,7 @@ extension SQLiteCandidates {
   }
 
   struct UniqueIndex {
-    /// Whether the index is over ordinary columns, and covers all rows.
+    /// Whether the index has only columns (no expressions), and covers all rows (no WHERE).
     var isPlain: Bool
     var terms: [(column: String, collation: String)]
   }

@@ -3,10 +3,10 @@ import Conflicts
 import SQLiteKit
 import SystemKit
 
-/// The candidates of an SQLite target.
+/// The rows of an SQLite target that wait for unique values.
 struct SQLiteCandidates: CandidateStore {
   let database: Database
-  /// The columns and indexes of tables, cached while this value is used.
+  /// A cache of the columns and indexes of tables.
   final class Tables {
     var columns: [NameKey: [String]] = [:]
     var indexes: [NameKey: [UniqueIndex]] = [:]
@@ -24,12 +24,12 @@ struct SQLiteCandidates: CandidateStore {
     if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
   }
 
-  /// Returns whether `cairn_candidate` has the column `since`, which earlier builds did not create.
+  /// Returns whether `cairn_candidate` has the column `since`, which older versions did not create.
   private func hasSince() throws -> Bool {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether some table of the file has unique values besides its key, so that rows may have to wait.
+  /// Returns whether any table of the file has a unique index besides its key, so that rows may have to wait.
   func mayCome() throws -> Bool {
     try database.integer(
       """

@@ -16,7 +16,7 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns the key of a version's row. Throws `trail-damaged` if the version gives no key.
+  /// Returns the key of the row that a version belongs to. Throws `trail-damaged` if the version has no key.
   func key(_ stored: StoredVersion) throws -> [Value] {
     let columns = try columns(of: stored.schema)
     return try table.schema.key.map { position in
@@ -31,7 +31,8 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns, for each column of the table, its place in a trail's rows and the conversion; nil if the trail lacks it.
+  /// Returns, for each column of the table, its index in rows of this schema and the conversion; nil if the schema
+  /// lacks the column.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     if let form = table.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)

@@ -76,7 +76,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a row of the table may be missing or differ because a copy of the table follows.
+  /// Returns whether a row of the table may be missing or differ because a later copy in the trail corrects it.
   func excuses(_ table: TargetTable) throws -> Bool {
     try LaterShape.excuses(
       table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
@@ -85,7 +85,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the update or delete that waited for the row with this image, if there is one.
+  /// Applies the update or delete that came before the row with this image and waited for it, if there is one.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -106,7 +106,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a delete that precedes the row in ``after`` waits for it. Removes that delete.
+  /// Removes the waiting delete of the row in ``after``, which came before the row in the trail. Returns false if there
+  /// is none.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }
@@ -116,7 +117,8 @@ extension SQLiteReplay {
     try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
   }
 
-  /// Runs a write and returns its result. If a constraint refuses the write, throws an error that names the row.
+  /// Runs `body`, which writes a row, and returns its result. If a constraint refuses the row, throws an error that
+  /// names the row.
   func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isConstraint {
       throw refused(table, error)

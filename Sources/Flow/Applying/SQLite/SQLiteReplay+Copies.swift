@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-// Rows of copies whose unique values other rows have.
+// Copied rows whose unique values other rows have.
 extension SQLiteReplay {
   func takeCopied(_ table: TargetTable) throws {
     do { _ = try table.insert(after, insertion(of: table, isCopy: true)) } catch let error as SQLiteError

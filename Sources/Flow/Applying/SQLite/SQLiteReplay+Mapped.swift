@@ -6,7 +6,7 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// The change may lack the row before, or columns that the source does not repeat. Unique keys may hold only at the
+  /// Such a change may lack the row before, or unchanged large values. Its unique constraints may be deferred to the
   /// end of the transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
@@ -45,7 +45,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs a write. If a unique key of the target prevents it, holds the resulting row until the transaction ends.
+  /// Runs `body`, which writes a row. If another row has one of its unique values, keeps the row to write it at the end
+  /// of the transaction.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
@@ -57,7 +58,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Deletes the row that is to be updated from the target. Returns the row as the update makes it.
+  /// Deletes the row before an update from the target, and returns the row after the update.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

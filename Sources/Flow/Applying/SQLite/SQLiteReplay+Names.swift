@@ -4,13 +4,14 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The character between a name and the full name of a table that cannot have it, in apply's state.
+  /// The separator in a placeholder name in apply's state: the name that a table cannot have, this character, the
+  /// table's full name.
   private static let separator = "\u{1e}"
 
-  /// Returns the name by which apply knows a table of the trail.
+  /// Returns the name of a table of the trail in apply's state.
   ///
-  /// If another table of the source differs only in case or schema, the table waits under a name that no table can
-  /// have.
+  /// If another source table, whose name differs only in case or schema, has that name at the target, returns a
+  /// placeholder name.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
@@ -19,15 +20,17 @@ extension SQLiteReplay {
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// Returns a name with a mark before each capital letter, because apply's state ignores case.
+  /// Returns a name with `^` before each capital letter, so that names that differ only in case stay different in
+  /// apply's state.
   private static func told(_ name: String) -> String {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
-  /// Returns the name that a table under a replacement name would have at the target; for any other table, its own
-  /// name.
+  /// Returns the name that a table with a placeholder name should have at the target; for any other name, the name
+  /// itself.
   ///
-  /// A name may contain the separator. So the table after it must be one that would have the name before it.
+  /// An ordinary name may contain the separator too. So the part after it must be a table that would have the name
+  /// before it.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {
@@ -52,9 +55,10 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// Returns the rows of a table that belong to the trail.
+  /// Returns which rows of a table belong to the trail.
   ///
-  /// If an older version let two trails share rows, this goes on with a notice, but such a table is not copied.
+  /// Throws if they overlap with another trail's rows. If an older version allowed that, only gives a notice, unless
+  /// the table is to be copied.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies settle their conflicts, so they share all rows.
@@ -71,20 +75,20 @@ extension SQLiteReplay {
     return claim
   }
 
-  /// Returns whether the target can have a table of this shape.
+  /// Returns whether the target can have a table with this schema.
   func fits(_ schema: TableSchema) -> Bool {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
-  /// Returns the next shape in the trail that fits the target, for one that does not; nil if there is none so far.
+  /// Returns the next schema of the table in the trail that the target can have; nil if there is none so far.
   func laterShape(of schema: TableSchema) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
       to: .sqlite, fits: fits)
   }
 
-  /// Returns the columns of this shape that can be written; nil if the table is dropped before it has a shape that
-  /// fits.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits the
+  /// target.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard case .catchUp = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
@@ -93,7 +97,8 @@ extension SQLiteReplay {
     return part
   }
 
-  /// Returns the refusal for a target table that lacks columns: `ignore` left it as it was, or a program changed it.
+  /// Returns the error for a target table that lacks columns, because the policy `ignore` did not add them, or a
+  /// program dropped them.
   func lacking(_ mapping: TableMapping, _ there: [Int]) throws -> Refusal {
     let schema = mapping.target
     let missing = schema.columns.indices.filter { !there.contains($0) }.map { schema.columns[$0] }

@@ -78,7 +78,7 @@ extension SQLiteReplay {
 
   // MARK: Columns that only the target has
 
-  /// Empties a table before a copy brings all its rows, if ranges of its rows cannot be replaced one by one.
+  /// Deletes all rows of a table when a copy begins, if the copy cannot replace them range by range.
   private func empty(_ table: TargetTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
@@ -93,13 +93,14 @@ extension SQLiteReplay {
     try table.remove(range, at: reader.commitTime)
   }
 
-  /// Deletes the rows that a chunk replaces, and saves their columns that only the target has.
+  /// Deletes the rows in the key range of a chunk, which replaces them. First saves the values of columns that only the
+  /// target has.
   private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
     if table.removal == .applied, try table.setAside(range) { aside = table }
     try remove(range, table)
   }
 
-  /// Restores the columns that were saved before a chunk, after the chunk's rows.
+  /// Restores, after the rows of a chunk, the saved values of columns that only the target has.
   func endChunk() throws {
     guard let table = aside else { return }
     aside = nil

@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// Gives a table the shape of its new rule at its first record, in the group's transaction, and makes it await a
-  /// copy.
+  /// At the first record of a table with a changed rule, alters the target table as the new rule says. Apply then skips
+  /// the table's changes until its copy begins.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -33,21 +33,22 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Gives a table the shape of its new rule before a schema change, which then changes that shape. A dropped table
-  /// needs no copy.
+  /// Alters the target table as its new rule says before a schema change of the table is made. A table that the source
+  /// drops is not altered.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
     _ = try table(ddl.before)
   }
 
-  /// Forgets a table whose rows go to another table from the present record on.
+  /// Removes apply's state of a former target table, as the rows go to another table from the present record on.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
   }
 
-  /// Gives the catch-up's table the shape that it has when a later copy begins. The table then waits for that copy.
+  /// Alters the catch-up's table to the schema that it has when a later copy begins. Apply then skips the table's
+  /// records up to that copy.
   func goOn(with copy: LaterCopy) throws {
     guard case .catchUp(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -83,8 +84,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule leads a table to another table of the target, and the operator set no policy for
-  /// the rows there.
+  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
+  /// rows that are already there.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -93,7 +94,7 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Records that a copy of a table begins, for the progress and for its changed rule.
+  /// Notes that a copy of a table begins: in the reported progress, and as the end of a rule change.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -4,14 +4,14 @@ import SQLiteKit
 
 // Schema changes.
 extension SQLiteReplay {
-  /// The error for a schema change that is not made. The group is rolled back and applied again. Then the table of the
-  /// change is suspended exactly there.
+  /// The error for a schema change that cannot be made at the target. The group is rolled back and applied again, and
+  /// the table is suspended at that record.
   struct Refusal: Error {
     let position: Position
     let error: CairnError
   }
 
-  /// The place where a table begins to wait: a record, and the border before its transaction.
+  /// The place at which a table is suspended: a record, and the checkpoint before the record's transaction.
   struct Place {
     let from: Position
     let checkpoint: Checkpoint
@@ -46,7 +46,8 @@ extension SQLiteReplay {
       }
     }
     do {
-      // No rule fits the shape before: the change is not skipped, and the catch-up waits for that reason.
+      // No rule fits the schema before the change. So the change is not skipped, and the table stays suspended for that
+      // reason.
       if case .catchUp = scope, after != nil, let before, before.treatment?.refusal != nil {
         _ = try TableMapping(before, to: .sqlite)
       }
@@ -70,7 +71,7 @@ extension SQLiteReplay {
     if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// Sets the name that the catch-up's table has in the trail from here on.
+  /// Notes a rename of the catch-up's table: it has the new name in the trail from the present record on.
   func follow(_ key: NameKey, to name: String) throws {
     catchUpName = name
     guard var known = target.tables[key],
@@ -91,9 +92,10 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// Refuses a change for which the table's rule cannot be kept: the table waits.
+  /// Throws if the table's rule cannot be carried out for a change, so that the table is suspended.
   ///
-  /// If a catch-up's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
+  /// If the trail has a later copy of a table in a catch-up, does not throw: the table continues with that copy, and
+  /// changes before it are skipped.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
@@ -107,8 +109,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Looks, before a record is applied, whether the catch-up begins there, or whether a table must be suspended from there
-  /// on.
+  /// Called before each record is applied. Starts the catch-up's table, or suspends a table, if that is due at this
+  /// record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -128,7 +130,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends a table from a refused record on. Apply has applied everything before that record.
+  /// Suspends a table from the present record on, which the target refuses. Everything before the record is applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
@@ -147,7 +149,8 @@ extension SQLiteReplay {
     try save(name, known)
   }
 
-  /// Returns whether a schema change is skipped because its table is suspended: then only the table's name is updated.
+  /// Returns whether a schema change is skipped because its table is suspended. If so, stores only a new name or a
+  /// drop.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
       guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }
@@ -178,8 +181,8 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Throws `schema-stopped` if a suspended table has the new name: the name is not free until that table has caught
-  /// up.
+  /// Throws `schema-stopped` if a suspended table uses the new name of a table. The name is free only when that table
+  /// has caught up.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)
@@ -196,9 +199,11 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a change creates a table that was renamed here since: it is there already.
+  /// Returns whether a schema change creates a table that was already created here and then renamed here, so that it is
+  /// skipped.
   ///
-  /// - Throws: `schema-stopped` for any other change of such a table, as long as apply's state has its former name.
+  /// - Throws: `schema-stopped` for any other schema change of such a table, as long as apply's state has its former
+  ///   name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
@@ -211,7 +216,7 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  /// Returns a table of the source in the target's form, without references to tables that the apply may not write.
+  /// Returns the mapping of a source table to the target, without foreign keys to tables that the apply may not write.
   func mapping(_ schema: TableSchema) throws -> TableMapping {
     try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
   }
@@ -244,7 +249,7 @@ extension SQLiteReplay {
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
     let name = change.after?.target.name ?? change.name
-    // The rows of a copy that is awaited come again.
+    // A requested copy will bring the rows again.
     change.isSourceAlone =
       right.isOnlyTrail && !made.isApplied && !(known?.isAwaited ?? false) && options.holdsOnlyTheSource("", name)
     change.yieldsDefaults = !(known?.isAwaited ?? false) && options.yieldsDefaults("", name, to: self.name)
@@ -280,10 +285,12 @@ extension SQLiteReplay {
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
-  /// Returns whether apply has no state of a table because all of its rows are still to come with a copy.
+  /// Returns whether apply has no state of a table because it skipped the record that created the table; a copy will
+  /// bring the rows.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Creates a table at its first record, if apply did not read the record that creates it: the table awaits a copy.
+  /// Creates a table at its first record, if apply skipped the record that created it. Apply then skips the table's
+  /// changes until its copy begins.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {
@@ -314,7 +321,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Records in apply's state the names after a schema change that this database had already made.
+  /// Stores in apply's state the names after a schema change that was already made in this database.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.
@@ -346,7 +353,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Stores the shape that a table created by Cairn had in PostgreSQL.
+  /// Stores the PostgreSQL schema of a table that Cairn created here.
   private func saveOrigin(_ mapping: TableMapping) throws {
     guard target.tables[key(mapping.target.name)]?.isCreated ?? false else { return }
     let source = mapping.source

@@ -4,7 +4,8 @@ import Statements
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
-  /// Returns whether a change belongs to a statement that has been executed or is executed now.
+  /// Returns whether to skip a change because it belongs to a statement that is executed again. At the statement's
+  /// first change, executes it.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -70,7 +71,8 @@ extension SQLiteReplay {
     return judged
   }
 
-  /// Returns whether the target has the table as the source has it: all rows, in the same columns, and no others.
+  /// Returns whether the target's table has exactly the source's rows and columns, so that a statement has the same
+  /// effect on it.
   private func isWhole(_ schema: TableSchema) throws -> Bool {
     guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -124,13 +126,13 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Returns whether a table has generated columns, which have places of their own in a written row.
+  /// Returns whether a table has generated columns, which also take positions in a written row.
   private func hasHiddenColumns(_ table: String) throws -> Bool {
     try !database.query("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 LIMIT 1", [.text(table)]).isEmpty
   }
 }
 
 extension SQLiteError {
-  /// Whether the error is about the statement and its rows, and not about the file.
+  /// Whether the error is about the statement or its rows, and not about the database file.
   fileprivate var isOfStatement: Bool { isConstraint || [1, 18, 20, 25].contains(primary) }
 }

@@ -9,10 +9,11 @@ import Versions
 // Two-way: rows that applications have written at the target too.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
-  /// The number of keys that are read at a time while rows of the target are removed for a copy.
+  /// The number of keys that are read at a time while rows of the target are deleted for a copy.
   private static let keysMax = 1000
 
-  /// Looks for local commits, in the group's transaction: reads the own trail, and the journal's rows that it lacks.
+  /// Reads what applications have committed, in the group's transaction: from this database's own trail, and from the
+  /// journal what that trail lacks.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
     try desk.lookAtKeys { try TargetTable.foreignKeys(database) }
@@ -30,7 +31,8 @@ extension SQLiteReplay {
     desk.inform(uncaptured: uncaptured)
   }
 
-  /// Returns whether a change is resolved when its transaction ends.
+  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
+  /// once.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(change.schemaID) else { return false }
     do { return try resolver.defers(change, schema, table) } catch let error as CairnError
@@ -38,14 +40,14 @@ extension SQLiteReplay {
     { throw Refusal(position: reader.position, error: error) }
   }
 
-  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
+  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let resolver, let schema = reader.given(id) else { return false }
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Removes the rows of a range, or all rows, except those that were changed here without the knowledge of the copy's
-  /// author.
+  /// Deletes the rows of a key range, or all rows if it is nil, for a copy. Keeps rows that were changed here without
+  /// the copy's author having seen the change.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {

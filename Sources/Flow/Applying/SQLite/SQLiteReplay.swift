@@ -6,12 +6,12 @@ import SystemKit
 import Trails
 import Versions
 
-/// Reads a trail from one place on, and writes its records to an SQLite target, in groups of whole transactions.
+/// Reads a trail from one checkpoint on, and writes its transactions to an SQLite target, in groups.
 ///
 /// The transaction of a group is left open: the caller moves the checkpoint and commits. After an error, the replay
 /// cannot be used.
 final class SQLiteReplay {
-  /// The rows after which a commit is due by default. Applications that write to the target wait for the commit.
+  /// The default number of rows after which a group is committed. Until then, applications cannot write to the target.
   static let commitRowsUsual = 5000
   enum Scope: Equatable {
     /// A replay of all tables except suspended ones.
@@ -20,11 +20,11 @@ final class SQLiteReplay {
     case catchUp(NameKey)
   }
 
-  /// The transactions that a replay has applied, for their commit.
+  /// The open group: transactions that are applied and not yet committed.
   struct Group {
     var last = TransactionHeader(commitTime: 0)
     var rows = 0
-    /// Whether the group changes the database: a group without changes is not noted in the journal.
+    /// Whether the group changes the database. If not, it is not reported in the journal.
     var isOfChanges = false
   }
 
@@ -35,7 +35,7 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The records of schema changes that the target refuses, by their position, with the reasons.
   let refusals: [Position: CairnError]
-  /// For a catch-up: the later copies with which its table continues, by the record at which the table waits.
+  /// In a catch-up: the later copies with which its table continues, by the place at which it is suspended.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -47,14 +47,14 @@ final class SQLiteReplay {
   let desk: Desk?
   /// The resolution of conflicts of a two-way apply; nil: one-way.
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
-  /// The trail's transactions in quarantine; nil: this replay applies one of them again.
+  /// The trail's transactions in quarantine; nil: this replay retries one of them.
   let shelf: QuarantineShelf?
-  /// The desk that decides which statements are executed again; nil: all are applied as rows.
+  /// Decides which statements are executed again; nil: none, only rows are written.
   let statements: StatementDesk?
-  /// The record that was read ahead while a statement was executed; nil: none.
+  /// A record that was already read while a statement was executed, and is handled next; nil: none.
   var ahead: Record?
 
-  /// The last transaction that the replay began to read.
+  /// The last transaction that the replay has begun to read.
   private(set) var current: UInt64 = 0
   private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   /// Whether the transaction that is being read is skipped.
@@ -67,39 +67,39 @@ final class SQLiteReplay {
   private var bySchema: [UInt64: TargetTable?] = [:]
   /// The name that the catch-up's table has at this place of the trail; nil before the table was created.
   var catchUpName: String?
-  /// The place from which on the catch-up's table waits again, and nothing of it is applied; nil: it does not wait.
+  /// The place at which the catch-up's table is suspended again; nil: it is not.
   var halt: Place?
-  /// The changes of the group that were skipped.
+  /// The number of changes of the group that were skipped.
   private var skipped = 0
 
-  /// The table that is being copied; ``copied`` is the number of its rows so far, ``estimated`` that of all.
+  /// The table that is being copied. ``copied`` counts its rows so far; ``estimated`` is the expected total.
   var copying: TargetTable?
   /// The table whose target-only columns are saved while a chunk replaces its rows; nil: none.
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables whose copy began in this replay.
+  /// The tables whose copy this replay has seen from its beginning.
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by the tables' plain names at the source.
+  /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
-  /// The number of conflicts that were settled in the group.
+  /// The number of conflicts that were resolved in the group.
   var conflicts = 0
-  /// Whether apply itself made the present schema change, and not an operator before.
+  /// Whether apply itself makes the present schema change. False if an operator has already made it.
   var isShapeMade = false
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
   var after: [ColumnView] = []
-  /// The buffers for values that were converted from another engine, of the row before and the row after.
+  /// A buffer for converted values of the row before; ``madeAfter`` is for the row after.
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
-  /// The schema id of the table of the record that is being applied; nil: the record has no table.
+  /// The schema id of the record that is being applied; nil: the record is not about a table.
   private var idAtHand: UInt64?
 
-  /// Opens the trail in `folder`. Throws `checkpoint-foreign` if the trail does not have the checkpoint.
+  /// Opens the trail in `folder`. Throws `checkpoint-foreign` if the checkpoint is not in the trail.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
@@ -121,7 +121,7 @@ final class SQLiteReplay {
 
   // MARK: Groups
 
-  /// Applies transactions until a commit is due, or through transaction `limit`. Returns nil if there are none.
+  /// Applies transactions until a commit is due, none after transaction `limit`; nil: there was nothing to apply.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     gate.beginGroup()
     guard number < limit else { return nil }
@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` for a clock that is too far ahead. Catch-ups follow the main stream; two-way, the desk checks.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Not for catch-ups. Two-way, ``desk`` checks this.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -278,14 +278,14 @@ final class SQLiteReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction: a new schema replaces the known table of its id.
+  /// Reads a record of a skipped transaction. If it is a schema, drops the cached table with its id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
   // MARK: Tables
 
-  /// Returns the table of a schema id in the present segment; nil if the table is not in the scope, or is left out.
+  /// Returns the table with a schema id in the present segment; nil if this replay does not apply the table.
   func table(_ id: UInt64) throws -> TargetTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
@@ -306,14 +306,14 @@ final class SQLiteReplay {
     }
   }
 
-  /// The error for a table that cannot be opened, as it is not what the trail needs.
+  /// The error for a target table that cannot be opened, as it does not fit the trail's schema.
   private struct Unopened: Error {
     let error: CairnError
-    /// Whether the target, and apply's state of it, are as they were before the table was opened.
+    /// Whether the failed attempt left the target and apply's state unchanged.
     let isUndone: Bool
   }
 
-  /// Opens and returns a table; nil if it is left out. If that fails, throws ``Unopened``, and changes nothing.
+  /// Opens and returns a table; nil if it is left out. If that fails, undoes its changes and throws ``Unopened``.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -391,7 +391,7 @@ final class SQLiteReplay {
     }
   }
 
-  /// Returns the table under the name that it has at the target: an operator may have given it a later name already.
+  /// Returns the mapping with the table's present name at the target: an operator may already have renamed it.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
     let name = mapping.target.name
@@ -404,7 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key of a table in apply's state, from its name in the trail; in a catch-up, the key of the catch-up's table.
+  /// Returns the key in apply's state for a table's name in the trail. In a catch-up, that is its one table.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {
@@ -416,7 +416,7 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Records which table of PostgreSQL has a name here. Throws `name-collision` if another one has it already.
+  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another one already has the name.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
@@ -439,7 +439,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Forgets a table. A suspended table is kept in apply's state until its catch-up has caught up.
+  /// Removes apply's state of a table. If the table is suspended, keeps that until its catch-up is done.
   func forget(_ name: String) throws {
     let key = key(name)
     target.guardsAreDue = true
@@ -454,7 +454,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Drops the connection's own triggers before a change of the schema. ``opened(_:)`` creates them again.
+  /// Drops the connection's TEMP triggers before a schema change. ``opened(_:)`` creates them again.
   func releaseTriggers() throws {
     try target.fired.release()
     try target.releaseHooks()

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// The books of apply in an SQLite file, in tables whose names begin with `cairn_`.
+/// Access to Cairn's own tables in an SQLite file, whose names begin with `cairn_`.
 struct SQLiteStateDatabase: StateDatabase {
   let database: Database
 
@@ -75,7 +75,7 @@ extension QuarantineLog {
 }
 
 extension StoredReturns {
-  /// Opens the list of rows of an SQLite target that came back from waiting.
+  /// Opens the stored list of rows of an SQLite target that waited for a unique value and are back in their tables.
   init(_ database: Database) { self.init(SQLiteStateDatabase(database: database)) }
 }
 

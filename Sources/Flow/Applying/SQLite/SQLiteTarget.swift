@@ -15,27 +15,28 @@ final class SQLiteTarget {
   let shape: TargetShape
   let notes: JournalNotes
   let fired: FiredTriggers
-  /// Whether the file is UTF-16: SQLite would alter text that is not valid UTF-8 when it converts it.
+  /// Whether the file's encoding is UTF-16. SQLite would then alter text that is not valid UTF-8.
   let isUTF16: Bool
   private let identity: FileIdentity?
-  /// The schema version at the start of the transaction.
+  /// SQLite's schema version at the start of the transaction.
   private var schemaVersion: Int64 = 0
-  /// The schema version in which Cairn's tables were checked; -1: none.
+  /// SQLite's schema version at the last check of Cairn's own tables; -1: not checked yet.
   private var provedSchema: Int64 = -1
-  /// Whether capture of the file puts the rows that this transaction writes into its trail.
+  /// Whether this database is captured too, and the capture takes the rows that this transaction writes.
   private var isRelaying = false
-  /// Whether this transaction has already written a note into the journal about the origin of the rows that follow.
+  /// Whether this transaction has already written an entry into the journal about the origin of the rows that follow.
   private var hasBegunRelay = false
-  /// The schema version for which the connection's own triggers were created; nil: none are there, or it is not known.
+  /// SQLite's schema version for which the connection's TEMP capture triggers were created; nil: none, or not known.
   private var hooked: Int64?
-  /// Whether the connection may have triggers of its own: a rollback restores those that a transaction dropped.
+  /// Whether the connection may have TEMP capture triggers. It may even after they were dropped, as a rollback restores
+  /// them.
   private var mayHaveHooks = false
-  /// Apply's state of the tables, as stored or as the open transaction will store it; by name in lower case.
+  /// Apply's state of the tables, including what the open transaction has stored; by table name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
-  /// Whether tables were created, changed, renamed or dropped: then the triggers that guard them are updated before the
-  /// commit.
+  /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
+  /// before the commit.
   var guardsAreDue = false
-  /// The tables whose rows this run has brought under their new rules.
+  /// The tables whose rules in the conf have changed, and whose rows follow the new rules since this run.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.
@@ -82,7 +83,7 @@ final class SQLiteTarget {
     try reload()
   }
 
-  /// Opens a file of SQLite as apply does, and creates it in WAL mode if it does not exist.
+  /// Opens an SQLite file as apply does. Creates it in WAL mode if it does not exist.
   static func open(_ path: String) throws -> Database {
     let isNew = !Folder.exists(path)
     let database = try Database(path: path, mode: .create)
@@ -90,8 +91,8 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws `database-missing` if the file at the path is not the open one: its changes would be lost, and the trail
-  /// purged.
+  /// Throws `database-missing` if the target's path is no longer the file that is open. Otherwise apply would write to
+  /// a deleted file, and then purge the trail.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -106,8 +107,7 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits the transaction. Throws `database-missing` if the target's path has no file, or another one than the open
-  /// file.
+  /// Commits the transaction. Throws `database-missing` if the target's path is no longer the file that is open.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -124,8 +124,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether capture of the file puts what this transaction writes into its trail. No trigger of an
-  /// application fires.
+  /// Finds out whether this database is captured and the capture takes what this transaction writes. Then creates or
+  /// drops the connection's TEMP capture triggers.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -144,7 +144,7 @@ final class SQLiteTarget {
     schemaVersion = hooked ?? schemaVersion
   }
 
-  /// Notes in the journal, before a transaction's first change, where the rows that follow have their origin: trail and
+  /// Writes the origin of the rows that follow (trail and transaction) into the journal, before the first change of a
   /// transaction.
   func beginRelay(_ header: TransactionHeader, at position: Position) throws {
     guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
@@ -153,14 +153,15 @@ final class SQLiteTarget {
         trail: trail.description, number: header.number, clock: header.clock, position: position, origin: origin))
   }
 
-  /// Drops the connection's own triggers before a change of the schema.
+  /// Drops the connection's TEMP capture triggers before a schema change.
   func releaseHooks() throws {
     guard hooked != nil else { return }
     hooked = nil
     try options.schemaFollower?.unhook(database)
   }
 
-  /// Brings the capture and the connection's own triggers in step with changes of the schema, before the next row.
+  /// Updates the file's capture triggers and the connection's TEMP capture triggers after a schema change, before the
+  /// next row.
   func keepHooked() throws {
     guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
     if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }
@@ -170,8 +171,8 @@ final class SQLiteTarget {
   /// Prepares capture for a change of a table's schema.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Checks that the tables of Cairn are as Cairn creates them. It runs in a transaction that writes, once for each
-  /// version of the schema.
+  /// Checks that Cairn's own tables have the definitions that Cairn gives them. Done in a write transaction, once for
+  /// each schema version.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }
@@ -179,7 +180,7 @@ final class SQLiteTarget {
     provedSchema = version
   }
 
-  /// Reads apply's state of the tables again, and forgets what was not committed.
+  /// Reads apply's state of the tables again, after a rollback.
   func reload() throws { tables = try state.tables() }
 
   func rollback() {
@@ -188,12 +189,12 @@ final class SQLiteTarget {
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
-  /// Returns the suspended tables that wait for something of this trail, by name in lower case.
+  /// Returns the tables that are suspended in this trail, by name in lower case.
   func waiting(in trail: TrailID) -> [NameKey: TargetState.Waiting] {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }
 
-  /// Begins a transaction that writes. Waits for the lock until `stop` is set, and returns false then.
+  /// Begins a write transaction. Waits for SQLite's write lock, and returns false if `stop` is set first.
   func begin(_ stop: StopSignal) throws -> Bool {
     database.setBusyTimeout(milliseconds: 200)
     defer { database.setBusyTimeout(milliseconds: 10_000) }

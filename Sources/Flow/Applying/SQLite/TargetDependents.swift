@@ -1,13 +1,14 @@
 import Changes
 import SQLiteKit
 
-/// The views and triggers of an SQLite target that work at present: a change of a table must not break them.
+/// The views and triggers of an SQLite target that work before a schema change, so that the change must not break them.
 ///
-/// SQLite keeps their text and parses it when it is used, so each is prepared here as its use would prepare it.
+/// SQLite parses the text of a view or trigger only when it is used. So this type prepares a statement that uses each
+/// view and trigger.
 struct TargetDependents {
   private let works: Set<NameKey>
 
-  /// Finds the views and triggers that work now, without Cairn's own triggers: capture creates those again.
+  /// Finds the views and triggers that work now, except Cairn's own triggers, which capture creates again.
   init(_ database: Database) throws {
     var works: Set<NameKey> = []
     let objects = try database.query(
@@ -34,7 +35,7 @@ struct TargetDependents {
     }
   }
 
-  /// Returns statements that fire every trigger of a table.
+  /// Returns statements that would fire every trigger of a table. They are only prepared.
   private static func uses(of table: String, _ database: Database) throws -> [String] {
     let columns = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
     let set = columns.map { "\($0.quotedName) = \($0.quotedName)" }.joined(separator: ", ")
@@ -49,8 +50,8 @@ struct TargetDependents {
     return isView ? all.map(\.1).filter { (try? database.prepare($0)) != nil } : all.map(\.1)
   }
 
-  /// Returns the first object that worked and no longer does, such as `view recent`; nil if there is none. An object
-  /// that was dropped with its table does not count.
+  /// Returns the first view or trigger that worked before and no longer does, such as `view recent`; nil if there is
+  /// none. Ignores objects that were dropped with their table.
   func broken(in database: Database) throws -> String? {
     guard !works.isEmpty else { return nil }
     let now = try TargetDependents(database).works

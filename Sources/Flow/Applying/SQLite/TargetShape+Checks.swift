@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Checks whether an existing table can take the rows of the source's.
 extension TargetShape {
-  /// Throws `schema-stopped` unless the table has every column, keeps its values, and accepts NULL where the source
-  /// does.
+  /// Throws `schema-stopped` unless the target's table has every column, stores the source's values unchanged, and
+  /// accepts NULL if the source does.
   ///
   /// Under `ignore`, the table may lack columns that are not part of the key.
   func check(_ mapping: TableMapping, _ change: Change) throws {
@@ -36,7 +36,8 @@ extension TargetShape {
     try checkKeys(of: table, mapping, change)
   }
 
-  /// Throws `schema-stopped` if a column that only the target has may not be NULL and has no default.
+  /// Throws `schema-stopped` if a column that only the target has is NOT NULL without a default, so that inserts would
+  /// fail.
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
       let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
@@ -62,7 +63,7 @@ extension TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` for a unique key that only the target has: in a copy, one row could replace another.
+  /// Throws `schema-stopped` for a unique key that only the target has, because one copied row could replace another.
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
@@ -112,14 +113,13 @@ extension TargetShape {
 }
 
 extension TableSchema.Object {
-  /// Returns whether the statement of another index defines the same index. Only the index's and table's names, blanks
-  /// and case may differ.
+  /// Returns whether `other` creates the same index, apart from the names of index and table, blanks and case.
   fileprivate func isSameIndex(as other: String) -> Bool {
     let (own, theirs) = (Self.definition(text), Self.definition(other))
     return !own.isEmpty && own == theirs
   }
 
-  /// Returns the words of an index's statement after the table's name; empty unless the index is unique.
+  /// Returns the words of a CREATE UNIQUE INDEX statement after the table's name; empty for other statements.
   private static func definition(_ text: String) -> [NameKey] {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)

@@ -34,7 +34,7 @@ extension TargetShape {
     }
   }
 
-  /// Returns the columns whose affinity changes: SQLite converts the values that are copied into them.
+  /// Returns the columns whose affinity changes, so that SQLite converts values when it copies them.
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in
@@ -48,8 +48,8 @@ extension TargetShape {
 
   /// Returns the number of values of each storage class in a column.
   ///
-  /// A conversion by affinity moves values from one class to another, in one direction. A REAL column keeps no sign of
-  /// zero.
+  /// Compared before and after a rebuild, the numbers show whether values were converted. A REAL column does not keep
+  /// the sign of -0.0.
   ///
   /// - Parameter isBefore: Whether -0.0 counts as a class of its own.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
@@ -67,7 +67,8 @@ extension TargetShape {
     return counts
   }
 
-  /// Returns the error for an object of the table at the target, such as `index mine`, that cannot be created again.
+  /// Returns the error for an index or trigger of the target's table, such as `index mine`, that cannot be created
+  /// again after the change.
   private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
     guard let object else { return refused(change, error) }
     return refusal(change).error(
@@ -75,8 +76,8 @@ extension TargetShape {
       table: change.name)
   }
 
-  /// Returns the error for rows that prevent a schema change. Such rows are not deleted if columns that only the target
-  /// has hold values.
+  /// Returns the error for rows that prevent a schema change and are not deleted, as they have values in columns that
+  /// only the target has.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
@@ -110,7 +111,8 @@ extension TargetShape {
     }
   }
 
-  /// Runs a body that creates an index. First drops the index of this name if another table of Cairn's still has it.
+  /// Runs a body that creates an index. First drops an index with the same name that belongs to another table created
+  /// by Cairn.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

@@ -4,9 +4,10 @@ import SQLiteKit
 
 // New NOT NULL columns for which present rows have no value.
 extension TargetShape {
-  /// Returns the added NOT NULL columns without a default, if the table has rows: SQLite cannot add such columns.
+  /// Returns the NOT NULL columns without a default that a change adds, if the table has rows. SQLite cannot add such
+  /// columns then.
   ///
-  /// The source does not have these rows, or not yet. `definition` is the text after ADD COLUMN.
+  /// The source's table did not have these rows when it made the change. `definition` is the text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }
@@ -25,7 +26,8 @@ extension TargetShape {
     return added
   }
 
-  /// Throws `schema-stopped` with the name of the column that lacks values; SQLite's error would not say that.
+  /// Throws `schema-stopped` if a change adds a NOT NULL column for which present rows have no value. The error names
+  /// the column, which SQLite's would not.
   func checkValues(_ difference: TableDifference, _ change: Change) throws {
     let added = try unfilled(difference, change)
     guard let first = added.first, let after = change.after?.target else { return }

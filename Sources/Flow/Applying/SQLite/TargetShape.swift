@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Makes the tables of an SQLite target follow those of a source, as far as the policy lets it.
+/// Makes schema changes at an SQLite target, as far as the policy allows.
 ///
-/// Throws `schema-stopped` for a change that is not made: the table waits then. The caller rolls back what was done
-/// before the error.
+/// Throws `schema-stopped` for a change that is not made, and the table is then suspended. The caller rolls back what
+/// was done before the error.
 struct TargetShape {
   let database: Database
   let progress: ApplyProgress
@@ -16,25 +16,25 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Whether only the name changes, and perhaps indexes. Then the statement that creates the table need not become
-    /// that of the source.
+    /// Whether only the table's name and perhaps indexes change. If so, the target's CREATE TABLE statement may stay
+    /// different from the source's.
     var isRename = false
     var right = SchemaRight(isCreated: false)
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end replaces its own default by that of the other end, for a column that both ends of a two-way
-    /// table have added.
+    /// Whether this end replaces its default by the other end's, for a column that both ends of a two-way table have
+    /// added.
     var yieldsDefaults = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
     var name: String { (before ?? after)?.target.name ?? "" }
-    /// Whether the table moves aside for another table that takes its name, until it gets its next name.
+    /// Whether the table gets a temporary name, because another table takes its name.
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
-  /// Returns the schema of a table as the target has it; nil if there is no such table.
+  /// Reads a table's schema from the target; nil if there is no such table.
   func table(_ name: String) throws -> SQLiteTable? {
     try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
@@ -51,7 +51,7 @@ struct TargetShape {
   /// Creates a table with its indexes.
   ///
   /// - Parameter isOwn: Whether Cairn created the existing table, at an earlier copy.
-  /// - Returns: False if the table exists already, or is not to be created.
+  /// - Returns: False if the table already exists, or if the policy is not to create it.
   func create(_ change: Change, isOwn: Bool = false) throws -> Bool {
     guard let after = change.after else { return false }
     let schema = after.target
@@ -123,8 +123,8 @@ struct TargetShape {
     }
   }
 
-  /// Returns whether the target's table is still as before a change: it has its former name and columns, and the new
-  /// name of the table and of each column is free.
+  /// Returns whether a change is not yet made at the target: the table and its columns have their former names, and the
+  /// new names are free.
   func isOpen(_ change: Change) throws -> Bool {
     guard let before = change.before?.target, let after = change.after?.target else { return false }
     guard let there = try table(before.name)?.schema.columns else { return false }
@@ -132,8 +132,8 @@ struct TargetShape {
     return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
   }
 
-  /// Throws `schema-stopped` if the target's columns do not show whether the change was made. Rows that come again have
-  /// their values with them.
+  /// Throws `schema-stopped` if columns take each other's names, so that the target's table does not show whether the
+  /// change was made. Not if the rows are copied again.
   private func checkReusedNames(_ change: Change, _ why: String) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after,
       TableDifference(before.target, after.target, origins: change.origins).reusesNames
@@ -141,7 +141,7 @@ struct TargetShape {
     throw refusal(change).error(reusedNames: why, table: change.name)
   }
 
-  /// Throws `schema-stopped` if a renamed column's new name is that of a column which only the target has.
+  /// Throws `schema-stopped` if a renamed column's new name is already used by a column that only the target has.
   private func checkOwnNames(_ change: Change, _ before: TableSchema, _ after: TableSchema) throws {
     guard let there = try table(before.name) ?? table(after.name) else { return }
     let difference = TableDifference(before, after, origins: change.origins)
@@ -177,7 +177,8 @@ struct TargetShape {
     if !change.isCreated { try check(after, change) }
   }
 
-  /// Throws `schema-stopped` if present rows need a default of the source that SQLite cannot express.
+  /// Throws `schema-stopped` if rows at the target need the source's default in a new column, and SQLite cannot express
+  /// that default.
   private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
     guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
     for case .addColumn(let index) in difference.changes {
@@ -197,13 +198,13 @@ struct TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` if a new column was there before, with other values than at the source. There, each row
-  /// has the default of the column.
+  /// Throws `schema-stopped` if the target already had a column that the source adds, and rows have other values in it
+  /// than the source's default.
   ///
-  /// This happens if an operator has added the column. Other trails or applications may write to the table too. Then
-  /// only NULL, and the default that the column has here, are known to be other values.
+  /// This happens if an operator has added the column. If other trails or applications write to the table too, a value
+  /// may be theirs. Then only NULL and the column's default at the target count as wrong.
   ///
-  /// - Parameter there: The columns before the change.
+  /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
@@ -225,7 +226,8 @@ struct TargetShape {
     }
   }
 
-  /// Alters a table after a rename: by ALTER TABLE if that gives the wanted statement, else by a rebuild.
+  /// Alters a table that already has its new name: by ALTER TABLE if that results in the wanted CREATE TABLE statement,
+  /// else by a rebuild.
   private func alter(_ difference: TableDifference, _ change: Change) throws {
     let name = difference.after.name
     guard let found = try table(name), !found.schema.columns.isEmpty else {
@@ -273,9 +275,9 @@ struct TargetShape {
 
   // MARK: Refusals
 
-  /// Runs one statement that may touch the table of the change and nothing else.
+  /// Runs one DDL statement, which must change only the table of `change`.
   ///
-  /// Every statement of DDL for an SQLite target comes through here.
+  /// Every DDL statement for an SQLite target is run by this function.
   func define(_ statement: String, _ change: Change) throws {
     if [SQLiteAlteration.legacyRules, SQLiteAlteration.presentRules].contains(statement) {
       return try database.execute(statement)
@@ -332,6 +334,6 @@ struct TargetShape {
 extension SQLiteError {
   /// Whether SQLite refuses a statement because it does not fit the schema or the present rows.
   var isSchemaRefusal: Bool { primary == 1 }
-  /// Whether SQLite refuses a value without the type that a STRICT table or a rowid needs.
+  /// Whether SQLite refuses a value because a STRICT table or a rowid needs another type.
   var isMismatch: Bool { primary == 20 }
 }

@@ -2,8 +2,8 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// Forgets the state of the trail: its checkpoint, its tables, and the rows that belong to it. Returns false if there
-  /// was none.
+  /// Deletes apply's state of the trail at the target: its checkpoint and the state of its tables. Returns false if
+  /// there was none.
   package func forgetTrail() throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     return try database.transaction {

@@ -2,16 +2,16 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// The state of a suspended table.
+  /// The stored state of a suspended table.
   struct Waiting: Equatable {
     var table: WaitingTable
-    /// The names of the suspended table at the target since its checkpoint. The first is its present name there. The
-    /// last is the name that the source has given it since.
+    /// The names that the suspended table has had since its checkpoint. The first is its present name at the target.
+    /// The last is its present name at the source.
     @ByBytes var names: [String]
-    /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
-    /// that transaction is done.
+    /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
+    /// nothing of that transaction is applied.
     var from: Position?
-    /// Whether the source has dropped the table since it waits.
+    /// Whether the source has dropped the table since its suspension.
     var isGone = false
 
     static let columns: [(name: String, declaration: String)] = [
@@ -26,8 +26,8 @@ extension TargetState {
 
     /// Reads the state of a suspended table; nil for a table that is not suspended.
     ///
-    /// - Throws: `database-damaged` if Cairn did not write the state: a suspended table must not count as one that goes
-    ///   on.
+    /// - Throws: `database-damaged` if the stored state is invalid. Otherwise a suspended table would count as one that
+    ///   is not suspended.
     init?(_ name: String, _ row: [Value]) throws {
       if row[0] == .null { return nil }
       guard case .blob(let id) = row[0], let trail = TrailID(id), case .integer(let segment) = row[1],
@@ -65,7 +65,7 @@ extension TargetState {
     func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
-  /// Throws `checkpoint-moved` unless the table `name` is still suspended at this place.
+  /// Throws `checkpoint-moved` unless the stored state says that the table `name` is suspended at this place.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query(
@@ -89,7 +89,7 @@ extension TargetState {
       hint: "run only one apply of this trail to this target, then start again; nothing was applied twice")
   }
 
-  /// Returns the place up to which a trail has been applied; nil: none of it.
+  /// Returns how far a trail has been applied to this target; nil: not at all.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
@@ -114,7 +114,8 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables: each awaits a copy, under the name that it has at the target.
+  /// Ends the suspension of tables. Apply then skips each table's changes until a copy of it begins. The tables keep
+  /// their present names at the target.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {
@@ -130,7 +131,8 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables in a trail that is gone: they start with the records that come.
+  /// Ends the suspension of tables in a trail that no longer exists. They continue with the next records of the new
+  /// trail.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

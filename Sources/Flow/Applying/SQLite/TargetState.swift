@@ -2,39 +2,41 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Cairn's own tables in an SQLite target: the checkpoint of each trail, and what is known of each table.
+/// Cairn's own tables in an SQLite target: the checkpoint of each trail, and the state of each table.
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
 /// cairn_origin(name, shape): the shapes that tables had in the engine from which Cairn brought them
 /// ```
-/// They are written in the transaction that applies the changes, so they are true after any crash.
+/// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
   static let version: Int64 = 1
 
-  /// Apply's state of a table, besides its shape.
+  /// The state that apply stores for each table of a trail, besides its columns.
   struct Table {
-    /// Whether Cairn created the table, so that its shape follows the source.
+    /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
-    /// The method of the table's copy that has begun and not ended; nil: none.
+    /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
-    /// Whether a requested copy has not begun: it will bring all changes until then.
+    /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
+    /// includes them.
     var isAwaited = false
     /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// The table of a PostgreSQL source that feeds this one; empty for an SQLite source, whose names are the same here.
+    /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source, which has the
+    /// same names.
     var source = ""
-    /// The table's rows that belong to the trail; nil: none yet, or an older version did not note it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
     var claim: TableClaim?
-    /// Whether the target refuses what applications write to the table.
+    /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The state of a suspended table; nil: the table is not suspended.
+    /// The state of the table's suspension; nil: the table is not suspended.
     var waiting: Waiting?
   }
 
   let database: Database
-  /// The trail whose state of tables is read and written; nil: no particular one.
+  /// The trail whose table state is read and written; nil if only functions for all trails are called.
   let trail: TrailName?
   package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
@@ -86,7 +88,7 @@ package struct TargetState {
 
   var owner: Value { .text(trail?.description ?? "") }
 
-  /// Returns the checkpoint of a trail in this target; nil if nothing of it was applied yet.
+  /// Returns the checkpoint of a trail in this target; nil if nothing of the trail was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
     guard try isInstalled() else { return nil }
     let rows = try database.query(
@@ -106,9 +108,9 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), number)
   }
 
-  /// Moves the checkpoint of a trail by compare-and-swap.
+  /// Moves the checkpoint of a trail from one place to another (compare-and-swap).
   ///
-  /// - Throws: `checkpoint-moved` if it is not at `from`.
+  /// - Throws: `checkpoint-moved` if the stored checkpoint is not `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
     let values: [Value] = [
       .blob(to.trail.bytes), .integer(Int64(bitPattern: to.position.segment)),
@@ -171,7 +173,7 @@ package struct TargetState {
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  /// Returns the other trails that have state of a table.
+  /// Returns the other trails that are applied to a table, with the rows that belong to each.
   package func feeders(of name: String) throws -> [TableClaim.Feeder] {
     guard try isInstalled() else { return [] }
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
@@ -184,7 +186,7 @@ package struct TargetState {
     ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
   }
 
-  /// Returns whether the apply of another trail created a table.
+  /// Returns whether a table was created by the apply of another trail.
   func isCreatedElsewhere(_ name: String) throws -> Bool {
     try !database.query(
       "SELECT 1 FROM cairn_table WHERE name = ? AND created = 1 AND trail NOT IN (?, '') LIMIT 1", [.text(name), owner]
@@ -201,7 +203,8 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the shape that a table has in the other engine, so that it can be recreated there; nil: removes it.
+  /// Stores the schema that a table has in the other engine, so that it can be recreated there. If `shape` is nil,
+  /// removes the stored one.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
@@ -215,7 +218,7 @@ package struct TargetState {
       "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
   }
 
-  /// Returns whether apply's state has tables of this trail.
+  /// Returns whether apply's state in the target has any table of this trail.
   package func knowsTables() throws -> Bool {
     guard try isInstalled() else { return false }
     let hasTrail = try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'trail'") != nil
@@ -223,7 +226,8 @@ package struct TargetState {
       "SELECT 1 FROM cairn_table \(hasTrail ? "WHERE trail = ?" : "WHERE '' <> ?") LIMIT 1", [owner]) != nil
   }
 
-  /// Returns the names of the tables in the trail, under the rules by which their rows were applied.
+  /// Returns the names of the trail's tables in apply's state, as changed by the rules that were in force when their
+  /// rows were applied.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
@@ -232,18 +236,18 @@ package struct TargetState {
     }
   }
 
-  /// Makes every table await its next copy, and take no changes until then.
+  /// Makes apply skip the changes of every table of the trail until the table's next copy begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()
     let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
-    // Transactions in quarantine come with the copies.
+    // The copies include the effect of transactions in quarantine.
     try QuarantineLog(database).forget(trail)
     if trail == nil { return try database.run(sql) }
     try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
 
-  /// Forgets the checkpoint of a trail that is gone; the state of tables stays.
+  /// Deletes the checkpoint of a trail that no longer exists. The state of its tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
     try QuarantineLog(database).forget(trail)

@@ -15,7 +15,7 @@ extension TargetTable {
     ).first
   }
 
-  /// Writes the settled row; nil: deletes it. Columns that are nil keep their values.
+  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value]) throws {
     let table = schema.name.quotedName
     guard let row else { return try database.run("DELETE FROM \(table)\(keyed)", key) }
@@ -28,7 +28,7 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Returns whether the target has a unique key over the table's key columns, and another one besides.
+  /// Returns whether the target has a unique index over the table's key columns, and another unique index.
   func hasOtherUniqueValues() throws -> Bool {
     let rows = try database.query(
       """
@@ -44,8 +44,7 @@ extension TargetTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
-  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
-  /// none.
+  /// Returns the table extended by the columns that only the target has; nil if there are no such columns.
   func wide() throws -> TargetTable? {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -68,8 +67,8 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns all foreign keys of the database (`own`), and the unique columns that they reference besides keys
-  /// (`alternates`).
+  /// Returns all foreign keys of the database (`own`), and the unique columns other than primary keys that they
+  /// reference (`alternates`).
   static func foreignKeys(
     _ database: Database
   ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
@@ -113,7 +112,7 @@ extension TargetTable {
     return found.filter { $0.columns.count == $0.references.count }
   }
 
-  /// Returns whether another row references this row.
+  /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value]) throws -> Bool {
     for reference in referrers {
       let values = reference.references.compactMap { column in

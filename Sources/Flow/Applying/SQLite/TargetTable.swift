@@ -3,21 +3,21 @@ import Conflicts
 import Mapping
 import SQLiteKit
 
-/// The statements that write the rows of one SQLite table while its schema stays as it is. Prepared when first needed.
+/// The prepared statements that write rows of one SQLite table, for as long as its schema does not change.
 final class TargetTable {
   enum Insertion: Hashable {
     case strict
     /// An insert that first deletes all rows with one of the new row's unique values.
     case replacing
-    /// An insert that leaves a present row with the same key unchanged.
+    /// An insert that does nothing if the table has a row with the same key.
     case keeping
-    /// An insert that gives a present row with the same key the new values. Columns that only the target has stay.
+    /// An insert that updates a row with the same key if there is one. Columns of the target alone keep their values.
     case merging
   }
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// A delete of the row with the key (`isChecked` false), or of the row that equals the row before in every value.
+    /// A delete by key; if `isChecked`, only of a row that equals the row before in every value.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
@@ -25,17 +25,17 @@ final class TargetTable {
     case twins
   }
 
-  /// The table as the trail has it, or the part of it that is written.
+  /// The source's table, with only the columns that are written.
   let source: TableSchema
   /// The table as the target has it.
   let schema: TableSchema
-  /// The table as the trail's images have it, with columns that the target may lack.
+  /// The source's table with all columns of the trail's row images.
   let imageSchema: TableSchema
-  /// The indexes of the image's columns that the target has; nil: all.
+  /// The indexes in row images of the columns that the target has; nil: all.
   let kept: [Int]?
-  /// The conversions from values of another engine, by column of an image; nil for a trail of SQLite.
+  /// The conversion of each column of a row image from another engine; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
-  /// Whether the target sorts keys as the source does, so that a range of keys has the same rows at both ends.
+  /// Whether both ends sort keys alike, so that a range of keys has the same rows at both ends.
   let sortsAsSource: Bool
   var state: TargetState.Table
   /// The treatment of the table by a rule; nil: none.
@@ -46,28 +46,27 @@ final class TargetTable {
   let goesBothWays: Bool
   let database: Database
   private var statements: [Shape: Statement] = [:]
-  /// Two-way: whether this direction only adds rows, and changes none that is there; nil: not looked up yet.
+  /// Two-way: whether the rule `insert-only` lets this direction only add rows; nil: not looked up yet.
   var takesRowsIn: Bool?
-  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
+  /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
-  /// Two-way: whether rows may clash in unique values besides the key. No row is replaced: it is judged which one
-  /// waits.
+  /// Two-way: whether two rows may have one unique value besides the key. ``RowResolver`` then decides which one waits.
   var mayCollide = false
   /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
-  /// The schema that a ``SQLiteForm`` converted last, with the place and the conversion of each column in its rows.
+  /// A cache of ``SQLiteForm``: the last trail schema, with each target column's index and conversion in its rows.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
-  /// The table that ``wide()`` returned last; nil: none.
+  /// The last result of ``wide()``; nil: none.
   var wider: TargetTable?
   private let names: [String]
   private let table: String
-  /// The columns with a constant that distinguishes this trail's rows from those of other trails, with its value.
+  /// The columns with a constant value that distinguishes this trail's rows from those of other trails.
   private let shares: [(name: String, value: Value)]
-  /// The quoted name of the column that gets the time when a row is removed; nil: the table has none.
+  /// The quoted name of the delete mark, which gets the time of a delete; nil: none.
   private let mark: String?
 
-  /// Describes a table. `there`: the mapping's columns that the target has; nil: all. `image`: the trail's shape, with
-  /// the places of the mapping's columns in it, if the mapping is only of a part of that shape.
+  /// Describes a table. `there`: the mapping's columns that the target has; nil: all. `image`: the trail's schema and
+  /// the places of the mapping's columns in it, if the mapping has only some of its columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -114,10 +113,10 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the target already has. If local writes are settled by row, it holds during copies only.
+  /// The policy for rows that the table held. If local writes are resolved row by row, it matters only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
-  /// Returns whether the row `before` is identified by all its values: the table has no key, or the row has NULL in it.
+  /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.
   func isWholeRow(_ before: [ColumnView]) -> Bool {
     if schema.flags.contains(.wholeRow) { return true }
     guard schema.flags.contains(.nullableKey) else { return false }
@@ -136,7 +135,7 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Inserts a row that had to wait for another one. Returns the number of rows written.
+  /// Inserts a row that was held until its unique value was free. Returns the number of inserted rows.
   func insert(_ row: [Value]) throws -> Int64 {
     let statement = try prepared(.insert(.strict), isWholeRow: false)
     for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
@@ -157,8 +156,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Updates the row `before`. `after` holds values for the columns that change; the others are unchanged. Returns the
-  /// number of rows updated: 0 if the row is not there.
+  /// Updates the row `before`. `after` has values only for the columns to set. Returns the number of updated rows: 0 if
+  /// the row does not exist.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
     var mask = ColumnMask()
@@ -182,8 +181,8 @@ final class TargetTable {
     return try run(statement)
   }
 
-  /// Returns the rowid of one row that equals `before` in every value and storage class; nil if there is none. SQL's
-  /// own comparison treats 1 and 1.0 as equal, and 0.0 and -0.0.
+  /// Returns the rowid of one row that equals `before` in every value and storage class; nil if there is none. SQL
+  /// itself treats 1 and 1.0 as equal, and 0.0 and -0.0.
   private func twin(of before: [ColumnView]) throws -> Int64? {
     let statement = try prepared(.twins, isWholeRow: true)
     try bind(before, to: statement, all: true)
@@ -200,7 +199,7 @@ final class TargetTable {
     return nil
   }
 
-  /// Returns the target's row with the key of `before`; nil if there is none, or if the row has no key.
+  /// Returns the target's row with the key of `before`; nil if there is none, or if `before` has no key.
   func probe(_ before: [ColumnView]) throws -> [Value]? {
     guard !isWholeRow(before) else { return nil }
     let statement = try prepared(.probe, isWholeRow: false)
@@ -225,13 +224,13 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// The names of ``ownColumns`` when they were last read; each chunk of a copy reads them again.
+  /// A cache for ``ownColumns``. Each chunk of a copy reads them again.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
   }
 
-  /// Reads the quoted names of the columns that only the target has, without generated ones.
+  /// Reads the quoted names of the columns that only the target has, without generated columns.
   private func lookAtOwnColumns() throws -> [String] {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -240,7 +239,7 @@ final class TargetTable {
     return own
   }
 
-  /// Returns the columns that only the target has, for messages, if one has a value in some row; else nil.
+  /// Returns the columns that only the target has, for messages. Nil unless some row has a value in one of them.
   func ownValues() throws -> String? {
     let own = try lookAtOwnColumns()
     guard !own.isEmpty else { return nil }
@@ -249,7 +248,7 @@ final class TargetTable {
     return own.joined(separator: ", ")
   }
 
-  /// Saves the values of the target's own columns in the rows that a chunk is about to replace, in a temporary table.
+  /// Saves the values of columns that only the target has, for the rows that a chunk of a copy is about to replace.
   /// Returns whether any were saved.
   func setAside(_ range: Refresh.Range) throws -> Bool {
     let own = try lookAtOwnColumns()
@@ -264,7 +263,7 @@ final class TargetTable {
     return true
   }
 
-  /// Restores the saved values in the rows with the same key.
+  /// Restores the values saved by ``setAside(_:)`` in the rows with the same key.
   func giveBack() throws {
     let own = try ownColumns
     let set = own.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
@@ -275,7 +274,7 @@ final class TargetTable {
 
   private func imageIndex(_ index: Int) -> Int { kept?[index] ?? index }
 
-  /// Returns a key column's value in the target's form, from an image that gives only the key.
+  /// Returns a key column's value, converted for the target, from a row image with only the key.
   private func value(_ image: [Value?], _ column: Int) -> Value {
     let index = imageIndex(column)
     let value = image[index] ?? .null
@@ -287,7 +286,7 @@ final class TargetTable {
   // MARK: SQL
 
   private func prepared(_ shape: Shape, isWholeRow: Bool) throws -> Statement {
-    // A row with NULL in its key has statements of its own, which are rare: they are not kept.
+    // Statements for a row with NULL in the key are rare, so they are not kept.
     let isKept = isWholeRow == schema.flags.contains(.wholeRow)
     if isKept, let statement = statements[shape] { return statement }
     let statement = try database.prepare(sql(shape, isWholeRow))
@@ -298,8 +297,8 @@ final class TargetTable {
     return statement
   }
 
-  /// The clause that makes a statement fail if its row breaks a constraint. Otherwise the ON CONFLICT clause of a
-  /// constraint of the target would silently leave the row out, or delete another one.
+  /// The clause that makes a statement fail if its row violates a constraint. Without it, a constraint's own ON
+  /// CONFLICT clause could silently skip the row or delete another one.
   ///
   /// Source: https://sqlite.org/lang_conflict.html
   static let orAbort = " OR ABORT"
@@ -356,8 +355,8 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Removes the rows in the range of a chunk, or all rows. A rule can keep them, or mark them with the time of the
-  /// commit, instead of deleting them.
+  /// Deletes the rows of a key range, or all rows if `range` is nil. A rule can keep the rows, or set their delete
+  /// mark, instead.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {
@@ -371,8 +370,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the keys of rows in a range, or of all rows: the first `limit` keys after `last`, in their order. Keys
-  /// with NULL are left out.
+  /// Returns the first `limit` keys after `last`, in order, of rows in a range (nil: all rows), without keys with NULL.
   func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)
@@ -400,13 +398,13 @@ final class TargetTable {
     return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
   }
 
-  /// The key columns that order the rows of this trail in chunks.
+  /// The key columns by which chunks order rows, without columns that have one constant in all rows of this trail.
   private var rangeKey: [Int] {
     guard !shares.isEmpty else { return schema.key }
     return schema.key.filter { index in !shares.contains { $0.name.hasSameBytes(as: schema.columns[index].name) } }
   }
 
-  /// Returns the SQL terms for columns, with the collations by which the source orders them.
+  /// Returns the SQL terms that sort key columns as the source does, with collations.
   private func ordered(_ key: [Int]) -> [String] {
     key.map { index in
       let collation = schema.columns[index].collation
@@ -414,7 +412,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the rows of a range, as a WHERE clause with the values of its parameters; nil if the range has no bounds.
+  /// Returns the WHERE clause for the rows of a key range, with its parameter values; nil if the range has no bounds.
   private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
     case .unkeyed, .some: return nil

@@ -4,8 +4,8 @@ import SystemKit
 
 /// Skips the changes of a statement on a thread of its own while the statement is executed.
 ///
-/// Unpacking and checking a million rows of the trail then costs no extra time. Only this thread uses the trail
-/// meanwhile.
+/// So reading and checking a million rows of the trail takes no extra time. Only this thread uses the trail in the
+/// meantime.
 final class RowsPassed: @unchecked Sendable {
   private let reader: ApplyReader
   private let statements: StatementDesk
@@ -16,8 +16,8 @@ final class RowsPassed: @unchecked Sendable {
     (self.reader, self.statements) = (reader, statements)
   }
 
-  /// Calls `execute` while another thread skips the statement's changes. Returns its result, and the record that was
-  /// read last unless that is skipped too.
+  /// Calls `execute` while another thread reads and skips the statement's changes. Returns the result of `execute`, and
+  /// the first record after these changes if it was read.
   static func passing<T>(
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {

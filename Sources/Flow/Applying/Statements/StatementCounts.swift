@@ -1,4 +1,4 @@
-/// The number of statements of the trail that were executed, and the reasons why the others were not.
+/// The number of the source's statements that were executed again at the target, and the reasons why others were not.
 package struct StatementCounts: Equatable, Sendable {
   /// The number of reasons that are counted separately; further reasons are counted together.
   private static let reasonsMax = 50
@@ -6,7 +6,7 @@ package struct StatementCounts: Equatable, Sendable {
 
   /// The number of statements that were executed again at the target.
   package private(set) var replayed: UInt64 = 0
-  /// The number of statements whose rows were applied.
+  /// The number of statements that were not executed again: apply wrote their rows instead.
   package private(set) var asRows: UInt64 = 0
   package private(set) var reasons: [String: UInt64] = [:]
 
@@ -38,7 +38,7 @@ package struct StatementCounts: Equatable, Sendable {
       "\(head); for the rest the rows were applied: \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
-  /// The reasons for applying rows, with their counts, the most frequent first.
+  /// The reasons why statements were not executed again, with their counts, the most frequent first.
   package var ordered: [(reason: String, count: UInt64)] {
     reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
   }

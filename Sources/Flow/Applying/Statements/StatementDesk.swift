@@ -3,12 +3,12 @@ import Mapping
 import Statements
 import SystemKit
 
-/// The error for a repeated statement that had another effect than at the source. Its group is rolled back, and its
-/// rows are applied.
+/// The error for a statement that had another effect when it was executed again at the target than at the source. Its
+/// group is rolled back and applied again with the statement's rows.
 struct StatementDiffers: Error {
   let position: Position
   let text: String
-  /// The reason why the statement's rows are applied.
+  /// The reason why apply writes the statement's rows instead of executing it.
   let reason: String
 
   init(_ running: StatementDesk.Running, _ reason: String = StatementDesk.different) {
@@ -18,14 +18,14 @@ struct StatementDiffers: Error {
 
 /// Decides which statements of a trail are executed again, and checks that they have the same effect as at the source.
 ///
-/// One instance serves an apply over all its replays.
+/// An apply has one instance, also when it starts to read the trail again after an error.
 final class StatementDesk {
-  /// The least number of rows for which a statement is executed: fewer rows are applied as fast by themselves.
+  /// The least number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
-  /// The most statements that are remembered because their effect at the target differed from that at the source.
+  /// The most statements that are kept in memory because their effect at the target differed from that at the source.
   private static let differingMax = 1000
 
-  /// A statement that was executed or is being executed, while its changes are skipped.
+  /// A statement that is executed at the target, while its changes in the trail are skipped.
   struct Running {
     let position: Position
     let text: String
@@ -35,7 +35,7 @@ final class StatementDesk {
 
   private enum State {
     case none
-    /// The statement waits for its first change, which shows its table.
+    /// The trail has the statement, and its first change, which shows its table, was not read yet.
     case offered(ExecutedStatement, Position)
     case running(Running)
   }
@@ -43,11 +43,12 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
-  /// The number of skipped changes of the running statement. ``passedSchema`` is the schema id of the last one.
+  /// The number of changes of the running statement that were skipped. ``passedSchema`` is the schema id of the last
+  /// one.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
-  /// The places of statements whose rows are applied, with the reasons.
+  /// The places in the trail of statements that are not executed again, with the reasons.
   private var refused: [Position: String] = [:]
   /// The texts of statements that the target refused, or whose effect there differed from that at the source, with the
   /// reasons.
@@ -57,7 +58,7 @@ final class StatementDesk {
   private var tables = SourceTables()
   private var time: StatementTime
 
-  /// Creates the desk. Returns nil if the options want only rows, or if replication is two-way.
+  /// Creates an instance. Nil if the options exclude executing statements, or if replication is two-way.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
@@ -66,14 +67,15 @@ final class StatementDesk {
 
   // MARK: Along the trail
 
-  /// Forgets everything about the open group, when a replay begins at a border of transactions.
+  /// Clears the state of the open group, when apply starts to read again between two transactions.
   func begin() {
     forget()
     counts = StatementCounts()
     tables.begin()
   }
 
-  /// Takes a statement of the trail: it is executed with its first change, or its rows are applied.
+  /// Receives a statement from the trail, and decides whether it is executed at its first change, or its rows are
+  /// written.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()
@@ -92,7 +94,7 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// Removes and returns the statement that was offered, when its first change comes; nil if none was.
+  /// Removes and returns the statement passed to ``offer(_:at:)``, at its first change; nil if there is none.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
@@ -105,7 +107,7 @@ final class StatementDesk {
     (passed, passedSchema) = (0, 0)
   }
 
-  /// Records the digest of the executed statement whose changes are skipped.
+  /// Stores the digest of the rows that the executed statement wrote, while its changes are being skipped.
   func ran(_ digest: StatementDigest) {
     guard case .running(var running) = state else { return }
     running.digest = digest
@@ -114,10 +116,10 @@ final class StatementDesk {
 
   func refuse(_ reason: String) { counts.addRows(reason) }
 
-  /// Returns the time in which a statement must be executed, ms.
+  /// Returns the time limit for executing a statement, in ms.
   func millisecondsMax(_ statement: ExecutedStatement) -> Int64 { time.limit(rows: statement.rowsAffected) }
 
-  /// Records that a statement was undone because it took too long.
+  /// Notes that a statement exceeded its time limit and was undone, so that its rows are written instead.
   func ranOut(_ statement: ExecutedStatement) {
     let limit = millisecondsMax(statement)
     time.ranOut(after: limit, now: Clock.monotonicMilliseconds)
@@ -127,7 +129,7 @@ final class StatementDesk {
     )
   }
 
-  /// Returns whether a change belongs to the executed statement, so that it is skipped.
+  /// Returns whether to skip a change because it belongs to the statement that is being executed.
   ///
   /// - Throws: ``StatementDiffers`` if the change is of another table.
   func passes(_ change: ChangeView, _ reader: ApplyReader) throws -> Bool {
@@ -143,12 +145,13 @@ final class StatementDesk {
     return true
   }
 
-  /// Throws ``StatementDiffers`` if a statement's changes are being skipped: the next record is none of these.
+  /// Throws ``StatementDiffers`` if a statement's changes are still being skipped. Called for a record that is not one
+  /// of them.
   func checkIdle() throws {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the statement that was begun last.
+  /// Ends the last statement at its end record in the trail, and compares its effect.
   ///
   /// - Throws: ``StatementDiffers`` if the statement had another effect here.
   func end(_ end: StatementEnd) throws {
@@ -174,15 +177,16 @@ final class StatementDesk {
   private static let pause = "a statement took too long shortly before"
   static let different = "they did something else at the target"
 
-  /// Records that a statement's effect at the target differed from that at the source. When its group is applied again,
-  /// the statement's rows are applied instead.
+  /// Notes that a statement had another effect at the target than at the source. When its group is applied again, the
+  /// statement's rows are written instead.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
     differing[differs.text] = differs.reason
   }
 
-  /// Records the commit of a group through a place in the trail: nothing before that place is read again.
+  /// Called after the commit of a group that ends at `position`. Drops what is stored about statements before that
+  /// place.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -193,8 +197,8 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// Returns a table of the source as of this place, by its name in lower case. Nil if there is none, or if a rule
-  /// makes another table of it.
+  /// Returns the source's schema of a table, given by its name in lower case, at the present place in the trail. Nil if
+  /// there is none, or if a rule changes the table.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

@@ -1,8 +1,8 @@
-/// The time that an apply gives to statements which it executes again. It does no I/O; `now` is monotonic time in ms.
+/// Limits the time for which an apply executes statements of the source again. Does no I/O; `now` is monotonic time in
+/// ms.
 ///
-/// The source decides what its statements compute. A proof that a statement has the same effect does not show how long
-/// it takes. A statement that takes too long is undone, and its rows are applied. For nine times as long, no statement
-/// is executed then. So failing statements take a tenth of the time at most.
+/// A statement of the source may take any time. One that takes too long is undone, and its rows are written instead.
+/// Then no statement is executed for nine times as long. So such statements take at most a tenth of the time.
 ///
 ///     var time = StatementTime(milliseconds: 30_000)
 ///     time.limit(rows: 1_000_000)          // 40,000 ms
@@ -11,7 +11,7 @@
 struct StatementTime {
   /// The highest time limit for any statement, in ms.
   private static let millisecondsMax: Int64 = 600_000
-  /// The number of rows for which a statement gets one more millisecond: applying them as rows would take longer.
+  /// The number of rows for which the limit grows by one millisecond. Writing so many rows would take longer.
   private static let rowsPerMillisecond: UInt64 = 100
 
   let milliseconds: Int64
@@ -24,9 +24,9 @@ struct StatementTime {
     min(milliseconds + Int64(clamping: min(rows / Self.rowsPerMillisecond, 1 << 32)), Self.millisecondsMax)
   }
 
-  /// Records that a statement was ended after `spent` ms.
+  /// Notes that a statement was stopped after `spent` ms, so that no statement is executed for nine times as long.
   mutating func ranOut(after spent: Int64, now: Int64) { pausedUntil = now + spent * 9 }
 
-  /// Returns whether no statement is executed at this time.
+  /// Returns whether statements are paused at this time, because one of them took too long.
   func isOver(now: Int64) -> Bool { now < pausedUntil }
 }

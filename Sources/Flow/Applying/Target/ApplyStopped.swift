@@ -1,2 +1,2 @@
-/// The error for a stop signal that was set within a group of transactions, which is rolled back.
+/// The error when the stop signal is set in the middle of a group. The group is rolled back.
 struct ApplyStopped: Error {}

@@ -16,69 +16,72 @@ protocol ApplyTarget: AnyObject {
 
   /// Waits for the answers to all statements that were sent. An engine that answers at once has nothing to do.
   func flush() throws
-  /// Runs a body. If it fails, what it did is undone, and the transaction goes on.
+  /// Runs a body. If the body throws, its changes are undone, and the transaction continues.
   func attempt<Result>(_ body: () throws -> Result) throws -> Result
 
   // MARK: Tables
 
-  /// Returns the table that has rows of this shape, whichever trail brings them; nil if there is none.
+  /// Returns the target table for rows with this schema, from any trail; nil if there is none.
   func table(like schema: TableSchema) throws -> Table?
-  /// Returns the table with the columns that only the target has, which applications may have written; nil if there
-  /// are none.
+  /// Returns the table extended by the columns that only the target has; nil if there are no such columns.
   func wide(_ table: Table) throws -> Table?
   /// Returns the conversion of rows of any trail to rows of a table.
   func form(of table: Table) -> Form
   /// Returns whether foreign keys reference the table.
   func hasReferrers(_ table: Table) throws -> Bool
-  /// Returns whether copies of the row's table merge their rows with the present rows.
+  /// Returns whether a copy of the row's table merges the source's rows with the rows that the target has.
   func mergesCopies(at row: ContestedRow) -> Bool
 
   // MARK: Rows
 
-  /// Returns the row with a key, which no session writes until the commit; nil if there is none.
+  /// Returns the row with a key, and keeps other sessions from writing it until the commit; nil if there is none.
   func row(_ key: [Value], of table: Table) throws -> [Value]?
-  /// Writes the row with a key; nil: deletes it. Columns that are nil keep their values.
+  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   ///
-  /// - Returns: False, and nothing is written, if another row has one of its unique values.
+  /// - Returns: False, and nothing is written, if another row has one of the row's unique values.
   /// - Throws: an error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
-  /// Returns whether another row references this row.
+  /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
-  /// Removes and returns a row that waits for the end of its transaction, as it is meant to be; nil if none waits.
+  /// Removes and returns the row with a key from the rows that are held until the end of the transaction; nil if there
+  /// is none.
   func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
-  /// Returns the row that a function of the database makes of two rows; nil if the function settles nothing.
+  /// Returns the row with which a function of the database resolves a conflict of two rows; nil if the function returns
+  /// NULL.
   ///
   /// - Throws: `rule-refused`.
   func settle(_ rows: MetRows, by function: String, in table: Table) throws -> RowVersion.Row?
 
   // MARK: Bookkeeping
 
-  /// The rows that wait because a later row has one of their unique values.
+  /// The rows that wait outside their tables, because a later row has one of their unique values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
-  /// The rows that waited and are back in their tables.
+  /// The rows that waited for a unique value and are back in their tables.
   var storedReturns: StoredReturns { get }
   func log(_ record: ConflictRecord) throws
 }
 
 /// A table of a target, as the engine-independent parts of apply see it.
 protocol ApplyTable: AnyObject {
-  /// The table's name at the target, its columns in the order of rows, and its key.
+  /// The table's schema at the target: its name, its key, and its columns in the order in which rows have them.
   var shape: TableSchema { get }
   /// The policy for rows that the table already held before its first copy.
   var existing: ExistingRows { get }
   /// The method of the copy in progress; nil: none.
   var refreshing: Refresh.Method? { get }
-  /// Whether the table is partitioned: the trail leaves out what happens to single partitions.
+  /// Whether the table is partitioned. The trail does not show changes that are made to single partitions, such as
+  /// TRUNCATE.
   var isPartitioned: Bool { get }
-  /// Whether both ends write rows, so that conflicts are resolved row by row.
+  /// Whether replication of the table is two-way, so that conflicts are resolved row by row.
   var goesBothWays: Bool { get }
-  /// Whether rows may clash in unique values besides the key. No row is replaced for that: it is judged which one
-  /// waits.
+  /// Whether two rows may have the same unique value besides the key. If so, ``RowResolver`` decides which one waits
+  /// outside the table; no row is overwritten.
   var isContested: Bool { get }
-  /// Whether this direction only adds rows, and changes none that is there (`insert-only`); nil: not looked up yet.
+  /// Whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not looked up
+  /// yet.
   var takesRowsIn: Bool? { get set }
-  /// The indexes, in the trail's table, of the columns whose changes are summed (`delta`).
+  /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] { get set }
 }
 
@@ -88,11 +91,11 @@ extension ApplyTable {
   /// Whether an update or delete may find no row: during a copy, or after a first copy that kept the present rows.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
-  /// Whether an insert may find its row there already. The trail does not report `TRUNCATE` of one partition, so its
-  /// rows may remain.
+  /// Whether an insert may find a row with its key. The trail does not show `TRUNCATE` of a single partition, so its
+  /// rows may still be there.
   var mayHoldRows: Bool { mayLackRows || isPartitioned }
 
-  /// Returns the key of a row as the conflict log and waiting rows name it.
+  /// Returns the key of a row in the form of the conflict log: column names with values.
   func key(_ values: [Value]) -> ConflictRow { ConflictRow(shape.key.map { shape.columns[$0].name }, values) }
 }
 
@@ -106,6 +109,6 @@ protocol RowForm {
 }
 
 extension RowForm {
-  /// Returns whether two keys name the same row.
+  /// Returns whether two keys identify the same row.
   func isSame(_ a: [Value], _ b: [Value]) -> Bool { zip(a, b).allSatisfy { $0.isSameKey(as: $1) } }
 }

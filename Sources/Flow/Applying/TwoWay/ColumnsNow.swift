@@ -2,31 +2,32 @@ import Changes
 import Mapping
 import Versions
 
-/// The present names for rows that were written under former ones. Their author did not know yet that a column or the
-/// table was renamed here, or a column dropped.
+/// Maps rows of a table to its present name and columns here. The rows' author did not know yet that the table or a
+/// column was renamed, or a column dropped.
 ///
-/// Such rows come under the present names, and without the columns that are gone:
+/// Such rows get the present names, and lose the dropped columns:
 ///
-///     here:  ALTER TABLE item RENAME COLUMN name TO title, transaction 7 of the own trail
-///     comes: item(id, name), by a node that knows the own trail through transaction 6
+///     here:  ALTER TABLE item RENAME COLUMN name TO title, transaction 7 of this database's trail
+///     comes: item(id, name), by a node that knows this trail through transaction 6
 ///     is:    item(id, title)
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renamed tables, and the renamed and dropped columns, in the order of the own trail, then of the trails that
-  /// brought such changes here.
+  /// The renames of tables and columns, and the drops of columns. First those in this database's own trail, in its
+  /// order; then those that applied trails brought.
   var steps: [ColumnStep] = []
 
-  /// A table that was renamed here: as it was under the name by which rows come, and as it is now.
+  /// A table that was renamed here: under the former name that the trail uses, and under its present name.
   struct Move {
     let former: ColumnStep.Table
     let now: ColumnStep.Table
   }
 
-  /// Returns the part of a table that is still here, under its present names; nil if it is the table as it came.
+  /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
+  /// dropped.
   ///
-  /// - Parameter known: the last transaction of a step's trail that the author of the rows knew.
-  /// - Parameter origin: the trail that brings the rows.
+  /// - Parameter known: Returns the last transaction of a step's trail that the author of the rows knew.
+  /// - Parameter origin: The name of the trail that has the rows.
   func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }
     let kept = now.indices.filter { now[$0] != nil }
@@ -42,12 +43,12 @@ struct ColumnsNow {
     return LaterShape.Part(part, kept)
   }
 
-  /// Returns the names that a renamed table had here and has now; nil if it still has the name under which it came.
+  /// Returns the former and the present name of a trail's table that was renamed here; nil if it was not.
   func move(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> Move? {
     changed(table, knowing: known, of: origin)?.move
   }
 
-  /// Returns a table of a trail in the form that it has here; nil if it has no such form, or lacks columns in it.
+  /// Converts a table of a trail to this database's engine; nil if it cannot be converted with all of its columns.
   func mapped(_ table: TableSchema) -> TableSchema? {
     guard let mapped = try? TableMapping(table, to: engine, names: names).target,
       mapped.columns.count == table.columns.count
@@ -55,7 +56,7 @@ struct ColumnsNow {
     return mapped
   }
 
-  /// Returns a table of a trail under the name that the table `now` has here.
+  /// Returns a table of a trail with its name replaced by that of `now`.
   func named(_ table: TableSchema, _ now: ColumnStep.Table) -> TableSchema {
     var copy = table
     let isPostgres = engine == .postgres
@@ -71,8 +72,8 @@ struct ColumnsNow {
     return copy
   }
 
-  /// Returns the present names of a table (nil: unchanged) and of its columns (nil: gone). Nil if all names are as they
-  /// came.
+  /// Returns the present names of a table (nil: unchanged) and of its columns (nil: dropped). Nil if nothing was
+  /// renamed or dropped.
   private func changed(
     _ table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String
   ) -> (names: [String?], move: Move?)? {
@@ -103,7 +104,7 @@ struct ColumnsNow {
 
   /// Returns a version of a row as it would be if its author had known the present columns.
   ///
-  /// - Parameter own: the name of the own trail.
+  /// - Parameter own: The name of this database's own trail.
   func version(_ version: StoredVersion, own: String) -> StoredVersion {
     guard !steps.isEmpty else { return version }
     let origin = version.stamp.origin
@@ -126,7 +127,7 @@ struct ColumnsNow {
 }
 
 extension ColumnsNow.Move {
-  /// Returns the error for rows that come under a former name which another table has now.
+  /// Returns the error for rows under a former name of a table, if another table has that name now.
   func taken(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,
@@ -135,7 +136,7 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change that comes under a former name.
+  /// Returns the error for a schema change of a table under its former name, which cannot be made.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

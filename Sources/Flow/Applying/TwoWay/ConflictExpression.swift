@@ -3,11 +3,12 @@ import Conflicts
 import Reshaping
 import SQLiteKit
 
-/// The expression of a rule `sql:` for conflicts.
+/// The SQL expression of a conflict rule `sql:`.
 ///
-/// It is over two values of a column and the value before them (`local`, `incoming`, `before`), and over their rows
-/// (`local_COLUMN` and so on). Or it is over the rows alone. It is in SQLite's language at every node, whatever the
-/// engine of the row, so that all nodes get the same result. PostgreSQL's numbers count as numbers.
+/// A rule for a column can use the column's two values and the value before both (`local`, `incoming`, `before`). Other
+/// columns are `local_COLUMN` and so on. A rule for whole rows can use only the latter. SQLite evaluates the expression
+/// at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers count as
+/// numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -33,9 +34,10 @@ package struct ConflictExpression {
   private let operands: [Operand]
   private let calculator: Calculator
 
-  /// Prepares the expression of a rule.
+  /// Parses the expression of a rule.
   /// - Parameter columns: The columns of the table.
-  /// - Parameter isOfRows: Whether the expression is a condition under which the later row wins.
+  /// - Parameter isOfRows: Whether the rule is for whole rows. Its expression is then the condition under which the
+  ///   later row wins.
   /// - Throws: `rule-refused`, with SQLite's message.
   init(_ text: String, columns: [String], isOfRows: Bool = false) throws {
     self.text = text
@@ -52,8 +54,8 @@ package struct ConflictExpression {
     } catch let error as SQLiteError { throw Self.refused(text, error.message) }
   }
 
-  /// Returns the value of the expression, in PostgreSQL's form if the later row's value has that. For an expression
-  /// over rows: 1, 0 or NULL. Unknown operands are NULL.
+  /// Evaluates the expression. The result has PostgreSQL's form if the later row's value has it. For a rule about whole
+  /// rows, it is 1, 0 or NULL. Unknown operands are NULL.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -69,7 +71,8 @@ package struct ConflictExpression {
     return found
   }
 
-  /// Returns the reason why a rule's expression cannot be right for any table; nil if it may be right for some table.
+  /// Returns the reason why a rule's expression is invalid whatever columns the table has; nil if it may be valid for
+  /// some table.
   package static func fault(_ text: String, isOfRows: Bool) -> String? {
     ExpressionFault.reason(of: text, isColumn: false) { name in
       let name = name.asciiLowercased
@@ -96,7 +99,8 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as a number, if it is a text of PostgreSQL with a number that SQLite represents exactly; else unchanged.
+  /// The value as a number, if it is an exact number of PostgreSQL that SQLite can represent without loss; else
+  /// unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)
@@ -106,7 +110,7 @@ extension Value {
     return .text(bytes)
   }
 
-  /// The value in the form in which a trail of PostgreSQL has it.
+  /// The value in the form that a trail of PostgreSQL uses.
   fileprivate var printed: Value {
     switch self {
     case .null, .exact: self

@@ -1,8 +1,8 @@
 import Changes
 import Versions
 
-/// The rows of the transaction at hand that are resolved at its end, in the order in which they came. Each has the sum
-/// of its changes.
+/// The rows of the present transaction that are resolved at its end, in trail order. All changes of one row are
+/// combined into one.
 ///
 /// Above a limit, all rows move to a temporary file, so that memory stays bounded however large the transaction is.
 ///
@@ -19,13 +19,13 @@ final class DeferredRows<Table: AnyObject> {
   private let bytesMax: Int
   private var byteCount = 0
   private var rows: [Row] = []
-  /// The index in ``rows`` of the last row of each name.
+  /// For each row name, the index in ``rows`` of the last row with that name.
   private var indexes: [RowName: Int] = [:]
-  /// For each row in ``rows``, the index of the one before it with the same name; nil: none.
+  /// For each row in ``rows``, the index of the previous row with the same name; nil: none.
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// The tables of the rows in the file, which has only their indexes; ``schemas`` likewise.
+  /// The tables of the rows in the file, which stores only indexes of this list. ``schemas`` is used in the same way.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 
@@ -34,7 +34,7 @@ final class DeferredRows<Table: AnyObject> {
   var count: Int { file?.count ?? rows.count }
   var isEmpty: Bool { count == 0 }
 
-  /// Returns whether a row with this name is deferred.
+  /// Returns whether the list has a row with this name.
   func holds(_ name: RowName) throws -> Bool { try file?.holds(hash: name.hash) ?? (indexes[name] != nil) }
 
   subscript(index: Int) -> Row {
@@ -44,7 +44,7 @@ final class DeferredRows<Table: AnyObject> {
     }
   }
 
-  /// Returns the last row with this name whose changes meet the condition; nil if there is none.
+  /// Returns the last row with this name for which `isIt` returns true for its combined changes; nil if there is none.
   func last(of name: RowName, where isIt: (VersionFold) throws -> Bool) throws -> (index: Int, row: Row)? {
     if let file {
       return try file.last(hash: name.hash) { number, reader in
@@ -60,7 +60,7 @@ final class DeferredRows<Table: AnyObject> {
     return nil
   }
 
-  /// Adds a change to the row that it concerns, or adds the row.
+  /// Combines a change with the earlier changes of its row, or adds the row to the list.
   func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) throws {
     guard let found = try last(of: name, where: { $0.isSameRow(step, schema) }) else {
       return try append(Row(name: name, table: table, fold: VersionFold(step, schema)))

@@ -1,17 +1,17 @@
 import Changes
 
-/// The places of a target table's columns in the rows of a trail.
+/// Matches the columns of a target table with those of the trail's rows.
 enum FormColumns {
-  /// Returns for each column of the target its place in the trail's table; nil if the trail's table lacks the column.
+  /// Returns for each column of the target its index in the trail's table; nil if the trail's table lacks the column.
   ///
-  /// Columns are found by name. If names of key columns differ, one end has renamed them while rows of the other end
-  /// were on their way. Then the columns that are left over in both keys belong together, in the order of the keys.
+  /// Columns are matched by name. If names of key columns differ, one end has renamed them while rows of the other end
+  /// were still on their way. The unmatched columns of both keys are then matched in key order.
   ///
   ///     places(["nr", "stock"], [0], in: item(id, stock), .sqlite)     [0, 1]
   ///
-  /// - Parameter columns: the names of the target's columns.
-  /// - Parameter key: the places of the target's key columns.
-  /// - Parameter table: the trail's table with the names that it has in the target's engine.
+  /// - Parameter columns: The names of the target's columns.
+  /// - Parameter key: The indexes of the target's key columns.
+  /// - Parameter table: The trail's table, with names as converted for the target's engine.
   static func places(_ columns: [String], _ key: [Int], in table: TableSchema, _ engine: Engine) -> [Int?] {
     let names = table.columns.map { $0.name.key(in: engine) }
     var places = columns.map { names.firstIndex(of: $0.key(in: engine)) }

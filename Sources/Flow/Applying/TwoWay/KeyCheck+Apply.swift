@@ -3,13 +3,14 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// The refusal of a table that cannot go both ways.
+/// Refuses tables that cannot be replicated two-way.
 extension KeyCheck {
-  /// Throws `table-refused` for a table whose rows two nodes would distinguish differently, so that the table waits.
+  /// Throws `table-refused` for a table in which two nodes would not agree which keys are equal. The table is then
+  /// suspended.
   ///
   /// - Parameters:
-  ///   - source: the table as the trail has it.
-  ///   - target: the table as it is in the database that apply writes.
+  ///   - source: The table's schema in the trail.
+  ///   - target: The table's schema in the target.
   static func check(
     _ source: TableSchema, _ target: TableSchema, in place: Place, includes: (String, String) -> Bool
   ) throws {
@@ -45,7 +46,8 @@ extension KeyCheck {
       context: ["table": source.fullName])
   }
 
-  /// Throws `table-refused` if the server has an older table whose name differs only in the case of ASCII letters.
+  /// Throws `table-refused` if the server has another, older table whose name differs from this one's only in the case
+  /// of ASCII letters.
   private static func refuseLookAlike(
     _ source: TableSchema, _ target: TableSchema, _ server: PostgresConnection
   ) throws {
@@ -56,7 +58,7 @@ extension KeyCheck {
       hint: "rename one of them at both nodes: ALTER TABLE \(source.qualifiedName) RENAME TO ...")
   }
 
-  /// Returns the key columns of type numeric without a scale that the SQLite target, as it is, keeps as text.
+  /// Returns the key columns of type `numeric` without a scale whose values the SQLite target stores as text.
   private static func numericTexts(
     _ source: TableSchema, _ target: TableSchema, _ place: Place
   ) throws -> [NameKey] {
@@ -71,6 +73,6 @@ extension KeyCheck {
     }.map { source.columns[$0].name.sqliteKey }
   }
 
-  /// Returns whether a column of SQLite distinguishes 1.5 and 1.50 if they come as texts.
+  /// Returns whether an SQLite column stores texts such as 1.5 and 1.50 as different values.
   package static func keepsTexts(_ column: TableSchema.Column) -> Bool { ["TEXT", "BLOB"].contains(column.affinity) }
 }

@@ -3,20 +3,20 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Checks whether all nodes distinguish the rows of a table alike: by its key, and by the columns that its foreign keys
-/// reference.
+/// Checks whether all nodes agree which rows of a table have equal keys, and which rows its foreign keys reference.
 package enum KeyCheck {
   package enum Place {
     case sqlite(Database)
     case postgres(PostgresConnection)
   }
 
-  /// Returns why a table cannot go both ways; nil if it can.
+  /// Returns the reason why a table cannot be replicated two-way; nil if it can.
   ///
   /// - Parameters:
-  ///   - table: the table as it is in the database. One without a key passes.
-  ///   - texts: the key columns, in lower case, whose values an SQLite database at the other end keeps as text.
-  ///   - includes: whether a table, by its schema and name, goes both ways. Foreign keys to other tables do not matter.
+  ///   - table: The table's schema in the database. A table without a key passes.
+  ///   - texts: The key columns, in lower case, whose values an SQLite database at the other end stores as text.
+  ///   - includes: Returns whether a table, by its schema and name, is replicated two-way. Foreign keys to other tables
+  ///     do not matter.
   package static func problem(
     of table: TableSchema, in place: Place, texts: Set<NameKey> = [], includes: (String, String) -> Bool
   ) throws -> String? {
@@ -54,8 +54,8 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns the problem of a key column, or of columns of PostgreSQL whose names SQLite treats as equal. Uses the
-  /// table's shape alone, without its database.
+  /// Returns a problem of a key column, or of columns whose names SQLite treats as equal, as far as the table's schema
+  /// alone shows it; nil if there is none.
   static func declared(_ table: TableSchema) -> String? {
     if table.engine == .postgres, let (one, other) = table.likeColumns {
       return TableSchema.likeColumnsReason(one, other)
@@ -80,7 +80,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns the collations other than BINARY in the unique indexes over exactly these columns, by column.
+  /// Returns, by column, the collations other than BINARY in the unique indexes over exactly these columns.
   private static func parts(_ table: String, _ columns: [String], _ database: Database) throws -> [NameKey: [KeyPart]] {
     let rows = try database.query(
       """

@@ -1,19 +1,19 @@
-/// The transactions whose rows are locked before apply looks for local commits.
+/// The transactions whose rows apply locks before it checks whether applications have committed changes of them.
 ///
-/// For other transactions apply looks after it has written the rows. If an application writes to the same rows all the
-/// time, it would overtake apply again and again.
+/// For other transactions, apply checks only after it has written the rows. If an application writes to the same rows
+/// all the time, such a check would fail again and again.
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// The number of transactions after an overtaken one whose rows are locked first. It doubles if a second one follows
-  /// soon.
+  /// The number of transactions whose rows are locked first, after a transaction that failed this check. Doubles if
+  /// another failure follows soon.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }
 
-  /// Records that applications overtook a group through transaction `number`.
+  /// Notes that a group through transaction `number` failed because applications had committed changes of its rows.
   ///
-  /// - Parameter isAgain: Whether it is the second time, without a commit in between.
+  /// - Parameter isAgain: Whether this is the second failure without a commit in between.
   mutating func note(_ number: UInt64, isAgain: Bool) {
     let isSoon = through > 0 && number > through && number - through <= ahead
     guard isAgain || isSoon else { return }

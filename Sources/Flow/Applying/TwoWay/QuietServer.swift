@@ -1,17 +1,18 @@
 import PostgresKit
 
-/// Detects that no application has committed since capture had passed everything: then apply need not wait for capture.
+/// Detects that no application has committed since capture last confirmed that it has read everything. Then apply need
+/// not wait for capture.
 ///
-/// Each writing transaction has a number, so it is enough to know that all new numbers are ours.
+/// PostgreSQL numbers each writing transaction, so it is enough to know that all new numbers are apply's own.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that may have been open at that moment.
+  /// Apply's own transactions that had not ended at ``moment``, or that began later.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only apply's own transactions have ended since the passed moment. If so, the later moment counts
-  /// as passed.
+  /// Returns whether only apply's own transactions have ended since the last confirmation. If so, `now` replaces the
+  /// moment of that confirmation.
   ///
-  /// - Parameter own: The transaction that asks.
+  /// - Parameter own: The number of apply's transaction that calls this.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
     guard let moment, let ended = now.ended(since: moment) else { return false }
     guard ended.allSatisfy({ $0 == own || ours.contains($0) }) else { return false }
@@ -21,25 +22,26 @@ struct QuietServer {
     return true
   }
 
-  /// Records that capture has passed everything that had ended at a moment, and a message after it.
+  /// Stores that capture has read all transactions that had ended at a moment, and apply's message after it.
   ///
-  /// - Parameter own: The transaction that asked.
+  /// - Parameter own: The number of apply's transaction that calls this.
   mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment
     ours = [message]
     noteAsking(own, at: moment)
   }
 
-  /// Adds the transaction that asked to apply's own transactions, unless the snapshot counts it as ended.
+  /// Adds the calling transaction to ``ours``, unless the snapshot already counts it as ended.
   ///
-  /// A snapshot does not list its own transaction as running. It counts it as ended only if a later one has ended.
+  /// A PostgreSQL snapshot never lists its own transaction as running. It counts that transaction as ended only if a
+  /// later one has ended.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// Records a transaction of an apply that has no changes of an application, such as one that only notes progress.
+  /// Adds a transaction of apply that has no row changes, such as one that only stores progress, to ``ours``.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
-  /// Forgets the passed moment, as the server may be another one now.
+  /// Clears everything after a lost connection, as the server may be another one now.
   mutating func forget() { self = QuietServer() }
 }

@@ -4,10 +4,10 @@ import Changes
 struct Reference: Equatable, Sendable {
   /// The schema of the referencing table; empty in SQLite.
   var namespace = ""
-  /// The referencing table, and its columns.
+  /// The referencing table. ``columns`` are its referencing columns.
   @ByBytes var child: String
   @ByBytes var columns: [String]
-  /// The referenced table, and its columns.
+  /// The referenced table. ``references`` are its referenced columns.
   @ByBytes var parent: String
   @ByBytes var references: [String]
   /// PostgreSQL: whether a comparison of the columns runs a cast: their types differ, and one of them is user-defined.

@@ -2,33 +2,35 @@ import Changes
 import Trails
 import Versions
 
-/// Rows that waited for a unique value and are back in their tables, with the transactions known here at that time.
+/// The rows that waited for a unique value and are back in their tables, each with the transactions that this node knew
+/// when the row came back.
 ///
-/// At a node that does not know all of these, such a row may still wait. Then the node's copies lack the row, but it
-/// was not deleted.
+/// At a node that does not know all of these transactions, the row may still wait. If a copy from that node lacks the
+/// row, the row was not deleted.
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
-    /// The transactions that this node knew when the row came back from waiting, by their trails.
+    /// For each trail, the last transaction that this node knew when the row came back to its table.
     var numbers: [String: UInt64]
-    /// Whether the row came back from waiting by a change that the own trail may not have yet.
+    /// Whether the row came back because of a change that this database's own trail may not have yet.
     var isOpen: Bool
   }
 
-  /// The number of entries above which all are forgotten: by then, every node knows the first of them.
+  /// The most entries. When the list is full, all are replaced by ``ofForgotten``.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// By trail, the transactions that were known here when the last of the forgotten rows came back from waiting.
+  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. It counts
+  /// for every row that is not listed.
   private var ofForgotten: [String: UInt64] = [:]
 
-  /// Whether a row came back from waiting by a change that the own trail may not have yet.
+  /// Whether any row came back because of a change that this database's own trail may not have yet.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the rows that came back from waiting before this start. If a trail was begun again since, the numbers of the
-  /// former trail are dropped.
-  /// - Parameter ids: The present trails.
-  /// - Parameter reached: The last transaction of the own trail.
+  /// Loads the entries that were stored before this start. Leaves out numbers of a former trail that was replaced by a
+  /// new one with the same name.
+  /// - Parameter ids: The ids of the trails that exist now.
+  /// - Parameter reached: The last transaction of this database's own trail.
   mutating func load(
     _ entries: [StoredReturns.Entry], _ ids: [TrailName: TrailID], own: TrailName, reached: UInt64
   ) {
@@ -36,18 +38,17 @@ struct ReturnsFromWaiting {
     for entry in entries {
       var numbers: [String: UInt64] = [:]
       for (id, number) in entry.known { names[id].map { numbers[$0] = max(number, numbers[$0] ?? 0) } }
-      // After a loss of the own trail, no author knows what it had.
+      // After a loss of this database's trail, no author knows what it had.
       if let number = entry.own, number <= reached { numbers[own.description] = number }
       note(entry.row?.keyed, behind: numbers, isOpen: entry.row != nil && entry.own == nil)
     }
   }
 
-  /// Notes that a row which waited is back in its table.
+  /// Adds a row that waited for a unique value and is back in its table.
   ///
-  /// - Parameter row: The row; nil: any row that this list does not hold.
-  /// - Parameter numbers: The transactions known here, by the trails of other nodes; with the own one if the return is
-  ///   not open.
-  /// - Returns: Whether the list was full, so that all rows before this one are forgotten.
+  /// - Parameter row: The row; nil: all rows that are not listed.
+  /// - Parameter numbers: For each trail, the last transaction that this node knows; without its own trail if `isOpen`.
+  /// - Returns: Whether the list was full, so that all earlier entries were removed.
   @discardableResult
   mutating func note(_ row: KeyedRow?, behind numbers: [String: UInt64], isOpen: Bool = true) -> Bool {
     guard let row else {
@@ -62,7 +63,7 @@ struct ReturnsFromWaiting {
     return isFull
   }
 
-  /// Records that the own trail has everything that was written here, through transaction `number`.
+  /// Notes that this database's own trail has, through transaction `number`, everything that was written here so far.
   mutating func noteCaptured(_ own: String, through number: UInt64) {
     for name in open {
       for index in known[name, default: []].indices where known[name]?[index].isOpen == true {
@@ -73,9 +74,9 @@ struct ReturnsFromWaiting {
     open.removeAll()
   }
 
-  /// Returns whether a row that came back here may still wait at the author of a transaction.
+  /// Returns whether a row that is back in its table here may still wait at the author of a transaction.
   ///
-  /// - Parameter seen: The transactions of other trails that the author knew.
+  /// - Parameter seen: For each trail, the last transaction that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {
     func lacks(_ numbers: [String: UInt64]) -> Bool {
       numbers.contains { $0.key != author && $0.value > seen[$0.key] ?? 0 }

@@ -2,33 +2,34 @@ import Changes
 import Mapping
 import Versions
 
-/// The names of the target's rows for the version window. Every trail that leads to a row gives it the same name.
+/// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail,
+/// whatever its engine.
 final class RowNames {
-  /// The way in which rows of one shape of a table get their names.
+  /// Computes the names of rows with one schema of a table.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
-    /// For each column, whether a trail of PostgreSQL has only numbers in it, as exact texts.
+    /// For each column, whether its values are numbers that a PostgreSQL trail has as exact texts.
     private let areNumbers: [Bool]
-    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it. Spaces at the end of these are
-    /// padding, which other nodes do not write.
+    /// For each column, whether it is a `char(n)` of PostgreSQL, whose values are padded with spaces that other nodes
+    /// do not write.
     private let arePadded: [Bool]
     /// The columns of the key, in the order of their names.
     let key: [Int]
-    /// The columns that foreign keys reference besides the key, each set with the name that they complete.
+    /// The sets of unique columns, other than the key, that foreign keys reference. Each gives the row a further name.
     let alternates: [Part]
-    /// The rows of other tables that the table references, each with the columns by their names there.
+    /// The table's foreign keys, by which rows get the names of the rows that they reference.
     let references: [Reference]
-    /// The number of columns up to the last column of the key.
+    /// The number of columns up to and including the last key column.
     let width: Int
 
-    /// The beginning of a name, which has the table, and the columns that complete the name.
+    /// A recipe for a row name: the table, and the columns whose values identify the row.
     struct Part {
       let begun: RowNaming
       let columns: [Int]
 
-      /// Returns the name that these columns of a row complete; nil if one of the values is NULL or not given.
+      /// Returns the name of a row from its values in these columns; nil if one of them is NULL or not given.
       func name(_ value: (Int) -> ColumnView) -> RowName? {
         var row = begun
         for index in columns {
@@ -49,9 +50,8 @@ final class RowNames {
       }
     }
 
-    /// A foreign key of the table. `isByKey`: whether it references the key. `isOwn`: whether it leads to rows of the
-    /// same table. `isOfDatabase`: whether the target has the foreign key too. `table`: the referenced table, as the
-    /// trail names it.
+    /// A foreign key. `isByKey`: whether it references the key. `isOwn`: whether it references its own table.
+    /// `isOfDatabase`: whether the target has it too. `table`: the referenced table, as named in the trail.
     typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool, isOfDatabase: Bool, table: TableSchema)
 
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
@@ -69,8 +69,8 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Returns whether this naming is for tables with this schema. Each segment of a trail has equal schemas of its
-    /// own; a schema of the present segment is recognized at once.
+    /// Returns whether this instance is for tables with this schema. Compares addresses first, as most rows have the
+    /// same schema object as the row before.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -92,14 +92,13 @@ final class RowNames {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a key value as ``keyValue(_:_:)`` does, for a view that has no padding.
+    /// Returns a key value in the form of ``keyValue(_:_:)``, from a view without padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
     }
 
-    /// Returns a value of the key as it distinguishes rows. Texts are equal if their bytes are; numbers are equal if
-    /// their values are.
+    /// Returns a key value in the form in which keys are compared: texts by their bytes, numbers by their values.
     func keyValue(_ index: Int, _ value: Value) -> Value {
       switch value {
       case .text(let bytes) where arePadded[index], .exact(let bytes) where arePadded[index]:
@@ -127,14 +126,14 @@ final class RowNames {
     let name: RowName
     /// Whether the row is referenced by its key; false: by other unique columns.
     let isByKey: Bool
-    /// The values by which the parent is referenced, in the order of its columns. Empty unless they were requested.
+    /// The values of the referenced columns. Empty unless they were requested.
     var key: [Value] = []
   }
 
-  /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; those of
-  /// columns are sorted.
+  /// By table, the sets of columns other than the key that foreign keys reference. Names are in lower case, and those
+  /// of columns sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
-  /// The columns of the target that foreign keys reference besides keys.
+  /// The unique columns of the target, other than keys, that foreign keys reference.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -142,7 +141,7 @@ final class RowNames {
     }
   }
 
-  /// A foreign key of the target. All names are in lower case; those of columns are sorted.
+  /// A foreign key of the target. Names are in lower case, and those of columns sorted.
   struct OwnKey: Hashable {
     let child: NameKey
     let columns: [NameKey]
@@ -153,7 +152,7 @@ final class RowNames {
       self.columns = columns.map { $0.sqliteKey }.sorted()
     }
   }
-  /// The foreign keys of the target. They count for every trail.
+  /// The foreign keys of the target. They are respected for rows of every trail.
   var ownKeys: Set<OwnKey> = [] {
     didSet {
       guard ownKeys != oldValue else { return }
@@ -161,9 +160,9 @@ final class RowNames {
     }
   }
 
-  /// The first names of renamed tables. All values that name rows of one database share them.
+  /// The first names of renamed tables, shared by all instances for one database.
   var roots = TableRoots()
-  /// The value of ``TableRoots/count`` for which ``known`` was filled.
+  /// The value of ``TableRoots/count`` when ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine
@@ -175,11 +174,11 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// The present names for renamed columns, without any steps so far; they use the same engine and naming policy.
+  /// An empty list of renames (``ColumnsNow``) for the same engine and naming policy.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
-  /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. Two names if the
-  /// change gives the row another key: the old one first.
+  /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. If the change
+  /// gives the row another key, returns the old and the new name.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -198,7 +197,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change gives a row another key text that leads to the same name.
+  /// Returns whether a change gives a row a key with another text that results in the same name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -208,7 +207,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the rows that ``names(_:_:)`` names, with their keys in the form of the trail.
+  /// Returns the result of ``names(_:_:)`` with the key of each row, in the trail's form.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)
@@ -223,21 +222,21 @@ final class RowNames {
     }
   }
 
-  /// Returns the name and key of a row of a copy or of the target, given as values; nil if it has no key.
+  /// Returns the name and key of a copied row or target row, given as values; nil if it has no key.
   func keyed(_ schema: TableSchema, _ row: [Value]) -> KeyedRow? {
     guard let name = name(schema, row) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, row[$0]) })
   }
 
-  /// Returns the name and key of a row of a copy, given as an image; nil if it has no key.
+  /// Returns the name and key of a copied row, given as an image; nil if it has no key.
   func keyed(_ schema: TableSchema, _ image: ImageView) throws -> KeyedRow? {
     guard let name = try name(schema, image) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, after[$0].value ?? .null) })
   }
 
-  /// Returns the key of the row that a version is of, in the form of ``KeyedRow/key``.
+  /// Returns the key of the row to which a version belongs, in the form of ``KeyedRow/key``.
   func key(of version: StoredVersion) -> [Value] {
     let naming = naming(of: version.schema)
     return naming.key.map { index in
@@ -245,7 +244,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a reference leads to a row that a change touches, through columns other than the row's key.
+  /// Returns whether a foreign key value references a row that a change touches, by columns other than the row's key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -261,13 +260,12 @@ final class RowNames {
     }
   }
 
-  /// Returns the other rows that a row references after a change. A row that references itself is left out: it protects
-  /// nothing.
+  /// Returns the rows that a row references after a change, except itself.
   ///
   /// - Parameters:
-  ///   - admitted: The rows that the change's trail may write. Its author decides which foreign keys it declares. So
-  ///     one to another table counts only if the target has it too. Nil for the own trail: all count.
-  ///   - withKeys: Whether the result has the values by which the rows are referenced.
+  ///   - admitted: The rows that the change's trail may write. A foreign key to other rows counts only if the target
+  ///     has it too. Nil: all foreign keys count, as for this database's own trail.
+  ///   - withKeys: Whether the result includes the values of the referenced columns.
   func parents(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false
   ) throws -> [Parent] {
@@ -290,7 +288,7 @@ final class RowNames {
     return admitted.includes(referenced: reference.table)
   }
 
-  /// Returns the rows that a row referenced before a change deleted it or gave it another key.
+  /// Returns the rows that a row referenced before a change, if the change deletes the row or changes its key.
   func left(_ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
@@ -302,7 +300,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the names of a change's rows by the columns that foreign keys reference besides keys.
+  /// Returns the further names of a change's rows: by unique columns, other than the key, that foreign keys reference.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -316,7 +314,8 @@ final class RowNames {
     return names
   }
 
-  /// Returns everything that the window keeps of a change: the rows that it touches, and the rows that it references.
+  /// Returns all names that ``VersionWindow`` stores for a change: of the rows that it touches, and of those that they
+  /// reference.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {
@@ -335,22 +334,23 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column of the row as it is after the change.
+  /// Returns the value of a column after the change that was read last.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
-  /// Returns the name that a table has in the names of copied rows.
+  /// Returns the table name that is used in the names of copied rows.
   static func copied(_ table: String) -> String { "\(table) copied" }
 
-  /// Returns the name of a row that an image gives; nil if it has no key.
+  /// Returns the name of a row given as an image; nil if it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// Returns the name of a row as a row of a copy, which is no version of it; nil if it has no key.
+  /// Returns the name under which ``VersionWindow`` lists the copies of a row, apart from its versions; nil if the row
+  /// has no key.
   ///
-  /// By such names, copies of two nodes that did not know each other are distinguished.
+  /// By this name, concurrent copies of a row from two nodes are found.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -362,7 +362,7 @@ final class RowNames {
     return name(naming, begun(naming)) { after[$0] }
   }
 
-  /// Returns the name of a row that is given with all its values; nil if it has no key.
+  /// Returns the name of a row, given with all of its values; nil if it has no key.
   func name(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.begun } }
 
   func copied(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.copied } }
@@ -377,7 +377,7 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references, as far as the row's values are given.
+  /// Returns the rows that a row references by those of its values that are given.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
@@ -390,13 +390,13 @@ final class RowNames {
     }
   }
 
-  /// Returns the names of a row by unique columns other than its key, as far as the row's values are given.
+  /// Returns the further names of a row by unique columns other than its key, if their values are given.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
-  /// Learns the new name of a table from a schema change. Without a table before, a new table takes the name.
+  /// Follows a schema change that renames or creates a table, in ``roots``. `before` is nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else { return roots.free(name) }
@@ -428,7 +428,7 @@ final class RowNames {
     roots.root(of: TableMapping.targetName(of: schema, in: engine, names: names))
   }
 
-  /// Returns the unique columns, other than the key, that foreign keys reference in a table with this first name.
+  /// Returns the unique columns, other than the key, that foreign keys reference in a table, given by its first name.
   private func otherKeys(of target: String) -> Set<[NameKey]> {
     let key = target.sqliteKey
     return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []
@@ -443,7 +443,7 @@ final class RowNames {
     return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
   }
 
-  /// Returns the reference of a foreign key; nil if it does not name the columns that it references.
+  /// Prepares a foreign key for naming the rows that it references; nil if it does not list the referenced columns.
   private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> Naming.Reference? {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema
@@ -472,7 +472,7 @@ final class RowNames {
     return row.name
   }
 
-  /// Reads the first `width` columns of a row's image, without the padding of `char(n)`.
+  /// Reads the first `width` columns of a row image, without the padding of `char(n)`.
   private func read(_ image: ImageView, _ naming: Naming, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
     let width = min(width, naming.schema.columns.count)

@@ -3,18 +3,18 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides about the rows that earlier copies displaced, before a chunk of a copy deletes rows. A row that waits at
-  /// the source of the copy is not deleted there, and must wait here too.
+  /// Decides, before a chunk of a copy deletes rows, which of the rows that compete for unique values wait. The copy
+  /// lacks a row that waits at its source, but here the row must wait too and not be deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
-  /// Takes a row of a copy that cannot be written, because another row has one of its unique values. Such other rows
-  /// are deleted if the source of the copy no longer has them. Otherwise it is decided before the commit which row has
-  /// the value.
+  /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
+  /// row if the copy's source no longer has it. Otherwise the copied row waits, and ``judge()`` decides before the
+  /// commit.
   ///
-  /// - Parameter isInPlace: Whether the row replaces any row that is there, so that it is as the source has it.
+  /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite
@@ -33,10 +33,10 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Takes a row that waited for a unique value at the source when the copy was read. It waits here too, unless its
-  /// values are free here.
+  /// Handles a row that waited for a unique value at the copy's source when the copy was read. It waits here too,
+  /// unless its unique values are free here.
   ///
-  /// - Parameter schema: The table as the trail has it.
+  /// - Parameter schema: The table's schema in the trail.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {
     guard narrow.goesBothWays else { return }
     guard let keyed = try desk.names.keyed(schema, waiting.image),

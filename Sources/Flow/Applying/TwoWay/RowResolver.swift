@@ -3,8 +3,8 @@ import Conflicts
 import SystemKit
 import Versions
 
-/// The resolution of conflicts in two-way replication. It brings rows that both ends have written to the state that all
-/// nodes reach, in whatever order they learn of the writes.
+/// Resolves conflicts in two-way replication. Gives each row that several nodes have written the same content at all
+/// nodes, in whatever order the writes arrive.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
@@ -14,11 +14,11 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The rows of copies that wait for a unique value until it is decided, before the commit, which row has the value.
+  /// The copied rows that compete with other rows for a unique value. ``judge()`` decides about them before the commit.
   var displacedCopies: [ContestedRow] = []
-  /// The rows of the group that began to wait for a unique value since ``judge()`` ran last.
+  /// The rows of the group that could not be written because of a unique value, since the last ``judge()``.
   private var displaced: [ContestedRow] = []
-  /// The rows that a copy brought as waiting at its source, since ``judge()`` ran last.
+  /// The rows that a copy brought since the last ``judge()`` and that waited for a unique value at its source.
   var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -27,10 +27,11 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Classification
 
-  /// Returns whether a change is resolved when its transaction ends, instead of written as it comes.
+  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
+  /// once.
   ///
-  /// - Parameter schema: The table as the trail has it.
-  /// - Throws: `table-refused` if the change does not give what a summed column was before.
+  /// - Parameter schema: The table's schema in the trail.
+  /// - Throws: `table-refused` if the change lacks the former value of a column with the rule `delta`.
   func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays, change.operation != .truncate else { return false }
     let (name, columns) = (table.shape.plainName, table.columnNames)
@@ -43,9 +44,9 @@ final class RowResolver<Target: ApplyTarget> {
       mayWait: hasCandidates && table.isContested && table.mayHoldRows)
   }
 
-  /// Returns whether a row that a copy brings is skipped, because the target's own row stays.
+  /// Returns whether a copied row is skipped because the target's own version of the row must stay.
   ///
-  /// - Parameter schema: The table as the trail has it.
+  /// - Parameter schema: The table's schema in the trail.
   func keepsOwn(_ image: ImageView, _ schema: TableSchema, _ table: Table) throws -> Bool {
     guard table.goesBothWays else { return false }
     guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
@@ -54,9 +55,10 @@ final class RowResolver<Target: ApplyTarget> {
     return try desk.keeps(row, copied: copied)
   }
 
-  /// Returns whether a copy may delete a row that it does not bring: its author knows what was done to the row here.
+  /// Returns whether a copy may delete a row that it does not have: it may if the copy's author knew all changes of the
+  /// row here.
   ///
-  /// - Parameter row: The row's key at its places; the other values count for nothing.
+  /// - Parameter row: A row of which only the key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
     guard let keyed = desk.names.keyed(table.shape, row), let copied = desk.names.copied(table.shape, row) else {
       return false
@@ -66,7 +68,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: The end of a transaction
 
-  /// Resolves the deferred rows of a transaction, at its end.
+  /// Resolves and writes, at the end of a transaction, the rows that were deferred until then.
   func resolve(_ stop: StopSignal) throws {
     guard desk.isToSettle else { return }
     let (gone, puts) = try resolveRows(stop)
@@ -78,7 +80,8 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row, and deletes those that must go: they make room for the unique values of other rows.
+  /// Resolves each deferred row. Deletes those that result in a delete first, which frees their unique values for other
+  /// rows.
   private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()
@@ -132,8 +135,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   /// Writes a row, or lets it wait if another row has one of its unique values.
   ///
-  /// - Parameter outcome: The whole row.
-  /// - Parameter stamp: The stamp of the last write to the row.
+  /// - Parameter outcome: The whole row, with all columns.
+  /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.
   private func write(
     _ put: RowVersion.Row?, _ key: [Value], in table: Table, outcome: [Value?], stamp: () throws -> Stamp
   ) throws {
@@ -146,15 +149,15 @@ final class RowResolver<Target: ApplyTarget> {
 
   private func wide(_ row: Desk.Row) throws -> Desk.Row { try row.with(target.wide(row.table)) }
 
-  /// Returns the row with everything that its transaction made of it.
+  /// Returns the row with all changes of the present transaction, read from the trail.
   private func whole(_ row: Desk.Row, _ key: [Value]) throws -> Desk.Row {
     let form = target.form(of: row.table)
     return try desk.whole(row) { try form.isSame(key, form.key($0)) }
   }
 
-  /// Resolves a row from all its known versions.
+  /// Computes the resolved row from all known versions of the row.
   ///
-  /// - Parameter waiting: The row as it waits for a unique value; nil if it does not wait.
+  /// - Parameter waiting: The row's content if it waits for a unique value outside its table; nil if it does not wait.
   private func resolved(_ row: Desk.Row, _ key: [Value], waiting: [Value]?) throws -> SettledRow {
     let table = row.table
     let form = target.form(of: table)
@@ -170,8 +173,8 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: row.name, in: table.shape) }
   }
 
-  /// Stores the decision of this node about a row. It is written as a change after the commit, so that it follows what
-  /// was applied.
+  /// Stores the decision of this node about a row. It is written as a separate change after the commit, as a later
+  /// version than those applied.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
     if let decision = row.openDecision(table.shape, key: key) {
@@ -184,7 +187,7 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Referenced rows
 
-  /// Restores deleted rows that other rows reference. Rows that only deleted rows reference stay deleted.
+  /// Restores deleted rows that other rows reference, unless only deleted rows reference them.
   private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
     guard !gone.isEmpty else { return }
     try putBackReferred(gone).forEach { one in
@@ -197,8 +200,8 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Returns the deleted rows that other rows reference, after putting them back as they were: each may reference
-  /// others.
+  /// Puts deleted rows that other rows reference back into their tables, and returns them. Repeats this, as each may
+  /// reference further deleted rows.
   private func putBackReferred(_ gone: SpilledList<GoneRow>) throws -> SpilledList<GoneRow> {
     var (gone, back): (SpilledList<GoneRow>, SpilledList<GoneRow>) = (gone, desk.list())
     var isMoving = true
@@ -208,7 +211,7 @@ final class RowResolver<Target: ApplyTarget> {
       try open.forEach { row in
         let table = try wide(desk.row(row.index)).table
         if try target.isReferred(row.there, key: row.key, of: table) {
-          // If another row has one of its unique values by now, it is judged when the resolved row is written.
+          // If another row has one of its unique values by now, that is decided when the resolved row is written.
           _ = try target.put(row.there, row.key, in: table)
           try back.append(row)
         } else {
@@ -220,10 +223,10 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Brings rows back that are referenced and whose deletes do not count, and the rows that they reference themselves.
-  /// Rows that are there stay as they are.
+  /// Restores deleted rows that the present transaction references, and the rows that these reference. Such deletes
+  /// have no effect. Rows that exist stay unchanged.
   private func bringBackNeeded() throws {
-    // A row that waits for a unique value is not there afterwards, and may be one of a ring.
+    // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []
     for needed in try desk.neededRows() {
       var open = try bringBack(needed.row, needed.versions, isReferred: true)
@@ -234,11 +237,11 @@ final class RowResolver<Target: ApplyTarget> {
     }
   }
 
-  /// Writes a deleted row again, because a row references it. Returns the rows that it references itself; none if it
-  /// was not written.
+  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
+  /// if it was not written.
   ///
-  /// - Parameter isReferred: Whether a row of the transaction at hand references the row. Only such a row is written
-  ///   again although it is there: it may have got its present state before all references to it were known.
+  /// - Parameter isReferred: Whether a row of the present transaction references the row. Only such a row is written
+  ///   even if it exists: it may have been resolved before this reference was known.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)
@@ -267,7 +270,7 @@ final class RowResolver<Target: ApplyTarget> {
     set { desk.shared.mayHaveCandidates = newValue }
   }
 
-  /// Removes the waiting row with a key and returns it; nil if none waits.
+  /// Removes the row with a key from the rows that wait for unique values, and returns it; nil if there is none.
   private func takeCandidate(_ table: Table, _ key: [Value]) throws -> [Value]? {
     guard hasCandidates else { return nil }
     try target.flush()
@@ -283,7 +286,7 @@ final class RowResolver<Target: ApplyTarget> {
     try judge()
   }
 
-  /// Decides, before the commit, which of several rows has a unique value that all of them want.
+  /// Decides, before the commit, which of several rows with the same unique value is in the table, and which ones wait.
   ///
   /// - Returns: Whether a row was written.
   @discardableResult func judge() throws -> Bool {
@@ -310,8 +313,8 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if the waiting rows of the trail take too many bytes. Rows that waited where a copy was
-  /// read count for all trails.
+  /// Throws `constraint-failed` if the trail's rows that wait for unique values take too many bytes. If a copy has
+  /// brought such rows, also checks the rows of all trails.
   private func checkRoom() throws {
     try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
     if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }
@@ -334,7 +337,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns the state of a waiting row by its known versions: an application may have written the row since it waits.
+  /// Returns whether and how a waiting row has changed since it was stored, as an application may have written the row.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

@@ -2,10 +2,10 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of row versions that were read when rows were settled. A row that is written all the time is settled again
-/// and again, each time from all of its versions.
+/// A cache of row versions for conflict resolution. A row that is written all the time is resolved again and again,
+/// each time from all of its versions.
 struct SettledBefore<Table: AnyObject> {
-  /// The versions of rows that were read at one place of a trail, in the form of the table.
+  /// The row versions that were read at one place of a trail, converted for the table, with their keys.
   typealias Read = [(key: [Value], version: RowVersion)]
 
   private struct Row: Hashable {
@@ -19,26 +19,26 @@ struct SettledBefore<Table: AnyObject> {
     let number: UInt64
   }
 
-  /// The versions of a row, without the version with which the row was last settled.
+  /// The versions of a row when it was last resolved, without the incoming version of that time.
   private struct Condensed {
     let key: [Value]
     var fingerprint: VersionFingerprint
     var versions: CondensedVersions
-    /// The version with which the row was last settled.
+    /// The incoming version when the row was last resolved.
     var last: RowVersion
     var byteCount: Int
   }
 
-  /// The bytes of values that ``known`` and ``condensed`` may each hold in memory; above that, the cache is emptied.
+  /// The most bytes of values in ``known`` and in ``condensed``. The one that exceeds this is emptied.
   private static var bytesMax: Int { 4 << 20 }
   private var known: [Place: Read] = [:]
   private var byteCount = 0
   private var condensed: [Row: Condensed] = [:]
   private var condensedByteCount = 0
-  /// The tables that ``Row`` identifies by their object; kept here so that they live as long as the entries.
+  /// The tables that ``Row`` identifies by object. The references keep them alive as long as the entries.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  /// Returns the versions of a row besides `incoming`, condensed to as few as are needed.
+  /// Returns the versions of a row except `incoming`, condensed to as few as the resolution needs.
   mutating func others(
     _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
     isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
@@ -62,8 +62,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the condensed versions of a row. Nil if the row has other versions now than when it was last settled,
-  /// besides the one with which it was settled.
+  /// Returns the cached versions of a row, with the last incoming version added. Nil if the row has further versions
+  /// since it was last resolved.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {

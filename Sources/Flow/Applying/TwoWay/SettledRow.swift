@@ -3,37 +3,38 @@ import Conflicts
 import Reshaping
 import Versions
 
-/// The row that results from all its versions, in the form of the target.
+/// The resolved row: the result of all versions of a row, converted for the target.
 struct SettledRow {
-  /// The version that the present transaction wrote.
+  /// The version of the row that the present transaction wrote.
   let incoming: RowVersion
   /// All known versions of the row, with the incoming one.
   let history: RowHistory
-  /// The settled row; nil: deleted. Columns that no version gives are nil.
+  /// The resolved row; nil: deleted. Columns that no version gives are nil.
   let row: RowVersion.Row?
-  /// The row at the target before; nil: it was not there.
+  /// The row at the target before the resolution; nil: the row did not exist.
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides, and sends to all others; nil if it decides nothing, or exactly the incoming row.
+  /// The row that this node decides for all nodes, if a rule names it as decider; nil: it decides nothing that differs
+  /// from ``row``.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the present row stays: it is one that no other node may change, with or without a conflict.
+  /// Whether the target's row stays because by its rule no other node may change it, even without a conflict.
   let isKept: Bool
-  /// Whether the incoming version has no effect, as its author may not change the present row.
+  /// Whether the incoming version has no effect, because its author may not change the row by the row's rule.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
-    /// The row after the decision; nil: it is not there.
+    /// The row after the decision; nil: the row is deleted.
     let row: RowVersion.Row?
   }
 
-  /// Settles a row by its versions and by rules.
-  /// - Parameter versions: All known versions; the incoming one is the last.
-  /// - Parameter deciding: The rules by which this node decides for all others; nil: it does not.
+  /// Resolves a row from its versions, by conflict rules.
+  /// - Parameter versions: All known versions of the row. The last one is the incoming version.
+  /// - Parameter deciding: The rules by which this node decides for all nodes; nil: it is not the decider.
   /// - Parameter columns: The columns of the table at the target.
-  /// - Parameter function: Calls a function of the target with two rows.
+  /// - Parameter function: Calls the database function of a rule `function:` with two rows.
   /// - Parameter counts: Returns whether a delete has effect although other rows reference the row.
   /// - Throws: `rule-refused` if an expression of a rule cannot be evaluated.
   init(
@@ -59,8 +60,8 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Returns the settled row for a row that is not here. If deletes do not count, a deleted row comes back as far as
-  /// its values are known.
+  /// Resolves a row that the target does not have. If the row was deleted but another row references it, the deletes
+  /// may have no effect: returns the row with the known values.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -75,7 +76,7 @@ struct SettledRow {
   ) throws -> RowVersion.Row? {
     if let settled { return settled }
     var history = history
-    // The last delete has an image of the row as the versions before it left it, even if they are forgotten here.
+    // The last delete has an image of the row before the delete, even if earlier versions are no longer known here.
     while let left = try history.withoutHeads(where: { try !counts($0) }) {
       if left.versions.isEmpty { return history.versions.last?.before }
       if let row = try Settlement(left, rules, columnCount: columns.count, code: code).row { return row }
@@ -84,7 +85,7 @@ struct SettledRow {
     return nil
   }
 
-  /// Throws `constraint-failed` if a row must come back and some of its columns are unknown.
+  /// Throws `constraint-failed` if a deleted row must be restored, and not all of its columns are known.
   static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
     guard let missing = row.firstIndex(of: nil) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
@@ -96,7 +97,8 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the code of the rules. Expressions and functions get the present values for those that no version gives.
+  /// Returns the expressions and functions of the rules. They get the row's present values for columns that no version
+  /// gives.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -114,8 +116,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Throws `rule-refused`. It is what runs in place of the function of a rule `function:` if the target has no
-  /// functions.
+  /// Throws `rule-refused`. Used for a rule `function:` if the target is SQLite, which has no such functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
@@ -123,27 +124,27 @@ struct SettledRow {
       hint: "name a PostgreSQL node with 'decides', or write the rule as an expression, sql:")
   }
 
-  /// Returns the row as if it had not been deleted, for a row that a returned row references.
+  /// Resolves the row without its deletes, because a row that is restored references it; nil if nothing is known of it.
   func living() throws -> RowVersion.Row? {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
-  /// The stamp of the last write to the row, which decides between two rows with one unique value. Nil: all known
-  /// versions are deletes.
+  /// The stamp (clock, origin and number) of the last write to the row, by which it competes for unique values. Nil:
+  /// all known versions are deletes.
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
-  /// Whether the row is missing here, and no known version gives all of its columns.
+  /// Whether the target lacks the row, and the known versions do not give all of its columns.
   var isPartial: Bool {
     guard local == nil, let row else { return false }
     return row.indices.contains { row[$0] == nil && !incoming.lacks.contains($0) }
   }
 
-  /// The settled row, with present values for the columns that no version gives.
+  /// The resolved row, with the target's present values in columns that no version gives; nil: deleted.
   var outcome: [Value?]? {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; the settled row if this node decides nothing.
+  /// The row after this node's decision; without a decision, ``outcome``.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -155,8 +156,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of the conflict if no other version of the row is known, and the row in the table is not the one that the
-  /// author saw. Nil: no conflict.
+  /// The kind of conflict if the only known version is the incoming one, and its author saw another row than the table
+  /// has; nil: no conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {
@@ -170,9 +171,10 @@ struct SettledRow {
     }
   }
 
-  /// Returns the entries for the conflict log about this row.
+  /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not come here, so that the row here may differ.
+  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a different row in the
+  ///   table is no conflict.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
@@ -192,7 +194,7 @@ struct SettledRow {
     return [record(kind, rules.rule.text, nil)]
   }
 
-  /// Returns this node's decision about the row that must be written; nil: none.
+  /// Returns this node's decision about the row, to be stored and then written; nil: none.
   func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
     guard decision != nil else { return nil }
     let names = table.columns.map(\.name)
@@ -201,7 +203,7 @@ struct SettledRow {
       settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
-  /// Returns the conflict log's entry for a row that comes back or stays because another row references it.
+  /// Returns the entry for the conflict log about a deleted row that is restored because another row references it.
   static func returned(
     _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], now: Int64
@@ -213,7 +215,7 @@ struct SettledRow {
 }
 
 extension ConflictRecord {
-  /// Makes the record of a conflict that a transaction met at its place; rows are in the order of the table's columns.
+  /// Creates the log entry of a conflict. Rows have their values in the order of the table's columns.
   init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
@@ -230,7 +232,7 @@ extension ConflictRecord {
 }
 
 extension RowVersion {
-  /// Converts a version that a trail has into the target's form.
+  /// Converts a row version from a trail into the target's form.
   ///
   /// - Parameter lacks: The target's columns that the trail's table does not have.
   /// - Parameter convert: Converts values into the target's form.
@@ -247,7 +249,6 @@ extension RowVersion {
 }
 
 extension [Value?] {
-  /// Returns whether writing this row would leave the row `local` as it is. Columns that no version gives keep their
-  /// values.
+  /// Returns whether the row `local` already has all given values of this row. Values that are nil are not compared.
   func isAll(of local: [Value]?) -> Bool { local.map { zip(self, $0).allSatisfy { $0 == nil || $0 == $1 } } ?? false }
 }

@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// Numbered records in a temporary file, which is deleted when it is closed. Each record has a hash by which it is
-/// found again.
+/// A list of records in a temporary file, which is deleted when it is closed. A record is found by its number or by a
+/// hash.
 ///
 /// The file is a temporary database of SQLite: it has no name, and nothing in it is made durable or rolled back.
 ///
@@ -65,8 +65,8 @@ final class SpillFile {
     }
   }
 
-  /// Returns the result of `body` for the last record with this hash for which the result is not nil; nil if there is
-  /// none.
+  /// Calls `body` with the records that have this hash, the last one first, until it returns a result. Returns that
+  /// result; nil if there is none.
   func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
@@ -96,7 +96,7 @@ final class SpillFile {
     }
   }
 
-  /// Runs a body. An error of SQLite gets a message about the temporary file, which has no name.
+  /// Runs a body. Gives an SQLite error a message about the temporary file, which has no name of its own.
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(

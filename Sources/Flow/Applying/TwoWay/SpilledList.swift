@@ -9,7 +9,7 @@ protocol Spillable {
   func append(to writer: inout ByteWriter)
 }
 
-/// A list that moves to a temporary file when it grows past a limit.
+/// A list that is moved to a temporary file when its elements exceed a memory limit.
 ///
 ///     var list = SpilledList<SettledPut>(bytesMax: 16 << 20)
 ///     try list.append(put)
@@ -44,7 +44,7 @@ struct SpilledList<Element: Spillable> {
   }
 }
 
-/// A buffer that is used again for each record of a temporary file.
+/// A buffer that is reused for each record that is written to a temporary file.
 final class SpillWriter {
   private var bytes = ByteWriter(capacity: 4096)
 
@@ -57,15 +57,15 @@ final class SpillWriter {
   }
 }
 
-/// A row that apply writes after all deleted rows of its transaction are gone.
+/// A resolved row that apply writes after it has deleted all deleted rows of the same transaction.
 struct SettledPut: Spillable, Equatable {
-  /// The index of the row for ``TwoWayDesk/row(_:)``.
+  /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var put: [Value?]?
-  /// The whole row as it will be, with the columns that are not written.
+  /// The whole resulting row, including columns that are not written.
   var outcome: [Value?]
-  /// The stamp of the last write to the row; nil if no version of it is known.
+  /// The stamp (clock, origin and number) of the last write to the row; nil if no version of the row is known.
   var stamp: Stamp?
 
   init(index: Int, key: [Value], put: [Value?]?, outcome: [Value?], stamp: Stamp?) {
@@ -98,9 +98,9 @@ struct SettledPut: Spillable, Equatable {
   }
 }
 
-/// A row that apply has deleted and that other rows may reference, as it was.
+/// A row that apply has deleted and that other rows may reference, with its former values.
 struct GoneRow: Spillable {
-  /// The index of the row for ``TwoWayDesk/row(_:)``.
+  /// The row's index for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var there: [Value]

@@ -1,7 +1,7 @@
 import Changes
 import Synchronization
 
-/// The first names of tables that were renamed: by them, the version window knows the rows of these tables.
+/// The first names of renamed tables. ``VersionWindow`` lists the rows of a table under its first name.
 ///
 /// One node may write a row under the former name of a table, and another one under its present name. Both writes are
 /// versions of one row.
@@ -12,7 +12,7 @@ final class TableRoots: Sendable {
   private let names = Mutex<[NameKey: String]>([:])
   private let changes = Atomic<Int>(0)
 
-  /// The number of changes so far. Names of rows that were made before the last change must be made again.
+  /// The number of changes so far. Row names computed before the last change must be computed again.
   var count: Int { changes.load(ordering: .acquiring) }
 
   /// Returns the first name of a table; its own name if it was not renamed.
@@ -21,7 +21,7 @@ final class TableRoots: Sendable {
     return names.withLock { $0[name.sqliteKey] ?? name }
   }
 
-  /// Records that a table was renamed.
+  /// Notes that a table was renamed.
   func rename(_ old: String, to new: String) {
     guard old.sqliteKey != new.sqliteKey else { return }
     change { names in
@@ -35,7 +35,8 @@ final class TableRoots: Sendable {
     }
   }
 
-  /// Notes that a new table takes a name. If other tables had it before, their rows are known by their present names.
+  /// Notes that a new table takes a name. Renamed tables that had this first name are listed under their present names
+  /// from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

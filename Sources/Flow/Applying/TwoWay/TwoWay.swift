@@ -9,50 +9,47 @@ import Versions
 
 /// The state that all applies of one database share, if the database is captured too and replication is two-way.
 package final class TwoWay: Sendable {
-  /// Returns the rules for conflicts that a trail brings to a table of the target. The table is given by its plain
-  /// name, with its columns in their order.
+  /// Returns the rules for conflicts in a table, for changes of a trail. The table is given by its plain name at the
+  /// target, with its columns in order.
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
-  /// The way to find local commits that the own trail does not hold yet.
+  /// The way to find commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: shows the journal's rows after a source position of the own trail, in apply's transaction. False: there
-    /// are too many of them to look at.
+    /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: waits until capture has passed all commits.
+    /// PostgreSQL: waits until capture has read all commits.
     case stream(CaptureStream)
   }
 
   /// The trail into which the database is captured.
   package let own: TrailName
-  /// The folders of the own trail and of the applied trails, by the name of the trail.
+  /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// The tables that each apply takes, by its trail. Rows of other tables are no versions of rows here.
+  /// By trail, the tables that its apply takes. Only rows of these count as versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
-  /// Whether rows that tables held before they were captured are copied into the own trail.
+  /// Whether capture copies rows that tables held before capture began into this database's trail.
   private let copiesRows: Bool
   package let window: VersionWindow
   /// The first names of tables that were renamed.
   let roots = TableRoots()
-  /// The last changes made here by applies that took the name of a table or column away.
+  /// The last schema changes by which applies renamed or dropped tables or columns here.
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
   /// The lead that a peer's clock may have over ours, in µs.
   let skewMicrosecondsMax: Int64
-  /// The memory for rows that are settled when their transaction ends, in bytes; above that, they go to a temporary
-  /// file.
+  /// The bytes of rows to be resolved at the end of a transaction that are kept in memory. Above that, a file is used.
   let deferredBytesMax: Int
-  /// The most bytes of one trail's rows that wait for unique values. Each judgement reads these rows, in the target's
-  /// transaction.
+  /// The most bytes of one trail's rows that wait for unique values. Each ``RowResolver/judge()`` reads these rows.
   let waitingBytesMax: Int64
   /// The most bytes of all rows that wait for unique values.
   var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// The lock that keeps applies from writing while capture reads rows for a copy. Applies take it as the writer. Nil
-  /// if the database is not captured meanwhile.
+  /// The lock that keeps applies (as its writers) from writing while capture reads rows for a copy. Nil: no capture
+  /// runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -60,16 +57,16 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
-  /// The detection that no application has committed, for PostgreSQL.
+  /// PostgreSQL: detects that no application has committed, so that apply need not wait for capture.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
   private let isRetired = Mutex(false)
 
-  /// Makes the shared state. `captured`: the tables captured into the own trail; `copiesRows`: with the rows that they
-  /// held. `before`: the state that the applies shared until now. It is retired: an apply that still has it gets no
-  /// turn any more, and the new state knows what that apply has committed.
+  /// Creates the shared state. `captured`: the tables captured into this database's trail. `copiesRows`: see the
+  /// property. `before`: the state that the applies shared until now. An apply that still has that state can no longer
+  /// lock it, and its last commits are read by ``prepare(_:hasUniqueValues:candidates:returned:reach:)``.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -91,15 +88,15 @@ package final class TwoWay: Sendable {
     before?.isRetired.withLock { $0 = true }
   }
 
-  /// Returns whether rows written to a table here go into the own trail. All other tables are one-way.
+  /// Returns whether capture takes writes to a table of this database, so that the table is two-way.
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
-  /// Returns whether rows of a table may still have to be copied into the own trail, so that no other node knows them.
+  /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns which rows of a trail may be versions of rows here; nil: all of them, as for the own trail.
+  /// Returns the filter for rows of a trail that count as versions of this database's rows; nil: all (trail ``own``).
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -113,7 +110,7 @@ package final class TwoWay: Sendable {
       hint: "put the [apply.NAME] of that trail back into the conf: a row that both ends wrote needs all trails")
   }
 
-  /// Whether the shared state can be used. False after an error that may have left the window incomplete.
+  /// Whether the shared state can be used. False after an error that may have left ``window`` incomplete.
   package var isSound: Bool {
     guard isSpoilt.withLock({ !$0 }) else { return false }
     return (try? window.check()) != nil
@@ -127,11 +124,11 @@ package final class TwoWay: Sendable {
     if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
 
-  /// Throws `busy` if another trail than the one with this id was read under the same name.
+  /// Throws `busy` if a trail with the same name but another id was read before.
   func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
-  /// Reads the trails into the window, once: the first apply does it. `hasUniqueValues`: whether rows may clash in
-  /// unique values besides their keys. `reach`: returns the place up to which a trail has been applied.
+  /// Reads the trails into ``window``; only the first call does anything. `hasUniqueValues`: whether any table has
+  /// unique values besides its key. `reach`: returns how far a trail has been applied.
   func prepare(
     _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [String: Int],
     returned: () throws -> [StoredReturns.Entry], reach: (TrailName) throws -> Reach
@@ -139,7 +136,7 @@ package final class TwoWay: Sendable {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
       names.roots = roots
-      // Commits of applies with the retired value are read below: none of them has a turn now, or gets one again.
+      // Commits of applies with the former state are read below: none of them holds the lock now, or can take it again.
       while !turn.take() {
         Pulse.beat()
         Clock.sleep(milliseconds: 1)
@@ -147,11 +144,11 @@ package final class TwoWay: Sendable {
       defer { turn.end() }
       if try hasUniqueValues() { window.keepLasts() }
       note(waiting: try candidates())
-      // The ids come first: versions that are read next name the trails that their authors knew.
+      // The ids come first, as the versions that are read next name the trails that their authors knew.
       let ids = trailIDs()
       for (trail, id) in ids { try window.identify(trail, id) }
-      // The held transactions count before the first trail is read. If a trail was begun again, transactions applied
-      // from its predecessor do not count.
+      // What suspended tables lack must be known before the first trail is read, but not of a former trail of that
+      // name.
       let reached = try peers.map { trail in
         let reach = try reach(trail)
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
@@ -169,8 +166,8 @@ package final class TwoWay: Sendable {
       try readPeers(again: false)
       for (trail, reach) in reached { note(applied: reach.number, of: trail) }
       if try readsOwn {
-        // Only the own trail shows which tables were renamed here: changes of other trails were perhaps never made.
-        // Rows that were read under a former name are named again.
+        // Only this database's trail shows which tables were renamed here: changes of other trails were perhaps never
+        // made. Rows that were read under a former name are named again.
         let count = roots.count
         try window.catchUp(rowNames: { try names.namesAndReferences($0, $1, from: nil) }, learn: names.learn)
         if roots.count != count { try readPeers(again: true) }
@@ -183,7 +180,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns the ids of the trails that exist. A trail that cannot be read is left out: its apply reports the error.
+  /// Returns the ids of the trails that exist. Leaves out a trail that cannot be read, as its apply reports the error.
   private func trailIDs() -> [TrailName: TrailID] {
     var ids: [TrailName: TrailID] = [:]
     for trail in [own] + peers {
@@ -192,15 +189,16 @@ package final class TwoWay: Sendable {
     return ids
   }
 
-  /// Whether the own trail is read before anything is changed. Versions of other nodes can then be forgotten, and apply
-  /// knows which of two rows is later. If much of the own trail is unread, it is read for peers that may be silent.
+  /// Whether apply must read this database's trail before it changes anything: to know which of two rows is later, to
+  /// drop old versions of other nodes, or because much of that trail is unread.
   var readsOwn: Bool {
     get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
 
   // MARK: One apply decides at a time
 
-  /// Waits until no other apply has a group under way and no copy is read. Returns false if `stop` was set first.
+  /// Takes the lock under which only one apply of the database at a time writes a group, and no copy is read. Returns
+  /// false if `stop` was set first.
   func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
       try window.check()
@@ -233,16 +231,16 @@ package final class TwoWay: Sendable {
     turn.end()
   }
 
-  /// Runs `body` while no other apply has a group under way; nil if `stop` was set first. `body` must wait for nothing,
-  /// as all applies of the database wait with it.
+  /// Runs `body` under the lock of ``enter(_:)``; returns nil if `stop` was set first. `body` must not wait for
+  /// anything, as all applies of the database wait for the lock.
   func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
     guard try enter(stop) else { return nil }
     defer { leave() }
     return try body()
   }
 
-  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Two-way, each attempt has its
-  /// turn. An attempt can set what to wait for: apply waits after its turn, because other applies wait for the turn.
+  /// Repeats `attempt` until it returns true; returns false if `stop` was set first. Two-way, each attempt runs under
+  /// the lock of ``enter(_:)``. An attempt can set a function that waits, which is called after the lock is released.
   static func retryInTurns(
     _ shared: TwoWay?, _ stop: StopSignal, _ attempt: (inout (() throws -> Void)?) throws -> Bool
   ) throws -> Bool {
@@ -257,7 +255,7 @@ package final class TwoWay: Sendable {
     return false
   }
 
-  /// Gives capture time to take local commits, while nothing is locked. `count`: the number of waits in a row so far.
+  /// Waits for capture to read commits of applications, while apply holds no lock. `count`: the waits in a row so far.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {
     case .stream(let stream): _ = try stream.pass(stop, false)
@@ -265,10 +263,10 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether an error says that a row is not as the trail has it, so that it is settled from its versions.
+  /// Returns whether an error says that a row differs from the trail, so that it must be resolved from its versions.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
 
-  /// Whether rows may wait for unique values of other rows. Only the apply that has the turn reads or sets this.
+  /// Whether any rows may wait for unique values. Used only under the lock of ``enter(_:)``.
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
@@ -277,66 +275,67 @@ package final class TwoWay: Sendable {
   /// The number of rows that wait for a unique value, by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
-  /// Stores the numbers of waiting rows by table. Called by the apply that has the turn, after its commit.
+  /// Stores, by table, the number of rows that wait for unique values. Called under the lock of ``enter(_:)``.
   func note(waiting counts: [String: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty
   }
 
-  /// Whether this node may have decided rows without having written the decisions yet.
+  /// Whether there may be open decisions (``OpenDecision``), which this node still has to write.
   var mayHaveDecisions: Bool {
     get { decisions.withLock { $0 } }
     set { decisions.withLock { $0 = newValue } }
   }
 
-  /// The number of schema changes that applies have carried out.
+  /// The number of schema changes that the applies of this database have made.
   var shapeCount: Int { shapes.withLock { $0 } }
   func noteShapes() { shapes.withLock { $0 += 1 } }
 
   // MARK: What has been applied
 
-  /// Records committed changes by which tables or columns lost their names.
+  /// Stores committed schema changes by which tables or columns were renamed or dropped.
   func note(arrived steps: [ColumnStep]) {
     guard !steps.isEmpty else { return }
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether a schema change comes back: the database has it from its own trail, or from a trail that is
-  /// applied here. Its tables may have changed since, so it is not made again.
+  /// Returns whether the database already has a schema change: it is from its own trail, or from another trail that is
+  /// applied here. Such a change is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
-  /// The last transaction that the database has of each applied trail, by the trail's name.
+  /// By trail name, the last transaction of each applied trail that the database has.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
   }
 
-  /// The place up to which a trail has been applied.
+  /// How far a trail has been applied to the database.
   struct Reach {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
     /// The number of the last transaction of this trail that the database has applied.
     var number: UInt64 = 0
-    /// The last transaction before the first one that waits or is in quarantine; nil: nothing waits.
+    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
     var held: UInt64?
   }
 
-  /// Records that transactions after `number` may be applied out of order: some tables have them, suspended ones do
-  /// not. Nil: none are. See ``VersionWindow/hold(_:through:)``.
+  /// Stores that suspended tables may lack transactions after `number` that other tables have; nil: they lack none. See
+  /// ``VersionWindow/hold(_:through:)``.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Returns whether the author of a transaction knew changes that suspended tables lack here. `seen`: what it knew.
+  /// Returns whether a transaction's author knew changes that suspended tables lack here. `seen`: by trail, the last
+  /// transaction that the author knew.
   func knowsHeld(_ seen: [String: UInt64]) -> Bool {
     held.withLock { held in seen.contains { known in held[known.key].map { $0 < known.value } ?? false } }
   }
 
-  /// Notes that a row which waited for a unique value came back, when transaction `number` of a trail was applied.
+  /// Notes that a row that waited for a unique value is back in its table, since transaction `number` of a trail.
   ///
-  /// - Returns: The entries to store with the row.
+  /// - Returns: The entries to store in the target.
   func noteReturn(of row: ContestedRow, by trail: TrailName, _ number: UInt64) -> [StoredReturns.Entry] {
     var known = appliedNumbers
     known[trail.description] = max(number, known[trail.description] ?? 0)
@@ -347,9 +346,9 @@ package final class TwoWay: Sendable {
     return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// Records that the own trail has been read up to everything that applications wrote here before.
+  /// Notes that apply has read, in this database's trail, everything that applications wrote here before.
   ///
-  /// - Returns: The transaction to store with the rows that came back before; nil if none is needed.
+  /// - Returns: The transaction for ``StoredReturns/close(by:)``; nil if no row needs it.
   func noteCaptured() -> UInt64? {
     let reached = window.ownReach.number
     return returned.withLock { list in
@@ -358,13 +357,14 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that came back here may still wait at the author of a transaction. `seen`: what it knew.
+  /// Returns whether a row that is back in its table here may still wait at an author that knew the transactions
+  /// `seen`.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
-  /// Returns whether the author of a transaction knew changes of an applied trail that have not come here yet. `seen`:
-  /// what it knew of the trails here. It may also know a trail that was begun again, unknown here.
+  /// Returns whether a transaction's author knew changes of an applied trail that have not arrived here yet. `seen`: by
+  /// trail, the last transaction that the author knew.
   func isAhead(_ header: TransactionHeader, seen: [String: UInt64]) -> Bool {
     applied.withLock { applied in
       header.dependencies.contains { known in
@@ -374,11 +374,11 @@ package final class TwoWay: Sendable {
   }
 }
 
-/// The turn to write a group, shared by the applies of one database.
+/// A lock shared by the applies of one database, so that only one at a time writes a group.
 final class ApplyTurn: Sendable {
   private let isTaken = Mutex(false)
 
-  /// Takes the turn. Returns false if another apply has it.
+  /// Takes the lock without waiting. Returns false if another apply holds it.
   func take() -> Bool {
     isTaken.withLock { isTaken in
       defer { isTaken = true }
@@ -389,16 +389,16 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// The result of an apply's turn, which says what the apply waits for afterwards.
+/// The result of an apply's work under the lock of ``TwoWay/enter(_:)``: what the apply must wait for afterwards.
 enum TurnEnd {
-  /// The apply waits for nothing. False: there was nothing to apply.
+  /// Nothing to wait for. The value is false if there was nothing to apply.
   case moved(Bool)
-  /// The apply waits until the clock of this transaction is no longer ahead.
+  /// The apply must wait until the timestamp of this transaction is no longer ahead of the clock.
   case heldBack(TransactionHeader)
-  /// The apply waits until capture has taken the local commits.
+  /// The apply must wait until capture has read commits of applications to the same rows.
   case overtaken
 }
 
-/// The error for a local commit to a row of the group that the own trail does not hold yet. The group is rolled back,
-/// and applied again when capture has the commit.
+/// The error if an application has committed a row of the group and this database's trail does not have that yet. The
+/// group is rolled back, and applied again after capture has read the commit.
 struct LocalAhead: Error {}

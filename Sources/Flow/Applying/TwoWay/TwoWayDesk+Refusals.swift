@@ -2,8 +2,8 @@ import Changes
 
 // Changes that cannot go both ways.
 extension TwoWayDesk {
-  /// Throws `table-refused` for an update that lacks the former value of a column whose changes are summed. PostgreSQL
-  /// logs that value with REPLICA IDENTITY FULL only.
+  /// Throws `table-refused` for an update that lacks the former value of a column with the rule `delta`. PostgreSQL
+  /// logs that value only with REPLICA IDENTITY FULL.
   static func checkSums(_ change: ChangeView, _ schema: TableSchema, _ summed: [Int]) throws {
     guard !summed.isEmpty, change.operation == .update, schema.engine == .postgres else { return }
     let before = try change.before?.values() ?? []

@@ -4,18 +4,18 @@ import SystemKit
 import Trails
 import Versions
 
-/// The part of one apply in two-way replication. It selects the rows of the transaction at hand that must be resolved
-/// from all their versions at the transaction's end. All other rows are written as they come.
+/// The conflict handling of one two-way apply. It selects the rows of the present transaction that must be resolved
+/// from all their versions when the transaction ends. All other rows are written at once.
 final class TwoWayDesk<Table: AnyObject> {
-  /// A row that is settled when its transaction ends, with what the transaction makes of it.
+  /// A row to be resolved when its transaction ends, with the version that the transaction makes of it.
   struct Row {
     let name: RowName
     let table: Table
     var version: StoredVersion
-    /// Whether the transaction leaves a version of the row. It does not if it inserted the row and deleted it again.
+    /// Whether the transaction makes a version of the row. False if it inserted the row and deleted it again.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
-    /// Returns the row in another form of its table; nil: unchanged.
+    /// Returns the row with another description of its table; nil: unchanged.
     func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
   }
 
@@ -24,41 +24,41 @@ final class TwoWayDesk<Table: AnyObject> {
   private let trail: TrailName
   private let clock: Clock
   private let reader: VersionReader
-  /// The last transaction that is settled row by row, as a row of it or before it did not fit; 0: none.
+  /// The last transaction of which all rows are resolved, because a row in it or before it did not fit; 0: none.
   private var settlesThrough: UInt64 = 0
-  /// The transactions whose rows are locked before local commits to them are looked for.
+  /// The transactions whose rows are locked before commits of applications are checked.
   private var lockedFirst = LockedFirst()
   private var locksFirst = false
-  /// Whether the rows of the transaction at hand are locked until its group ends.
+  /// Whether the rows of the present transaction are locked until its group ends.
   private(set) var hasLocked = false
-  /// The number of times that a group was rolled back for local commits, since the last commit.
+  /// The number of rollbacks because of commits of applications, since apply's last commit.
   private var waits = 0
   let gate: ClockGate
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
   private var met: MetTransaction?
-  /// By trail, the last transaction that the database has, or gets with the present group.
+  /// By trail, the last transaction that the database has, including the present group.
   private var reached: [String: UInt64] = [:]
-  /// Whether the author of the transaction at hand knew changes that have not come here yet.
+  /// Whether the author of the present transaction knew changes that have not arrived here yet.
   private(set) var isAhead = false
-  /// Whether the author knew changes that have not come here, or that suspended tables lack: rows here may well differ.
+  /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
-  /// The rows of local commits that capture has not taken yet.
+  /// The rows that applications have committed and capture has not read yet.
   private var uncaptured: Set<RowName> = []
-  /// The rows that are settled when the transaction at hand ends.
+  /// The rows to be resolved when the present transaction ends.
   private let deferred: DeferredRows<Table>
-  /// The rows that the transaction at hand inserted into tables that only take rows in, by name.
+  /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, those of its rows whose names other rows probably share; see ``made(_:at:isCopied:)``.
+  /// By transaction, those of its rows whose names may be shared by other rows; see ``made(_:at:isCopied:)``.
   private var spelled: [Stamp: Set<Spelled>] = [:]
-  /// The rows that the group writes, to find out whether applications commit to them meanwhile.
+  /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
   private var watchesRows = false
-  /// By transaction, the rows that it deleted, by the rows that these referenced. At most 16 transactions are kept.
+  /// A cache of ``leavers(at:)`` for at most 16 transactions.
   private var leavers: [Stamp: [RowName: [RowName]]] = [:]
 
-  /// The tables and columns that were renamed or dropped here.
+  /// The renames and drops of tables and columns here.
   private var columns: ColumnsNow
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
@@ -70,8 +70,7 @@ final class TwoWayDesk<Table: AnyObject> {
     deferred = DeferredRows(bytesMax: shared.deferredBytesMax)
   }
 
-  /// Learns which tables and columns were renamed or dropped here, after the own trail has been read. Returns true if
-  /// that has changed: then tables must be opened again.
+  /// Updates ``columns`` after this database's trail was read. Returns true if tables must be opened again.
   func learnColumns() -> Bool {
     let (steps, count) = (shared.window.columnSteps + shared.arrivedSteps.withLock { $0.all }, shared.roots.count)
     guard steps != columns.steps || count != rootsCount else { return false }
@@ -79,17 +78,17 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// The value of ``TableRoots/count`` when the renamed tables were last learnt.
+  /// The value of ``TableRoots/count`` when ``columns`` was last updated.
   private var rootsCount = 0
 
-  /// The changes of the present group by which tables or columns lost their names.
+  /// The schema changes of the present group that renamed or dropped tables or columns.
   private var arriving: [ColumnStep] = []
 
-  /// Learns from a schema change of the trail which tables and columns have other names, as the own trail lacks it so
-  /// far. A change that comes back is ignored, as tables may have changed since.
+  /// Adds the renames and drops of a schema change that apply makes, as this database's own trail does not have it yet.
+  /// Ignores a change that this database already had.
   ///
-  /// Call this only for a change that apply itself has made here: changes of an operator are in the own trail. A change
-  /// that was not made here would make two tables of this database count as one.
+  /// Call this only for a change that apply itself has made: this database's trail has the changes of operators. A
+  /// change that was not made here would make two tables count as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -102,8 +101,7 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.steps.append(step)
   }
 
-  /// Returns the names that a table of the transaction at hand had here and has now. Nil if its author knew the present
-  /// name.
+  /// Returns the former and present name of a table of the present transaction; nil if its author knew the latter.
   func move(of table: TableSchema) -> ColumnsNow.Move? {
     columns.move(of: table, knowing: known, of: trail.description)
   }
@@ -111,13 +109,12 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns a table of the trail under the name that it has here now.
   func named(_ table: TableSchema, _ move: ColumnsNow.Move) -> TableSchema { columns.named(table, move.now) }
 
-  /// Returns the part of a table of the transaction at hand that is still here, under present names. Nil if the table
-  /// is as it came.
+  /// Returns the columns of a table of the present transaction that still exist, under present names; nil: no change.
   func part(of table: TableSchema) -> LaterShape.Part? {
     columns.part(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns the last transaction of the trail of a rename or drop that the author of the transaction at hand knew.
+  /// Returns the last transaction that the author of the present transaction knew of the trail with a rename or drop.
   private func known(_ step: ColumnStep) -> UInt64 {
     if step.origin.isEmpty { return seen[shared.own.description] ?? 0 }
     return step.origin.hasSameBytes(as: trail.description) ? .max : seen[step.origin] ?? 0
@@ -127,7 +124,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try read(row, at: place, names.names).map { columns.version($0, own: shared.own.description) }
   }
 
-  /// By trail, the rows that may be versions of rows here.
+  /// By trail, the filter for rows that count as versions of this database's rows.
   private var admitted: [String: AdmittedRows] = [:]
 
   private func admittedRows(of origin: String) -> AdmittedRows? {
@@ -136,12 +133,12 @@ final class TwoWayDesk<Table: AnyObject> {
     return admitted[origin]
   }
 
-  /// Returns the names of the rows that a change of the own trail touches, and of those that it references.
+  /// Returns the names of the rows that a change of this database's trail touches, and of those that they reference.
   func ownNames(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     try names.namesAndReferences(schema, change, from: nil)
   }
 
-  /// Returns the rows that a version of a row references, as far as the trail's foreign keys count here.
+  /// Returns the rows that a row version references, by those of the trail's foreign keys that count here.
   func parents(of version: StoredVersion, _ row: [Value?]) -> [RowNames.Parent] {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
@@ -167,7 +164,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// The value of ``TwoWay/shapeCount`` when the foreign keys of the target were last read; -1: never.
   private var shapeCount = -1
 
-  /// Reads the foreign keys of the target again if tables have changed. Called before rows are named.
+  /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
   func lookAtKeys(_ keys: () throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>)) throws {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
@@ -177,9 +174,9 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Groups
 
-  /// Whether this group has looked for local commits, as far as they can be known.
+  /// Whether this group has already read what applications have committed.
   private(set) var isInformed = false
-  /// Whether a group must look for local commits even if it changes nothing.
+  /// Whether a group must read what applications have committed even if the group changes nothing.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
@@ -191,38 +188,38 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Records the local commits that were found before the first change of a group. `uncaptured`: their rows that the
-  /// own trail lacks. `watchesRows`: whether later commits are looked for when the group ends.
+  /// Stores which rows applications have committed without this database's trail having them (`uncaptured`), before the
+  /// first change of a group. `watchesRows`: whether this is checked again when the group ends.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests row-by-row resolution of transactions through `number`. Returns false if it was requested already.
+  /// Requests to resolve all rows of transactions through `number`. Returns false if that was already requested.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
     return true
   }
 
-  /// Whether the rows of the transaction at hand are to be locked before its next change.
+  /// Whether the rows of the present transaction must be locked before its next change.
   var isToLock: Bool { locksFirst && !hasLocked }
 
-  /// Records that the rows of the transaction at hand are locked, and that local commits to them have been read.
+  /// Notes that the rows of the present transaction are locked, and that commits of applications to them were read.
   func noteLocks() { hasLocked = true }
 
-  /// Passes all changes of the transaction at hand to `body`, except TRUNCATE. It reads ahead to the transaction's end.
+  /// Passes all changes of the present transaction, except TRUNCATE, to `body`. Reads the trail separately for this.
   func forEachChange(_ body: (TableSchema, ChangeView) throws -> Void) throws {
     try forEachRow(at: place) { schema, change, isCopied in
       if !isCopied { try body(schema, change) }
     }
   }
 
-  /// Throws ``LocalAhead`` if applications have committed one of the rows that the group wrote.
+  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have committed.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
 
-  /// Records that applications have overtaken a group through transaction `number`.
+  /// Notes that a group through transaction `number` failed because applications committed changes of its rows.
   func overtaken(at number: UInt64) { lockedFirst.note(number, isAgain: waits > 0) }
 
   func waitForCapture(_ stop: StopSignal) throws {
@@ -230,7 +227,7 @@ final class TwoWayDesk<Table: AnyObject> {
     waits += 1
   }
 
-  /// Records the commit of a group through transaction `number`; nil: of a catch-up, or of a transaction from quarantine.
+  /// Called after the commit of a group through transaction `number` (nil: in a catch-up, or from quarantine).
   func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()
@@ -242,7 +239,7 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Transactions
 
-  /// Begins a transaction. Throws ``ClockGate/Ahead``, and `trail-forked` as ``VersionWindow/believed(_:of:)`` does.
+  /// Begins a transaction. Throws ``ClockGate/Ahead``, and `trail-forked` from ``VersionWindow/believed(_:of:)``.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -258,10 +255,10 @@ final class TwoWayDesk<Table: AnyObject> {
     met = shared.window.meet(header, of: trail, at: begin)
   }
 
-  /// Returns the row with this index among those that are settled when the transaction at hand ends.
+  /// Returns the row with this index among those to be resolved when the present transaction ends.
   func row(_ index: Int) throws -> Row { try row(deferred[index]) }
 
-  /// Passes each row that is settled when the transaction at hand ends to `body`, with its index.
+  /// Passes each row to be resolved when the present transaction ends to `body`, with its index.
   func forEachRow(_ body: (Int, Row) throws -> Void) throws {
     for index in 0..<deferred.count { try body(index, row(index)) }
   }
@@ -272,10 +269,10 @@ final class TwoWayDesk<Table: AnyObject> {
     return Row(name: row.name, table: row.table, version: version)
   }
 
-  /// Returns an empty list for the results of a transaction's rows.
+  /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the transaction at hand references, and that other nodes wrote without its author's knowledge.
+  /// The rows that the present transaction references and that other nodes wrote without its author knowing.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -286,14 +283,14 @@ final class TwoWayDesk<Table: AnyObject> {
 
   private func isDeferred(_ row: KeyedRow) throws -> Bool { try deferredRow(row) != nil }
 
-  /// Returns the deferred row with this key; nil if there is none.
+  /// Returns the row with this key among those to be resolved when the transaction ends; nil if there is none.
   private func deferredRow(_ row: KeyedRow) throws -> Row? {
     try deferred.last(of: row.name) { row.isSameKey(names.key(of: version($0))) }.map { self.row($0.row) }
   }
 
-  /// Returns whether a change is resolved when its transaction ends. `schema`: the table in the trail. `isReferenced`:
-  /// whether foreign keys lead to the table. `takesRowsIn`: see ``takesRowsIn(_:_:)``. `mayWait`: whether rows may wait
-  /// for a unique value, and a write would not show that the row is missing.
+  /// Returns whether a change is resolved as a possible conflict when its transaction ends, instead of being written at
+  /// once. `schema`: the table in the trail. `isReferenced`: whether foreign keys reference the table. `takesRowsIn`:
+  /// see ``takesRowsIn(_:_:)``. `mayWait`: whether a row that the table lacks may wait for a unique value.
   func defers(
     _ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool, takesRowsIn: Bool, mayWait: Bool
   ) throws -> Bool {
@@ -324,21 +321,21 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// Returns whether this direction only adds rows to a table, and changes none that is there (`insert-only`).
+  /// Returns whether a table's rule is `insert-only`, so that this direction adds rows and changes none.
   func takesRowsIn(_ table: String, _ columns: [String]) throws -> Bool {
     let rules = try shared.rules(trail, table, columns)
     guard rules.rule == .insertOnly else { return false }
     return rules.decider == nil || rules.deciding(source: trail.description, target: shared.own.description) != nil
   }
 
-  /// Returns the columns whose changes are summed (`delta`), by their places in the trail's schema.
+  /// Returns the columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   func summed(_ table: String, _ columns: [String], in schema: TableSchema) throws -> [Int] {
     try shared.rules(trail, table, columns).columns.filter { $0.value == .delta }.keys.sorted().compactMap { index in
       schema.columns.firstIndex { $0.name.sqliteKey == columns[index].sqliteKey }
     }
   }
 
-  /// Returns whether a change inserts a row, or changes a row that the transaction at hand has inserted.
+  /// Returns whether a change inserts a row, or changes a row that the present transaction has inserted.
   private func comesIn(_ change: ChangeView, _ schema: TableSchema) throws -> Bool {
     let rows = try names.keyed(schema, change)
     if change.operation == .insert {
@@ -348,7 +345,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.count == 1 && inserted[rows[0].name, default: []].contains(where: rows[0].isSame)
   }
 
-  /// Records a reference to a row. Returns whether the row has versions that the transaction's author did not know.
+  /// Notes that a row is referenced. Returns whether it has versions that the present transaction's author did not
+  /// know.
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.name.reference, place)
@@ -363,8 +361,8 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns the needed rows, whose deletes may not count, with their other versions. Adds the rows that these
-  /// referenced when they were deleted, and so on. Leaves out rows that the transaction at hand writes itself.
+  /// Returns the rows that may have to be restored, with their known versions: ``needed``, the rows that these
+  /// referenced when they were deleted, and so on. Leaves out rows that the present transaction writes.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -372,7 +370,7 @@ final class TwoWayDesk<Table: AnyObject> {
     while !open.isEmpty {
       let name = open.removeFirst()
       let versions = try others(name)
-      // A reference has only the name of its row, here and where the delete comes: all rows with it are looked at.
+      // A reference has only the name of a row, so all rows with that name are examined.
       rows += try apart(name, versions).filter { group in try deferredRow(group.row).map { !$0.isVersion } ?? true }
       for version in versions where version.after == nil {
         for parent in parents(of: version, version.before ?? []) {
@@ -400,7 +398,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows
   }
 
-  /// Returns the rows to which a reference leads, with their keys.
+  /// Returns the rows that a foreign key value references, with their keys.
   func rows(of parent: RowNames.Parent) throws -> [KeyedRow] {
     if parent.isByKey { return [KeyedRow(parent.name, parent.key)] }
     var rows: [KeyedRow] = []
@@ -413,14 +411,13 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Adds rows to those that the group writes. Throws ``LocalAhead`` if one has a local commit that is not captured.
+  /// Adds rows to ``written``. Throws ``LocalAhead`` if an application has committed one and capture has not read it.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
   }
 
-  /// Returns a row that waits at the author of the transaction at hand, as the author's last version of the row, under
-  /// present names.
+  /// Returns the author's last version, under present names, of a row that waits for a unique value at the author.
   func version(_ row: WaitingRow, _ schema: TableSchema) throws -> StoredVersion {
     let version = StoredVersion(
       stamp: place.stamp, seen: seen, schema: schema, before: nil, after: try row.image.values())
@@ -431,8 +428,8 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Returns whether a row here stays although a copy brings it. Either it was written here without the knowledge of
-  /// the copy's author, or a later copy has it.
+  /// Returns whether a present row stays although a copy has it: because the copy's author did not know a write here,
+  /// or because a later copy has brought the row.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -452,14 +449,14 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// A row as a transaction spells it, if other rows are likely to share its name.
+  /// A row by its name and its exact key, for rows whose name other rows may share.
   private struct Spelled: Hashable {
     let name: RowName
     let spelling: [UInt8]
     let isCopied: Bool
   }
 
-  /// Returns whether a transaction wrote, or copied, this row, and not another one with the same name.
+  /// Returns whether the transaction at a place wrote (or copied) this row, and not another row with the same name.
   private func made(_ row: KeyedRow, at place: VersionPlace, isCopied: Bool) throws -> Bool {
     // All other names are hashes of their keys alone, which no other row shares.
     guard row.isLoose else { return true }
@@ -486,9 +483,9 @@ final class TwoWayDesk<Table: AnyObject> {
     return isFound
   }
 
-  /// Returns whether a row stays that a copy does not bring, as its author does not know what was done to it here.
+  /// Returns whether a row that a copy lacks must stay, because the copy's author did not know all changes of it here.
   ///
-  /// - Parameter isContested: Whether rows of the table may clash in unique values besides the key.
+  /// - Parameter isContested: Whether two rows of the table may have the same unique value besides the key.
   func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
     try watch([row.name])
     if isContested, shared.mayWait(row, at: trail, seen: seen) { return true }
@@ -498,34 +495,33 @@ final class TwoWayDesk<Table: AnyObject> {
       }
   }
 
-  /// Returns the other known versions of a row, as their trails have them. A transaction that inserted the row and
-  /// deleted it again made no version of it.
+  /// Returns the known versions of a row, read from their trails, without that of the present transaction.
   private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   func others(_ row: KeyedRow) throws -> [StoredVersion] {
     try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
   }
 
-  /// Returns the places of a row's versions, except that of the transaction at hand.
+  /// Returns the places of a row's versions, except that of the present transaction.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
-  /// Returns the versions of a row, by place and with rising stamps, without versions that the database does not have.
+  /// Returns the places of a row's versions in the order of their stamps, without versions that the database lacks.
   ///
-  /// The window also has versions of a group that was rolled back. Until they are applied again, the database does not
-  /// have them, so they must not decide about the row.
+  /// ``VersionWindow`` also has versions of a group that was rolled back, which must not affect the row until applied
+  /// again.
   private func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without those of the transaction at hand and of `other`.
+  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
-  /// Returns a row with everything that the transaction at hand made of it, as the trail has it. Changes before a
-  /// delete were written as they came.
+  /// Returns a row with all changes of the present transaction, read from the trail: ``deferred`` may lack changes that
+  /// were written at once.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
     let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
@@ -534,15 +530,13 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  /// The number of waiting rows by table when they were last judged, which counts after the commit. Nil if the present
-  /// group has judged none.
+  /// By table, the number of rows that wait for unique values after the present group; nil if not counted.
   var candidatesLeft: [String: Int]?
 
-  /// Stores the numbers of waiting rows, after a commit or after a group that changed nothing.
+  /// Stores ``candidatesLeft`` in the shared state, after a commit or after a group that changed nothing.
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of the last write to a row that some node may not know; nil if there is none. A delete is no
-  /// write: if the row is still there, the delete did not count.
+  /// Returns the stamp of the last write (no delete) to a row that some node may not know; nil if there is none.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -552,32 +546,32 @@ final class TwoWayDesk<Table: AnyObject> {
     return shared.window.lastForgotten(row.name)
   }
 
-  /// Returns the stamp by which a row competes with another one for a unique value. A row whose writes are all
-  /// forgotten is earlier than all others.
+  /// Returns the stamp by which a row competes for a unique value. It is the earliest of all if all nodes know the
+  /// row's writes.
   func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
-  /// Returns the same as ``lastStamp(_:)-(KeyedRow)`` for a row of the transaction at hand.
+  /// Returns the stamp by which a row of the present transaction competes for a unique value.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Records in the window what the transaction at hand makes of a settled row.
+  /// Adds the version that the present transaction makes of a resolved row to the index of versions.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
   /// Returns the stamp of the last copy that brought a row, if some node may not know it; else nil. The copy is later
-  /// than all that its author knew of the row, whether that has come here or not.
+  /// than all changes of the row that its author knew.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row with the stamp of its last copy, if that is later than the row's own stamp.
+  /// Returns a waiting row with the stamp of the last copy that brought it, if that is later than the row's own stamp.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns the rank of a row for ``UniqueContest/rank(of:against:)``. A row that capture has not taken yet is later
-  /// than all rows that wait. `isMerged`: whether copies merge with the rows of the table. Such rows may still have to
-  /// be copied, and stay until then.
+  /// Returns the rank of a row for ``UniqueContest/rank(of:against:)``. A row that capture has not read yet is later
+  /// than all waiting rows. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
+  /// copy rank latest too.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
@@ -593,12 +587,12 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   /// Returns whether a row that has a unique value of a copied row stays until ``RowResolver/judge()`` decides about
-  /// both. If not, the source of the copy no longer has the row.
+  /// both. False if the copy's source no longer has the row.
   func contests(_ row: ContestedRow) throws -> Bool {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a waiting row if it was written since; empty if not; nil if that is not known yet.
+  /// Returns all versions of a waiting row if it was written after it began to wait; else empty; nil if not known yet.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
@@ -608,19 +602,20 @@ final class TwoWayDesk<Table: AnyObject> {
     return try places.flatMap { try readVersions(name, at: $0) }
   }
 
-  /// Records that a row which waited is back in its table. Returns the entries to store with the row.
+  /// Notes that a row that waited for a unique value is back in its table. Returns the entries to store in the target.
   func noteReturn(of row: ContestedRow) -> [StoredReturns.Entry] {
     shared.noteReturn(of: row, by: trail, place.stamp.number)
   }
 
-  /// Returns whether a delete of a row counts. It does not if a node referenced the row without knowing of the delete,
-  /// or referenced a deleted row that references this one.
+  /// Returns whether a delete of a row has effect. It has none if a node, without knowing of the delete, referenced the
+  /// row or a deleted row that references it.
   func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
   }
 
-  /// Returns whether a node referenced one of these rows, or a deleted row that referenced one of them.
+  /// Returns whether a node that did not know the delete referenced one of these rows, directly or through deleted
+  /// rows.
   private func isNeeded(_ rows: [RowName], beside delete: RowVersion) throws -> Bool {
     var (open, met) = (rows, Set(rows))
     while let row = open.popLast() {
@@ -632,7 +627,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return false
   }
 
-  /// Returns the rows that a transaction deleted, by the rows that they referenced.
+  /// Returns the rows that a transaction deleted, grouped by the rows that they referenced.
   private func leavers(at place: VersionPlace) throws -> [RowName: [RowName]] {
     if let known = leavers[place.stamp] { return known }
     var found: [RowName: [RowName]] = [:]
@@ -647,7 +642,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return found
   }
 
-  /// Returns the rules for conflicts of a table in this direction.
+  /// Returns the conflict rules of a table for changes from this trail to this database.
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
@@ -657,7 +652,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
   }
 
-  /// Throws `conflict-stopped` if a rule says that apply stops before a conflict of the row.
+  /// Throws `conflict-stopped` if the row has a conflict for which its rule says that apply stops.
   func checkStops(_ row: SettledRow, _ table: TableSchema, _ key: [Value]) throws {
     guard let conflict = row.conflicts.first(where: row.rules.stops) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
