@@ -80,7 +80,8 @@ package struct ApplyOptions: Sendable {
   /// This apply treats present rows as ``existing`` says during such a copy. Present rows that differ from the copy
   /// stay if applications may write to the table.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
-  /// Updates capture's triggers after schema changes of apply, if the target is an SQLite file that is captured too.
+  /// The functions that update capture's triggers after schema changes of apply; nil unless the target is an SQLite
+  /// file that is captured too.
   package var schemaFollower: SchemaFollower?
   /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
   /// that trail back to the source of the rows.

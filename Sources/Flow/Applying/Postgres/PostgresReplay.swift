@@ -34,7 +34,7 @@ final class PostgresReplay {
   let shelf: QuarantineShelf?
   /// The quarantined transaction that this replay retries; nil: the replay continues from the checkpoint.
   let retried: QuarantinedTransaction?
-  /// Decides which statements are executed again; nil: none, only rows are written.
+  /// The object that decides which statements are executed again; nil: none, only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
   /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.

@@ -49,7 +49,7 @@ final class SQLiteReplay {
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// The trail's transactions in quarantine; nil: this replay retries one of them.
   let shelf: QuarantineShelf?
-  /// Decides which statements are executed again; nil: none, only rows are written.
+  /// The object that decides which statements are executed again; nil: none, only rows are written.
   let statements: StatementDesk?
   /// A record that was already read while a statement was executed, and is handled next; nil: none.
   var ahead: Record?

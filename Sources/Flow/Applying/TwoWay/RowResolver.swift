@@ -80,8 +80,8 @@ final class RowResolver<Target: ApplyTarget> {
     desk.endTransaction()
   }
 
-  /// Resolves each deferred row. Deletes those that result in a delete first, which frees their unique values for other
-  /// rows.
+  /// Resolves each deferred row, and deletes the rows whose result is a delete. This frees their unique values for the
+  /// rows that are written afterwards.
   private func resolveRows(_ stop: StopSignal) throws -> (gone: SpilledList<GoneRow>, puts: SpilledList<SettledPut>) {
     var gone: SpilledList<GoneRow> = desk.list()
     var puts: SpilledList<SettledPut> = desk.list()

@@ -194,7 +194,8 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests to resolve all rows of transactions through `number`. Returns false if that was already requested.
+  /// Requests that all rows of transactions through `number` are resolved from their versions. False: already
+  /// requested.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
