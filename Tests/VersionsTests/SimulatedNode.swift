@@ -54,7 +54,11 @@ final class SimulatedNode {
     let header = try writer.begin(
       TransactionHeader(
         commitTime: 0, clock: clock + 1,
-        dependencies: known.map { .init(origin: $0.key.description, number: $0.value.number) }))
+        dependencies: try known.map {
+          .init(
+            origin: $0.key.description, number: $0.value.number,
+            id: try Trail.info(folder: folders[$0.key] ?? "").id)
+        }))
     clock = header.clock
     for _ in 0..<changes { try change(&random) }
     try writer.progress([UInt8(truncatingIfNeeded: header.number)])

@@ -32,7 +32,8 @@ import Trails
     let other = writer.name == own ? peer : own
     var told = TransactionHeader(
       commitTime: 0, sourcePosition: [9],
-      dependencies: knowing > 0 ? [.init(origin: other.description, number: knowing)] : [])
+      dependencies: try knowing > 0
+        ? [.init(origin: other.description, number: knowing, id: Trail.info(folder: temp(other.description)).id)] : [])
     // The clocks of these trails count with their numbers; an author's clock is later than all that it knew.
     if knowing > 0 { told.clock = knowing + 1 }
     let header = try writer.begin(told)
@@ -172,7 +173,7 @@ import Trails
     #expect(try window.needs() == [own: begins[30]])
     window.meet(
       TransactionHeader(
-        number: 2, commitTime: 0, clock: 42, dependencies: [.init(origin: "a.db", number: 41)]), of: peer)
+        number: 2, commitTime: 0, clock: 42, dependencies: [.init(origin: "a.db", number: 41, id: ours.id)]), of: peer)
     try window.commit(peer)
     #expect(window.count == 0)
     #expect(try window.needs() == [own: ours.end.position])
@@ -220,7 +221,7 @@ import Trails
     try window.putOffCatchUp()
     for number in Int64(1)...40 { try commit(ours) { try ours.change(nil, item(number, "tea", 1)) } }
     // With clock 1, the peer claims to know transactions 1 to 30, which have the clocks 1 to 30.
-    let claim = [TransactionHeader.Dependency(origin: own.description, number: 30)]
+    let claim = [TransactionHeader.Dependency(origin: own.description, number: 30, id: ours.id)]
     let header = try theirs.begin(TransactionHeader(commitTime: 0, dependencies: claim))
     try theirs.commit()
     try theirs.sync()

@@ -5,6 +5,15 @@ import Testing
 
 @testable import Versions
 
+/// The id of the trail with a name, in these tests.
+private func trailID(_ name: String) -> TrailID? {
+  TrailID((Array(name.utf8) + Array(repeating: 0, count: 16)).prefix(16))
+}
+
+private func known(_ name: String, _ number: UInt64) -> TransactionHeader.Dependency {
+  .init(origin: name, number: number, id: trailID(name))
+}
+
 /// Transactions of three origins that know of each other what they happen to, each of one row.
 private struct Histories {
   struct Transaction {
@@ -17,7 +26,7 @@ private struct Histories {
     }
     var version: RowVersion { RowVersion(stamp, seen: seen, .insert([])) }
     var dependencies: [TransactionHeader.Dependency] {
-      seen.map { .init(origin: $0.key, number: $0.value) }
+      seen.map { known($0.key, $0.value) }
     }
   }
 
@@ -52,6 +61,7 @@ private struct Histories {
   {
     var index = WindowIndex(own: names[0], spillRows: spillRows)
     for name in names.dropFirst() { index.add(name) }
+    for name in names { if let id = trailID(name) { _ = index.identify(name, id) } }
     for name in names { try index.endReading(name, through: 0) }
     return index
   }
@@ -163,7 +173,7 @@ private struct Histories {
     // Each learns of all.
     for name in Histories.names {
       let all = zip(Histories.names, histories.made).filter { $0.0 != name }.map {
-        TransactionHeader.Dependency(origin: $0, number: UInt64($1.count))
+        known($0, UInt64($1.count))
       }
       index.learn(name, number: 1000, clock: .max, knew: all)
       index.settle(name)
@@ -176,12 +186,12 @@ private struct Histories {
     var index = try index(["a.db", "b.db"])
     try index.note(rowName(1), place("a.db", 1))
     index.settle("a.db")
-    index.learn("b.db", number: 2, clock: 2, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 2, clock: 2, knew: [known("a.db", 1)])
     index.forgetMet("b.db")
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 1)
-    index.learn("b.db", number: 2, clock: 2, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 2, clock: 2, knew: [known("a.db", 1)])
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 0)
@@ -192,7 +202,7 @@ private struct Histories {
     index.learn("b.db", number: 4, clock: 4, knew: [])
     index.hold("b.db", through: 4)
     try index.note(rowName(1), place("a.db", 1))
-    index.learn("b.db", number: 9, clock: 9, knew: [.init(origin: "a.db", number: 1)])
+    index.learn("b.db", number: 9, clock: 9, knew: [known("a.db", 1)])
     index.settle("b.db")
     try index.sweep()
     #expect(index.count == 1)
@@ -204,8 +214,8 @@ private struct Histories {
   @Test func `a peer that has never written keeps all`() throws {
     var index = try index()
     for number in UInt64(1)...50 {
-      index.learn("a.db", number: number, clock: number + 1, knew: [.init(origin: "b.db", number: number)])
-      index.learn("b.db", number: number, clock: number + 1, knew: [.init(origin: "a.db", number: number)])
+      index.learn("a.db", number: number, clock: number + 1, knew: [known("b.db", number)])
+      index.learn("b.db", number: number, clock: number + 1, knew: [known("a.db", number)])
       for name in ["a.db", "b.db"] {
         try index.note(rowName(Int64(number)), place(name, number))
         index.settle(name)
@@ -213,7 +223,7 @@ private struct Histories {
       try index.sweep()
     }
     #expect(index.count == 100)
-    index.learn("c.db", number: 1, clock: 60, knew: ["a.db", "b.db"].map { .init(origin: $0, number: 50) })
+    index.learn("c.db", number: 1, clock: 60, knew: ["a.db", "b.db"].map { known($0, 50) })
     index.settle("c.db")
     try index.sweep()
     #expect(index.count == 0)
@@ -223,12 +233,12 @@ private struct Histories {
     for spillRows in [1, 1000] {
       var index = try index(spillRows: spillRows)
       // With clock 5, c claims to know all that b will ever write.
-      index.learn("c.db", number: 1, clock: 5, knew: ["a.db", "b.db"].map { .init(origin: $0, number: 4_000_000_000) })
+      index.learn("c.db", number: 1, clock: 5, knew: ["a.db", "b.db"].map { known($0, 4_000_000_000) })
       index.settle("c.db")
       for number in UInt64(1)...9 {
         index.learn("b.db", number: number, clock: number, knew: [])
         for row in [1, 2, Int64(10 + number)] { try index.note(rowName(row), place("b.db", number)) }
-        index.learn("a.db", number: number, clock: number + 1, knew: [.init(origin: "b.db", number: number)])
+        index.learn("a.db", number: number, clock: number + 1, knew: [known("b.db", number)])
         for name in ["a.db", "b.db"] { index.settle(name) }
         try index.sweep()
       }
@@ -274,7 +284,7 @@ private struct Histories {
       }
       #expect(try index.oldest(of: "b.db")?.number == 1)
       #expect(index.isSpilled == (spillRows == 4))
-      index.learn("a.db", number: 1, clock: 10, knew: [.init(origin: "b.db", number: 6)])
+      index.learn("a.db", number: 1, clock: 10, knew: [known("b.db", 6)])
       index.settle("a.db")
       try index.sweep()
       #expect(try index.oldest(of: "b.db")?.number == 7)
@@ -310,7 +320,7 @@ private struct Histories {
     #expect(identified1)
     #expect(seen(&index, ("b.db", 20, ids[0]), ("b.db", 2, ids[1])) == ["b.db": 2], "beside the trail before")
     #expect(seen(&index, ("b.db", 20, ids[0])).isEmpty)
-    #expect(seen(&index, ("b.db", 20, nil)) == ["b.db": 20], "of an earlier version")
+    #expect(seen(&index, ("b.db", 20, nil)).isEmpty, "of any trail of that name")
     #expect(seen(&index, ("a.db", 20, ids[0])).isEmpty, "the own trail has not begun")
     let identified2 = index.identify("a.db", ids[0])
     #expect(identified2)

@@ -179,6 +179,15 @@ public struct ByteReader {
     return Int(value)
   }
 
+  /// Reads such a varint for a list that has at most `most` items. Throws for a longer list: its items may take much
+  /// more memory than their bytes here.
+  mutating func readCount(_ what: String, most: Int) throws -> Int {
+    let at = _offset
+    let count = try readCount()
+    guard count <= most else { throw DecodingError(offset: at, problem: "\(count) \(what) are more than \(most)") }
+    return count
+  }
+
   @inlinable public mutating func read(_ count: Int) throws -> UnsafeRawBufferPointer {
     guard count >= 0, bytes.count - _offset >= count else { throw short(count) }
     defer { _offset += count }

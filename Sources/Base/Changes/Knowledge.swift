@@ -95,9 +95,10 @@ extension TransactionHeader {
   /// - Parameter clock: The clock of the transaction that the rows come from. This transaction gets a later clock.
   package mutating func hand(on origin: Dependency, after clock: UInt64) {
     flags.insert(.relayed)
-    let known = dependencies.first { $0.origin == origin.origin }?.number ?? 0
+    let known = dependencies.first { $0.origin == origin.origin }
     dependencies.removeAll { $0.origin == origin.origin }
-    dependencies.insert(.init(origin: origin.origin, number: max(known, origin.number)), at: 0)
+    let number = max(known?.number ?? 0, origin.number)
+    dependencies.insert(.init(origin: origin.origin, number: number, id: known?.id ?? origin.id), at: 0)
     self.clock = max(self.clock, min(clock, NumberBounds.followedClock) + 1)
   }
 }

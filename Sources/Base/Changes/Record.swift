@@ -54,6 +54,8 @@ package struct TransactionHeader: Equatable, Sendable {
   /// The position of capture in the source after the transaction. Only capture can read these bytes.
   package var sourcePosition: [UInt8]
   package var dependencies: [Dependency]
+  /// The most dependencies of one header: one for each trail that is applied to the database.
+  static let dependenciesMax = 10_000
 
   package init(
     number: UInt64 = 0, commitTime: Int64, clock: UInt64 = 0, flags: Flags = [], sourcePosition: [UInt8] = [],
@@ -376,7 +378,7 @@ extension ByteReader {
     var header = TransactionHeader(
       number: try readNumber("transaction"), commitTime: try readTime(), clock: try readClock(),
       flags: .init(rawValue: try readByte()), sourcePosition: Array(try readCounted()))
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("known transactions", most: TransactionHeader.dependenciesMax)) {
       header.dependencies.append(.init(origin: try readString(), number: try readNumber("transaction")))
     }
     // An earlier version wrote no trail ids.
@@ -413,7 +415,7 @@ extension ByteReader {
 
   mutating func readOrigins() throws -> [Int?] {
     var origins: [Int?] = []
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("columns", most: TableSchema.columnsMax)) {
       let number = try readNumber("column")
       origins.append(number == 0 ? nil : Int(clamping: number - 1))
     }

@@ -191,7 +191,14 @@ package struct TableSchema: Equatable, Sendable {
 
 extension ByteWriter {
   /// Appends the payload of a schema record, except the id at its start.
+  ///
+  /// Of a table with more keys or objects than a reader accepts, the first ones are appended: its owner would otherwise
+  /// make the trail unreadable for all tables.
   package mutating func append(_ schema: TableSchema) {
+    var schema = schema
+    schema.uniques = Array(schema.uniques.prefix(TableSchema.keysMax))
+    schema.foreignKeys = Array(schema.foreignKeys.prefix(TableSchema.keysMax))
+    schema.objects = Array(schema.objects.prefix(TableSchema.objectsMax))
     appendVarint(schema.epoch)
     append(schema.engine.rawValue)
     appendString(schema.namespace)
@@ -241,7 +248,19 @@ extension ByteWriter {
   }
 }
 
+extension TableSchema {
+  /// The most columns that SQLite can be built for; PostgreSQL has 1600.
+  static let columnsMax = 32_767
+  static let keysMax = 1000
+  /// The most columns of one key. SQLite's usual limit is 2000; PostgreSQL has 32.
+  static let keyColumnsMax = 2000
+  static let objectsMax = 10_000
+}
+
 extension ByteReader {
+  /// Reads a table.
+  ///
+  /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.
   package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }
 
   private mutating func readSchema(isOriginal: Bool) throws -> TableSchema {
@@ -253,7 +272,7 @@ extension ByteReader {
     var schema = TableSchema(
       epoch: epoch, engine: engine, namespace: try readString(), name: try readString(),
       flags: .init(rawValue: try readVarint()), columns: [])
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("columns", most: TableSchema.columnsMax)) {
       let name = try readString()
       let type = try readString()
       let flags = try readByte()
@@ -265,19 +284,23 @@ extension ByteReader {
           name: name, declaredType: type, isNotNull: flags & 1 != 0, keyOrdinal: ordinal, collation: collation,
           defaultText: flags & 2 != 0 ? text : nil))
     }
-    for _ in 0..<(try readCount()) { schema.uniques.append(try readIndexes(below: schema.columns.count)) }
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("unique keys", most: TableSchema.keysMax)) {
+      schema.uniques.append(try readIndexes(below: schema.columns.count))
+    }
+    for _ in 0..<(try readCount("foreign keys", most: TableSchema.keysMax)) {
       let columns = try readIndexes(below: schema.columns.count)
       let table = try readString()
       var references: [String] = []
-      for _ in 0..<(try readCount()) { references.append(try readString()) }
+      for _ in 0..<(try readCount("referenced columns", most: TableSchema.keyColumnsMax)) {
+        references.append(try readString())
+      }
       schema.foreignKeys.append(
         .init(
           columns: columns, table: table, references: references, onUpdate: try readString(),
           onDelete: try readString()))
     }
     schema.createText = try readString()
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("objects", most: TableSchema.objectsMax)) {
       schema.objects.append(.init(name: try readString(), text: try readString()))
     }
     // The fields from here on were added after the first trails were written.
@@ -308,7 +331,7 @@ extension ByteReader {
 
   private mutating func readIndexes(below limit: Int) throws -> [Int] {
     var indexes: [Int] = []
-    for _ in 0..<(try readCount()) {
+    for _ in 0..<(try readCount("columns of a key", most: TableSchema.keyColumnsMax)) {
       let at = offset
       let index = try readVarint()
       guard index < UInt64(limit) else { throw DecodingError(offset: at, problem: "column index \(index) is too high") }

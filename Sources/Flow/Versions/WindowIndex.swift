@@ -232,9 +232,10 @@ struct WindowIndex {
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
   /// Returns whether a transaction that an author knew is of the present trail with that name, and not of an earlier
-  /// one. Earlier versions of Cairn stated no id; then the name decides.
+  /// one. Without a trail id it does not count: a number alone would count at some nodes and not at others.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
-    guard let id = known.id, let place = places[known.origin] else { return true }
+    guard let id = known.id else { return false }
+    guard let place = places[known.origin] else { return true }
     if let own = origins[place].id { return own == id }
     // Before the own trail has begun, no other node can know it.
     guard place != Self.own else { return false }
