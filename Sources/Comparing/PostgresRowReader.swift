@@ -135,8 +135,10 @@ final class PostgresRowReader: RowReader {
     if isOwn { try connection.execute("BEGIN READ ONLY") }
     do {
       try bind()
-      _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
-      try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+      try withForeignPartitions(of: end) {
+        _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
+        try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+      }
       if isOwn { try connection.execute("COMMIT") }
     } catch {
       if isOwn { connection.rollback() }
@@ -153,6 +155,18 @@ final class PostgresRowReader: RowReader {
         .tableRefused,
         "another session keeps table \(name) of \(connection.place) locked for more than \(Self.patienceMilliseconds / 1000) s",
         hint: "look for it in pg_locks, and compare the table again", context: ["table": name])
+    }
+  }
+
+  /// Runs a read of a table. If a partition is a foreign table, an error of the server becomes `table-refused`: the
+  /// foreign server may be to blame, and must not keep other tables from being compared.
+  private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
+    guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
+    do { try read() } catch let error as PostgresError where !error.isConnectionLost {
+      throw CairnError(
+        .tableRefused,
+        "table \(end.sqlName) of \(connection.place) cannot be read with its foreign partition \(partition): \(error.message)",
+        hint: "see that SELECT FROM \(partition) works, and compare the table again", context: ["table": end.sqlName])
     }
   }
 
