@@ -122,18 +122,6 @@ final class RowNames {
     }
   }
 
-  /// A row that another row references.
-  struct Parent {
-    let name: RowName
-    /// Whether the row is referenced by its key; false: by other unique columns.
-    let isByKey: Bool
-    /// The values by which the parent is referenced, in the order of its columns. Empty unless they were requested.
-    var key: [Value] = []
-  }
-
-  /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; those of
-  /// columns are sorted.
-  typealias Alternates = [NameKey: Set<[NameKey]>]
   /// The columns of the target that foreign keys reference besides keys.
   var alternates: Alternates = [:] {
     didSet {
@@ -142,23 +130,17 @@ final class RowNames {
     }
   }
 
-  /// A foreign key of the target. All names are in lower case; those of columns are sorted.
-  struct OwnKey: Hashable {
-    let child: NameKey
-    let columns: [NameKey]
-    let parent: NameKey
-
-    init(_ child: String, _ columns: [String], to parent: String) {
-      (self.child, self.parent) = (child.sqliteKey, parent.sqliteKey)
-      self.columns = columns.map { $0.sqliteKey }.sorted()
-    }
-  }
   /// The foreign keys of the target. They count for every trail.
   var ownKeys: Set<OwnKey> = [] {
     didSet {
       guard ownKeys != oldValue else { return }
       (known, last) = ([:], nil)
     }
+  }
+
+  /// The tables of the target that have the row names which look-alikes of them would have, too.
+  var holders = TableHolders() {
+    didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
 
   /// The first names of renamed tables. All values that name rows of one database share them.
@@ -399,7 +381,11 @@ final class RowNames {
   /// Learns the new name of a table from a schema change. Without a table before, a new table takes the name.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
-    guard let before else { return roots.free(name) }
+    guard let before else {
+      // The new table may have replaced the one of that name, which was dropped.
+      if holders.areOther(after, name, roots) { holders.lookAgain() }
+      return roots.free(name)
+    }
     roots.rename(TableMapping.targetName(of: before, in: engine, names: names), to: name)
   }
 
@@ -413,12 +399,13 @@ final class RowNames {
       return naming
     }
     let target = target(schema)
-    let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
+    let isOther = holders.areOther(schema, TableMapping.targetName(of: schema, in: engine, names: names), roots)
+    let keyed = schema.flags.contains(.wholeRow) || isOther ? [] : schema.key
     let naming = Naming(
       schema, as: target,
       keyed.sorted { schema.columns[$0].name.sqliteKey < schema.columns[$1].name.sqliteKey },
-      alternates: otherKeys(of: target).compactMap { alternate($0, schema) },
-      references: schema.foreignKeys.compactMap { reference($0, of: schema) })
+      alternates: isOther ? [] : otherKeys(of: target).compactMap { alternate($0, schema) },
+      references: isOther ? [] : schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
     return naming
