@@ -121,6 +121,29 @@ import Testing
     origin.goesBothWays = false
     try origin.take()
     #expect(try origin.tables().count == 3)
+    // Two-way again, as after the change of a conf, the capture of the younger one ends.
+    origin.goesBothWays = true
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    try origin.run("INSERT INTO app.\"ITEM\" VALUES (77); INSERT INTO app.item VALUES (78)")
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    let later = try origin.lines()
+    #expect(later.contains("insert item id=78") && !later.contains { $0.contains("id=77") }, "\(later)")
+  }
+
+  @Test func `a table with two such columns that was captured before is suspended once its trail goes both ways`()
+    throws
+  {
+    let origin = try origin(
+      "CREATE TABLE app.item(id integer PRIMARY KEY, v text, \"V\" text); CREATE TABLE app.other(id integer PRIMARY KEY)"
+    )
+    try origin.take()
+    #expect(try origin.tables().count == 2)
+    origin.goesBothWays = true
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    try origin.run("INSERT INTO app.item VALUES (1, 'a', 'b'); INSERT INTO app.other VALUES (2)")
+    #expect(origin.code { try origin.take() } == .tableRefused)
+    let lines = try origin.lines()
+    #expect(lines.contains("insert other id=2") && !lines.contains { $0.contains("id=1 ") }, "\(lines)")
   }
 
   @Test func `where a trail goes both ways, a start refuses names that differ only in the case of their letters`()

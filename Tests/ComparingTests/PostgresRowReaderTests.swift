@@ -113,9 +113,16 @@ struct PostgresRowReaderTests {
     #expect(try comparison.run { _ in }.rows == 10)
   }
 
-  /// Nothing of a table without a key can be read by the pages of a foreign partition.
-  @Test(arguments: [true, false])
-  func `a foreign partition without a key does not keep others from being compared`(isTrusted: Bool) throws {
+  /// What a comparison of tables `a` and `z` found, of which `a` has a foreign partition at the target.
+  private struct Found {
+    var notices: [String] = []
+    /// The rows of each table that was compared.
+    var rows: [NameKey: Int] = [:]
+    var summary = Comparison.Summary()
+  }
+
+  /// - Parameter change: SQL that runs at the target before the comparison.
+  private func compareForeign(_ change: String) throws -> Found {
     let server = try PostgresServer.shared
     let name = "foreign_\(UInt32.random(in: 0..<UInt32.max))"
     let names = [name, name + "_target"]
@@ -137,25 +144,47 @@ struct PostgresRowReaderTests {
         CREATE SERVER same FOREIGN DATA WRAPPER postgres_fdw
           OPTIONS (host '\(server.folder)', port '\(server.port)', dbname '\(name)');
         CREATE USER MAPPING FOR postgres SERVER same OPTIONS (user 'postgres');
-        \(name == names[0] ? plain : parts)
-        \(isTrusted ? "" : "ALTER SERVER same OWNER TO low")
+        \(name == names[0] ? plain : parts + change)
         """, name)
     }
     let databases = try uris.map { try CompareDatabase(.postgres(PostgresConnection($0))) }
-    var (notices, rows): ([String], [NameKey: Int]) = ([], [:])
+    var found = Found()
     var options = Comparison.Options()
     options.tables = TablePatterns(["a", "z"])
     let comparison = Comparison(
       CompareEnds(source: .postgres(uri: uris[0]), target: .postgres(uri: uris[1])), source: databases[0],
       target: databases[1], options: options, watch: CompareWatch())
-    let summary = try comparison.run { event in
-      if case .notice(let text) = event { notices.append(text) }
-      if case .table(let result) = event, result.inFlight == 0 { rows[NameKey(result.name)] = result.rows }
+    found.summary = try comparison.run { event in
+      if case .notice(let text) = event { found.notices.append(text) }
+      if case .table(let result) = event, result.inFlight == 0 { found.rows[NameKey(result.name)] = result.rows }
     }
-    #expect(rows == (isTrusted ? ["a": 3, "z": 9] : ["z": 9]), "\(rows) \(notices)")
-    #expect(summary.inFlight == (isTrusted ? 0 : 1) && summary.differences == 0)
+    return found
+  }
+
+  /// Nothing of a table without a key can be read by the pages of a foreign partition.
+  @Test(arguments: [true, false])
+  func `a foreign partition without a key does not keep others from being compared`(isTrusted: Bool) throws {
+    let found = try compareForeign(isTrusted ? "" : "ALTER SERVER same OWNER TO low")
+    #expect(found.rows == (isTrusted ? ["a": 3, "z": 9] : ["z": 9]), "\(found)")
+    #expect(found.summary.inFlight == (isTrusted ? 0 : 1) && found.summary.differences == 0)
     #expect(
-      notices.contains { $0.contains("table a is not compared") && $0.contains("role low") } != isTrusted, "\(notices)")
+      found.notices.contains { $0.contains("table a is not compared") && $0.contains("role low") } != isTrusted,
+      "\(found)")
+  }
+
+  /// The administrator of another server can end it, and change its tables, at any time.
+  @Test(arguments: [
+    "ALTER SERVER same OPTIONS (SET port '1')", "DROP TABLE there.far",
+    "ALTER SERVER same OPTIONS (ADD use_remote_estimate 'true', SET port '1')",
+    "ALTER TABLE there.far ALTER id TYPE text USING 'x'",
+  ])
+  func `a foreign server that fails does not keep other tables from being compared`(change: String) throws {
+    let found = try compareForeign(change)
+    #expect(found.rows == ["z": 9], "\(found)")
+    #expect(found.summary.inFlight == 1 && found.summary.differences == 0)
+    #expect(
+      found.notices.contains { $0.contains("table a is not compared") && $0.contains("foreign partition public.far") },
+      "\(found)")
   }
 
   /// The server runs functions in the condition of an index when it plans a read, with the rights of the session.

@@ -7,7 +7,8 @@ extension DaemonScenarios {
   @Suite struct TerminalTests {
     private static let hostile = "x\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\n\u{85}\u{301}z"
 
-    private func isClean(_ text: String) -> Bool {
+    /// Returns whether a text has no character that a terminal obeys, except line feeds.
+    static func isClean(_ text: String) -> Bool {
       !text.unicodeScalars.contains { scalar in
         (scalar.value < 0x20 && scalar != "\n") || (0x7f..<0xa0).contains(scalar.value)
           || (0x2028...0x202e).contains(scalar.value) || (0x2066...0x2069).contains(scalar.value)
@@ -29,7 +30,7 @@ extension DaemonScenarios {
       for more in [[], ["--json"]] {
         let outcome = try shown(more)
         #expect(outcome.status == 0 && outcome.output.contains("owned"), "\(outcome)")
-        #expect(isClean(outcome.output) && isClean(outcome.errors), "\(more)")
+        #expect(Self.isClean(outcome.output) && Self.isClean(outcome.errors), "\(more)")
         // Every line is one of Cairn's: a name does not begin another.
         let lines = outcome.output.split(separator: "\n")
         #expect(lines.allSatisfy { more.isEmpty ? $0.contains("00000001:") : $0.hasPrefix("{") }, "\(lines)")
@@ -37,7 +38,7 @@ extension DaemonScenarios {
       for words in [["status"], ["status", "--json"]] {
         let outcome = try bench.bench.run(
           Bench.cairn, words + ["--socket", bench.bench.path("control")])
-        #expect(isClean(outcome.output) && isClean(outcome.errors), "\(outcome)")
+        #expect(Self.isClean(outcome.output) && Self.isClean(outcome.errors), "\(outcome)")
       }
       #expect(bench.log.utf8.allSatisfy { $0 >= 0x20 || $0 == 0x0a })
       #expect(bench.end() == 0)
@@ -84,11 +85,13 @@ extension DaemonScenarios {
       for words in [["status"], ["status", "--json"]] {
         let outcome = try net.bench.run(
           Bench.cairn, words + ["--socket", net.bench.path("run-shop/control")])
-        #expect(outcome.output.contains("owned") && isClean(outcome.output) && isClean(outcome.errors), "\(outcome)")
+        #expect(
+          outcome.output.contains("owned") && Self.isClean(outcome.output) && Self.isClean(outcome.errors), "\(outcome)"
+        )
       }
       let checked = try net.bench.run(Bench.cairn, ["check", "--config", "shop"])
-      #expect(isClean(checked.output) && isClean(checked.errors), "\(checked)")
-      #expect(isClean(net.log(shop)))
+      #expect(Self.isClean(checked.output) && Self.isClean(checked.errors), "\(checked)")
+      #expect(Self.isClean(net.log(shop)))
       net.endAll()
       withExtendedLifetime(server) {}
     }

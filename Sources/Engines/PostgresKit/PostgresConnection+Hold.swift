@@ -109,6 +109,15 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
+  /// Returns the name of a partition that is a foreign table; nil if there is none.
+  package func foreignPartition(of table: UInt32) throws -> String? {
+    try first(
+      """
+      SELECT t.relid::regclass FROM pg_partition_tree($1::oid::regclass) AS t JOIN pg_class AS c ON c.oid = t.relid
+      WHERE c.relkind = 'f' ORDER BY 1 LIMIT 1
+      """, [String(table)])
+  }
+
   /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its server, is
   /// neither a superuser nor this role. Such an owner chooses the server that is asked with Cairn's rights, and how
   /// long the answer takes.

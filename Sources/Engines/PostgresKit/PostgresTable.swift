@@ -248,6 +248,19 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
+  /// Returns the full names of users' tables. Of those that differ only in the case of ASCII letters, it returns the
+  /// oldest. The keys are in lower case.
+  package func oldestNames() throws -> [NameKey: String] {
+    let rows = try query(
+      """
+      SELECT n.nspname || '.' || c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE \(PostgresTable.isUsers("c", "n")) ORDER BY c.oid
+      """)
+    return rows.reduce(into: [:]) { names, row in
+      if let name = row[0], names[name.sqliteKey] == nil { names[name.sqliteKey] = name }
+    }
+  }
+
   /// Returns the name of an older users' table that looks like `table`: their full names differ only in the case of
   /// ASCII letters. Nil if there is none.
   package func olderLookAlike(of table: TableSchema) throws -> String? {

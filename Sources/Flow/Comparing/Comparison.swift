@@ -226,10 +226,14 @@ package final class Comparison {
     }
     result.rows = watch.snapshot.sourceRows
     if let repair, result.differences > 0 {
-      let left = try repair.finish(comparison.look, comparison.verdict) {
-        try countDifferences(table, looks, settling)
+      do {
+        let left = try repair.finish(comparison.look, comparison.verdict) {
+          try countDifferences(table, looks, settling)
+        }
+        result.mended = max(0, result.differences - min(left, result.differences))
+      } catch let error as CairnError where error.code == .tableRefused {
+        try tell(.notice("whether table \(table.name) is repaired is unknown: \(error.message); \(error.hint)"))
       }
-      result.mended = max(0, result.differences - min(left, result.differences))
     }
     result.isFinished = !watch.stop.isSet
     result.milliseconds = Clock.monotonicMilliseconds - begun

@@ -135,8 +135,10 @@ final class PostgresRowReader: RowReader {
     if isOwn { try connection.execute("BEGIN READ ONLY") }
     do {
       try bind()
-      _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
-      try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+      try withForeignPartitions(of: end) {
+        _ = try patiently(name) { try connection.hold(name, takesTexts: true, as: end.shape) }
+        try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+      }
       if isOwn { try connection.execute("COMMIT") }
     } catch {
       if isOwn { connection.rollback() }
@@ -156,7 +158,19 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Returns the text of a key's value; nil for NULL.
+  /// Runs a read of a table. If a partition is a foreign table, an error of the server becomes `table-refused`: the
+  /// foreign server may be to blame, and must not keep other tables from being compared.
+  private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
+    guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
+    do { try read() } catch let error as PostgresError where !error.isConnectionLost {
+      throw CairnError(
+        .tableRefused,
+        "table \(end.sqlName) of \(connection.place) cannot be read with its foreign partition \(partition): \(error.message)",
+        hint: "see that SELECT FROM \(partition) works, and compare the table again", context: ["table": end.sqlName])
+    }
+  }
+
+  /// The text of a key's value; nil for NULL.
   private static func text(_ value: Value) -> String? {
     if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
   }

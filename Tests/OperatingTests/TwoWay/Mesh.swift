@@ -30,6 +30,8 @@ final class Mesh {
     var copiesRows = false
     /// Whether its capture takes what applies write.
     var relays = false
+    /// Whether its capture is for replication in both directions.
+    var goesBothWays = true
     let rules: TwoWay.RuleBook
     /// As ``ApplyOptions/scope`` and ``ApplyOptions/ddl`` of the applies of some trails, by the names of their nodes.
     var scopes: [String: TargetScope] = [:]
@@ -87,7 +89,7 @@ final class Mesh {
       (run.copiesRows, run.tables) = (copiesRows, tables)
       run.link = link
       run.relays = relays
-      run.goesBothWays = true
+      run.goesBothWays = goesBothWays
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
       let thread = try WorkerThread<String?> { [run] in
@@ -251,6 +253,14 @@ final class Mesh {
   func restart(_ node: Node, clockAhead: Int64 = 0) throws {
     try node.stopCapture()
     node.clockAhead = clockAhead
+    try node.startCapture()
+    renew(node)
+  }
+
+  /// As after the change of a conf that makes a node's capture one-way or two-way.
+  func restart(_ node: Node, goesBothWays: Bool) throws {
+    try node.stopCapture()
+    node.goesBothWays = goesBothWays
     try node.startCapture()
     renew(node)
   }

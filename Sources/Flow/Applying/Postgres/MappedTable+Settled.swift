@@ -100,11 +100,9 @@ extension MappedTable {
     }
   }
 
-  /// Returns all foreign keys of the database (`own`), and the unique columns other than primary keys that they
-  /// reference (`alternates`).
-  static func foreignKeys(
-    _ connection: PostgresConnection
-  ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
+  /// Returns all foreign keys of the database (`own`), the unique columns that they reference besides keys
+  /// (`alternates`), and the tables whose rows have names (`holders`).
+  static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """
       SELECT c.oid, n.nspname, t.relname, m.nspname, p.relname, a.attname
@@ -118,7 +116,8 @@ extension MappedTable {
       return RowNames.OwnKey(
         "\(texts[1]).\(texts[2])", columns.map { $0[5] ?? "" }, to: "\(texts[3]).\(texts[4])")
     }
-    return (try alternates(connection), Set(keys))
+    let holders = try TableHolders(connection.oldestNames)
+    return (try alternates(connection), Set(keys), holders)
   }
 
   /// Returns the unique columns, other than primary keys, that foreign keys of the database reference.

@@ -67,11 +67,9 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Returns all foreign keys of the database (`own`), and the unique columns other than primary keys that they
-  /// reference (`alternates`).
-  static func foreignKeys(
-    _ database: Database
-  ) throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>) {
+  /// Returns all foreign keys of the database (`own`), the unique columns that they reference besides keys
+  /// (`alternates`), and the tables whose rows have names (`holders`).
+  static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)
     var found: RowNames.Alternates = [:]
     for reference in references {
@@ -80,7 +78,15 @@ extension TargetTable {
       found[reference.parent.sqliteKey, default: []].insert(columns)
     }
     let own = references.map { RowNames.OwnKey($0.child, $0.columns, to: $0.parent) }
-    return (found, Set(own))
+    return (found, Set(own), TableHolders(sources: try sources(database)))
+  }
+
+  /// Returns the tables of PostgreSQL that feed tables here, by the names of these in lower case.
+  private static func sources(_ database: Database) throws -> [NameKey: Set<NameKey>] {
+    // Applications can write this table, too.
+    let rows = try database.query(
+      "SELECT DISTINCT name, source FROM cairn_table WHERE source <> '' LIMIT ?", [.integer(100_000)])
+    return rows.reduce(into: [:]) { $0[$1[0].string.sqliteKey, default: []].insert($1[1].string.nameKey) }
   }
 
   private static func key(_ table: String, _ database: Database) throws -> [String] {

@@ -121,19 +121,7 @@ final class RowNames {
     }
   }
 
-  /// A row that another row references.
-  struct Parent {
-    let name: RowName
-    /// Whether the row is referenced by its key; false: by other unique columns.
-    let isByKey: Bool
-    /// The values of the referenced columns. Empty unless they were requested.
-    var key: [Value] = []
-  }
-
-  /// By table, the sets of columns other than the key that foreign keys reference. Names are in lower case, and those
-  /// of columns sorted.
-  typealias Alternates = [NameKey: Set<[NameKey]>]
-  /// The unique columns of the target, other than keys, that foreign keys reference.
+  /// The columns of the target that foreign keys reference besides keys.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -141,18 +129,7 @@ final class RowNames {
     }
   }
 
-  /// A foreign key of the target. Names are in lower case, and those of columns sorted.
-  struct OwnKey: Hashable {
-    let child: NameKey
-    let columns: [NameKey]
-    let parent: NameKey
-
-    init(_ child: String, _ columns: [String], to parent: String) {
-      (self.child, self.parent) = (child.sqliteKey, parent.sqliteKey)
-      self.columns = columns.map { $0.sqliteKey }.sorted()
-    }
-  }
-  /// The foreign keys of the target. They are respected for rows of every trail.
+  /// The foreign keys of the target. They count for every trail.
   var ownKeys: Set<OwnKey> = [] {
     didSet {
       guard ownKeys != oldValue else { return }
@@ -160,7 +137,12 @@ final class RowNames {
     }
   }
 
-  /// The first names of renamed tables, shared by all instances for one database.
+  /// The tables of the target that have the row names which look-alikes of them would have, too.
+  var holders = TableHolders() {
+    didSet { if holders != oldValue { (known, last) = ([:], nil) } }
+  }
+
+  /// The first names of renamed tables. All values that name rows of one database share them.
   var roots = TableRoots()
   /// The value of ``TableRoots/count`` when ``known`` was filled.
   private var rootsCount = 0
@@ -399,7 +381,11 @@ final class RowNames {
   /// Follows a schema change that renames or creates a table, in ``roots``. `before` is nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
-    guard let before else { return roots.free(name) }
+    guard let before else {
+      // The new table may have replaced the one of that name, which was dropped.
+      if holders.areOther(after, name, roots) { holders.lookAgain() }
+      return roots.free(name)
+    }
     roots.rename(TableMapping.targetName(of: before, in: engine, names: names), to: name)
   }
 
@@ -413,12 +399,13 @@ final class RowNames {
       return naming
     }
     let target = target(schema)
-    let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
+    let isOther = holders.areOther(schema, TableMapping.targetName(of: schema, in: engine, names: names), roots)
+    let keyed = schema.flags.contains(.wholeRow) || isOther ? [] : schema.key
     let naming = Naming(
       schema, as: target,
       keyed.sorted { schema.columns[$0].name.sqliteKey < schema.columns[$1].name.sqliteKey },
-      alternates: otherKeys(of: target).compactMap { alternate($0, schema) },
-      references: schema.foreignKeys.compactMap { reference($0, of: schema) })
+      alternates: isOther ? [] : otherKeys(of: target).compactMap { alternate($0, schema) },
+      references: isOther ? [] : schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
     return naming

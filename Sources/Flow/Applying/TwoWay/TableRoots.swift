@@ -10,6 +10,8 @@ import Synchronization
 ///     roots.root(of: "goods")  // "item"
 final class TableRoots: Sendable {
   private let names = Mutex<[NameKey: String]>([:])
+  /// Names that a table had and has, and that differ only in the case of ASCII letters.
+  private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
   /// The number of changes so far. Row names computed before the last change must be computed again.
@@ -21,8 +23,14 @@ final class TableRoots: Sendable {
     return names.withLock { $0[name.sqliteKey] ?? name }
   }
 
-  /// Notes that a table was renamed.
+  /// Returns whether a table got this name from another one, or lost it to one, that differs only in the case of ASCII
+  /// letters.
+  func isSpelling(_ name: String) -> Bool { spellings.withLock { $0.contains(name.nameKey) } }
+
+  /// Records that a table was renamed.
   func rename(_ old: String, to new: String) {
+    spell(root(of: old), new)
+    spell(old, new)
     guard old.sqliteKey != new.sqliteKey else { return }
     change { names in
       let root = names[old.sqliteKey] ?? old
@@ -35,8 +43,17 @@ final class TableRoots: Sendable {
     }
   }
 
-  /// Notes that a new table takes a name. Renamed tables that had this first name are listed under their present names
-  /// from now on.
+  private func spell(_ old: String, _ new: String) {
+    guard old.sqliteKey == new.sqliteKey, !old.hasSameBytes(as: new) else { return }
+    let isNew = spellings.withLock { spellings in
+      let count = spellings.count
+      spellings.formUnion([old.nameKey, new.nameKey])
+      return spellings.count > count
+    }
+    if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
+  }
+
+  /// Notes that a new table takes a name. If other tables had it before, their rows are known by their present names.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

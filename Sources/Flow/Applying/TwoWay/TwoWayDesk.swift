@@ -164,11 +164,11 @@ final class TwoWayDesk<Table: AnyObject> {
   /// The value of ``TwoWay/shapeCount`` when the foreign keys of the target were last read; -1: never.
   private var shapeCount = -1
 
-  /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
-  func lookAtKeys(_ keys: () throws -> (alternates: RowNames.Alternates, own: Set<RowNames.OwnKey>)) throws {
+  /// Reads the foreign keys of the target again if tables have changed. Called before rows are named.
+  func lookAtKeys(_ keys: () throws -> RowNames.Catalog) throws {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
-    (names.alternates, names.ownKeys) = try keys()
+    (names.alternates, names.ownKeys, names.holders) = try keys()
     shapeCount = count
   }
 

@@ -9,10 +9,14 @@ import Trails
 final class OpenSource {
   let database: CompareDatabase
   private let place: CompareEnds.Place
+  private let statementMilliseconds: Int64
   private var known: [CompareDatabase.Table] = []
 
-  init(_ place: CompareEnds.Place) throws {
-    self.place = place
+  /// Opens the database.
+  ///
+  /// - Parameter statementMilliseconds: The longest time that PostgreSQL may take for one statement.
+  init(_ place: CompareEnds.Place, statementMilliseconds: Int64) throws {
+    (self.place, self.statementMilliseconds) = (place, statementMilliseconds)
     switch place {
     case .sqlite(let path):
       let file = try Database(path: path)
@@ -31,11 +35,22 @@ final class OpenSource {
     switch database.handle {
     case .postgres(let connection):
       let reader = try PostgresRowReader(connection, .source, seed: seed)
-      try connection.execute("SET statement_timeout = '20s'")
+      try connection.execute("SET statement_timeout = \(statementMilliseconds)")
       return reader
     case .sqlite(let file): return SQLiteRowReader(file, .source, seed: seed)
     case .origin: throw CairnError(.bug, "a source of another node", hint: "please report this", remedy: .bug)
     }
+  }
+
+  /// Calls `body`, and has SQLite interrupt its statement after this time. PostgreSQL limits each statement by itself.
+  func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
+    guard case .sqlite(let file) = database.handle else { return try body() }
+    return try file.within(milliseconds: milliseconds, body)
+  }
+
+  /// Returns whether an error says that a statement was ended because it took too long.
+  static func isTimeout(_ error: any Error) -> Bool {
+    (error as? SQLiteError)?.isInterrupted == true || (error as? PostgresError)?.isCancelled == true
   }
 
   func ends(_ trail: TrailName) throws -> FlightEnds {

@@ -14,9 +14,9 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The largest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in seconds. After that, the answer is refused as too large, and the asking node
-  /// asks for less.
-  private static let secondsMax: Int64 = 15
+  /// The longest time for one answer, in milliseconds. After that, the answer is refused as too large, and the asking
+  /// node asks for less.
+  static let millisecondsMax: Int64 = 15_000
   /// The longest time that a question waits for its turn.
   private static let patienceMilliseconds: Int64 = 20_000
   private static let pauseMicroseconds: UInt32 = 5_000
@@ -47,6 +47,7 @@ package final class OriginAnswers: Sendable {
   private let place: CompareEnds.Place
   private let patterns: TablePatterns
   private let trail: TrailPlace
+  private let millisecondsMax: Int64
   private let turn = Mutex(Turn())
   private let open = Open()
 
@@ -55,8 +56,14 @@ package final class OriginAnswers: Sendable {
   /// - Parameters:
   ///   - patterns: The captured tables.
   ///   - trail: The trail of the source, at this node.
-  package init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace) {
+  package convenience init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace) {
+    self.init(place, patterns: patterns, trail: trail, millisecondsMax: Self.millisecondsMax)
+  }
+
+  /// Creates the answers for one source, each within `millisecondsMax`.
+  init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace, millisecondsMax: Int64) {
     (self.place, self.patterns, self.trail) = (place, patterns, trail)
+    self.millisecondsMax = millisecondsMax
   }
 
   /// Answers a question.
@@ -164,7 +171,7 @@ package final class OriginAnswers: Sendable {
     open.usedAt = Clock.monotonicMilliseconds
     turn.withLock { turn in
       turn.isTaken = false
-      turn.restsUntil = Clock.monotonicMilliseconds + min(milliseconds, Self.secondsMax * 1000)
+      turn.restsUntil = Clock.monotonicMilliseconds + min(milliseconds, millisecondsMax)
     }
     leave(asker)
   }
@@ -182,7 +189,7 @@ package final class OriginAnswers: Sendable {
       hint: "Cairn asks again by itself", remedy: .retry, context: ["peer": asker])
   }
 
-  private static func refuse(_ problem: String) -> CairnError {
+  static func refuse(_ problem: String) -> CairnError {
     CairnError(.usage, problem, hint: "see docs/reference/protocol.md", remedy: .badInput)
   }
 
@@ -196,8 +203,8 @@ package final class OriginAnswers: Sendable {
     let source = try opened()
     var out = ByteWriter(capacity: 4096)
     out.append(OriginAnswer.whole)
-    let limit = Clock.monotonicMilliseconds + Self.secondsMax * 1000
-    /// Throws if the answer has become too large, takes too long, or is no longer awaited. Called for each row.
+    let limit = Clock.monotonicMilliseconds + millisecondsMax
+    /// Checks the limits for each row, and between two statements.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
       if isOver() {
@@ -205,7 +212,7 @@ package final class OriginAnswers: Sendable {
       }
       if Clock.monotonicMilliseconds > limit { throw Overflow() }
     }
-    do {
+    func read() throws {
       switch question {
       case .tables(let from): try append(source.tables(patterns, isFresh: from == 0), from: from, source, to: &out)
       case .standing:
@@ -240,6 +247,7 @@ package final class OriginAnswers: Sendable {
         let (moment, _) = try FlightEnds(source: reader, target: reader, trail: trail.name).atSource {
           let step = reader.keysAtOnce
           for start in stride(from: 0, to: keys.count, by: step) {
+            try check(rows.count)
             try reader.rows(table, keys: Array(keys[start..<min(keys.count, start + step)])) { index, row in
               rows.appendVarint(index.map { UInt64(start + $0) + 1 } ?? 0)
               rows.appendImage(row)
@@ -279,13 +287,19 @@ package final class OriginAnswers: Sendable {
         _ = try source.table(asked, patterns)
         try source.askForCopy(of: asked.name, namespace: asked.namespace, for: trail)
       }
-    } catch is Overflow { return [OriginAnswer.tooLarge] }
+    }
+    do { try source.within(milliseconds: millisecondsMax, read) } catch is Overflow {
+      return [OriginAnswer.tooLarge]
+    } catch let error where OpenSource.isTimeout(error) && Clock.monotonicMilliseconds >= limit {
+      // A statement that finds no row asks for no limit.
+      return [OriginAnswer.tooLarge]
+    }
     return Array(out.bytes)
   }
 
   private func opened() throws -> OpenSource {
     if let source = open.source { return source }
-    let source = try OpenSource(place)
+    let source = try OpenSource(place, statementMilliseconds: millisecondsMax)
     open.source = source
     return source
   }
@@ -332,56 +346,6 @@ package final class OriginAnswers: Sendable {
       } catch let error as Overflow {
         guard marks.count > 0, let shorter = slice.shorter else { throw error }
         slice = shorter
-      }
-    }
-  }
-
-  /// Returns the slice to read, which has at most ``rowsMax`` rows. For pages, it has the name of the table or
-  /// partition that this node knows for the asked part. Throws if the slice does not fit the table.
-  private static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
-    switch slice {
-    case .range(let after, let through, let limit):
-      try check([after, through].compactMap(\.self), table)
-      return .range(after: after, through: through, limit: min(max(1, limit ?? rowsMax), rowsMax))
-    case .behind(let after, let limit):
-      guard table.end(.source).engine == .sqlite else {
-        throw refuse("this source is not SQLite, so it has no order by rowid")
-      }
-      let isByRowid = table.source.rowidName != nil
-      guard isByRowid || !table.key.isEmpty else { throw refuse("the table has neither a key nor a rowid") }
-      if isByRowid {
-        guard after.map({ $0.count == 1 }) ?? true else { throw refuse("a rowid must be one value") }
-      } else {
-        try check([after].compactMap(\.self), table)
-      }
-      return .behind(after, limit: min(max(1, limit), rowsMax))
-    case .nullKeys:
-      guard !table.key.isEmpty else { throw refuse("the table has no key") }
-      return slice
-    case .pages(let part, let from, let below):
-      guard case .pages(let parts) = try reader.parts(of: table), let index = Int(part), index < parts.count else {
-        throw refuse("the table has no such part")
-      }
-      return .pages(table: parts[index].table, from: from, below: below)
-    case .all:
-      guard case .slices = try reader.parts(of: table) else { throw refuse("the table must be read in parts") }
-      return slice
-    }
-  }
-
-  /// Throws unless each key has one value for each key column, of a storage class that the source's engine has.
-  private static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
-    let isPostgres = table.source.engine == .postgres
-    for key in keys {
-      let fits = key.allSatisfy { value in
-        switch value {
-        case .exact: isPostgres
-        case .null: true
-        case .integer, .real, .text, .blob: !isPostgres
-        }
-      }
-      guard fits, !key.isEmpty, key.count == table.key.count else {
-        throw refuse("a key does not match the key of this table")
       }
     }
   }
