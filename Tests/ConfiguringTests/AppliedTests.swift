@@ -48,8 +48,10 @@ struct AppliedTests {
       trail = "shop.pos"
       database = "erp"
       tables = ["item"]
+      [peer.shop]
+      may = { push = ["shop.pos"] }
       [peer.copy]
-      pull = ["hq.erp"]
+      may = { pull = ["hq.erp"] }
 
       """
     let both = try load(conf)
@@ -59,7 +61,7 @@ struct AppliedTests {
     let chain = try load(conf.replacing("[capture.erp]\n", with: "[capture.erp]\napplied = \"include\"\n"))
     #expect(
       chain.lineOnApplied(chain.captures[0]) == "rows that [apply.pos] writes to database erp go into trail hq.erp")
-    let alone = try load(conf.replacing("pull = [\"hq.erp\"]", with: "push = [\"shop.pos\"]"))
+    let alone = try load(conf.replacing("[peer.copy]\nmay = { pull = [\"hq.erp\"] }\n", with: ""))
     #expect(alone.lineOnApplied(alone.captures[0])?.hasSuffix("go into trail hq.erp") == true)
   }
 

@@ -203,6 +203,9 @@ final class SimulatedNode {
   func start() throws {
     window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
     for (trail, folder) in folders { window.addPeer(trail, folder: folder) }
+    for (trail, folder) in folders.merging([name: folder], uniquingKeysWith: { $1 }) {
+      if let id = try Trail.id(folder: folder) { try window.identify(trail, id) }
+    }
     #expect(!window.isComplete)
     for trail in folders.keys {
       try window.read(trail, through: applied[trail]?.number ?? 0, rowNames: rowNames)

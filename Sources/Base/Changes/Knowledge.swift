@@ -85,6 +85,9 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
+  /// The most dependencies of one header: one for each trail that is applied to the database.
+  static let dependenciesMax = 10_000
+
   /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.
   package var relay: Dependency? { flags.contains(.relayed) ? dependencies.first : nil }
 

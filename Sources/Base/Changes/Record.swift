@@ -54,8 +54,6 @@ package struct TransactionHeader: Equatable, Sendable {
   /// The position of capture in the source after the transaction. Only capture can read these bytes.
   package var sourcePosition: [UInt8]
   package var dependencies: [Dependency]
-  /// The most dependencies of one header: one for each trail that is applied to the database.
-  static let dependenciesMax = 10_000
 
   package init(
     number: UInt64 = 0, commitTime: Int64, clock: UInt64 = 0, flags: Flags = [], sourcePosition: [UInt8] = [],
