@@ -46,6 +46,24 @@ import Testing
     #expect(schema.treatment?.shares == [.init(column: "store", value: .text("042"))])
   }
 
+  @Test(arguments: [("true", 1), ("FALSE", 0), ("(True)", 1), ("NOT false", 1)] as [(String, Int64)])
+  func `true and false are constants, also for a table with columns of these names`(_ text: String, _ value: Int64)
+    throws
+  {
+    var rule = TableRule(from: "orders")
+    rule.columns = [.init("store", text), .init("*", "*")]
+    let schema = try plan(rule, "CREATE TABLE orders(id INTEGER PRIMARY KEY, \"true\" TEXT, \"FALSE\" TEXT)").schema
+    #expect(schema.treatment?.shares == [.init(column: "store", value: .integer(value))])
+    // A function is no column.
+    rule.columns = [.init("store", "upper('x')"), .init("*", "*")]
+    let called = try plan(rule, "CREATE TABLE orders(id INTEGER PRIMARY KEY, upper TEXT)").schema
+    #expect(called.treatment?.shares == [.init(column: "store", value: .text("X"))])
+    // Quoted, it is the column.
+    rule.columns = [.init("id", "id"), .init("store", "\"true\"")]
+    let named = try plan(rule, "CREATE TABLE orders(id INTEGER PRIMARY KEY, \"true\" TEXT, \"FALSE\" TEXT)").schema
+    #expect(named.treatment?.shares ?? [] == [] && named.columns[1].declaredType == "TEXT")
+  }
+
   @Test(arguments: [
     ("'x'", "TEXT"), ("7", "INTEGER"), ("2.5", "REAL"), ("upper(note)", "TEXT"), ("length(note)", "INTEGER"),
     ("(total + 1)", "NUMERIC"), ("total IS NULL", "INTEGER"), ("CAST(total AS TEXT)", "TEXT"),

@@ -18,21 +18,49 @@ struct Expression {
 
   var isConstant: Bool { references.isEmpty }
 
+  /// Reads an expression. The words TRUE and FALSE are the numbers 1 and 0, also for a table with columns of these
+  /// names: who writes the table must not decide whether an expression is constant. Quoted, they name the columns.
   init(_ text: String, of schema: TableSchema) throws(Fault) {
-    self.text = text
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
     guard Self.isOne(tokens), Self.isClosed(tokens, bytes) else { throw .notOne }
+    let truths = Self.truths(tokens)
+    self.text = Self.text(bytes, tokens, truths)
     let words = tokens.map { Word($0, bytes) }
     var references = Set<Int>()
-    for word in words {
+    for (index, word) in words.enumerated() where !truths.contains(index) {
+      // A name before a parenthesis is that of a function.
+      if words.indices.contains(index + 1), words[index + 1].is("(") { continue }
       guard let name = word.name, let column = Self.column(name, of: schema) else { continue }
       references.insert(column)
     }
     self.references = references.sorted()
     asksForTypes = words.contains { $0.word == "TYPEOF" }
-    column = words.count == 1 ? words[0].name.flatMap { Self.column($0, of: schema) } : nil
+    column = words.count == 1 && truths.isEmpty ? words[0].name.flatMap { Self.column($0, of: schema) } : nil
     type = Self.type(words[...], of: schema)
+  }
+
+  /// Returns the indexes of the words TRUE and FALSE that stand for numbers: not those of `x IS TRUE`, and not names with
+  /// a dot beside them.
+  private static func truths(_ tokens: [SQLText.Token]) -> Set<Int> {
+    let point = UInt8(ascii: ".")
+    func symbol(_ index: Int) -> UInt8? { tokens.indices.contains(index) ? tokens[index].symbol : nil }
+    return Set(
+      tokens.indices.filter { index in
+        guard ["TRUE", "FALSE"].contains(tokens[index].word), symbol(index - 1) != point, symbol(index + 1) != point
+        else { return false }
+        let before = tokens[..<index].suffix(2).map(\.word)
+        return before.last != "IS" && before != ["IS", "NOT"]
+      })
+  }
+
+  /// Returns the text with 1 and 0 for TRUE and FALSE.
+  private static func text(_ bytes: [UInt8], _ tokens: [SQLText.Token], _ truths: Set<Int>) -> String {
+    var bytes = bytes
+    for index in truths.sorted(by: >) {
+      bytes.replaceSubrange(tokens[index].range, with: [UInt8(ascii: tokens[index].word == "TRUE" ? "1" : "0")])
+    }
+    return String(decoding: bytes, as: UTF8.self)
   }
 
   /// Returns whether the tokens form a single expression: all parentheses are balanced, and no statement ends within.
