@@ -20,7 +20,8 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The row's name in ``VersionWindow`` for the copies that brought the row, in contrast to its versions.
+  /// The name under which ``VersionWindow`` lists the copies that brought the row. It lists the row's versions under
+  /// ``name``.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -47,7 +48,7 @@ struct ContestedRow: Hashable {
   }
 }
 
-/// A row that waits outside its table because a later row has one of its unique values.
+/// A row that waits outside its table because another row, which was written later, has one of its unique values.
 ///
 /// The row is written to its table when that value is free. So all nodes end up with the same rows, in whatever order
 /// writes arrive.

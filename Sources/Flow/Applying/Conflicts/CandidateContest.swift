@@ -4,7 +4,7 @@ import Conflicts
 /// Decides which rows of a target are in their tables, and which ones wait because another row has one of their unique
 /// values. The decision is made again for each group.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The change of a waiting row since it was stored, by its known versions.
+  /// The change of a row since it began to wait for a unique value, as its known versions show.
   enum Renewal {
     case asItWas
     case later(Candidate)
@@ -34,7 +34,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
-  /// The rows that a copy has just brought and that waited for a unique value at its source.
+  /// The rows that a copy has just brought and that waited for a unique value at the copy's source.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 

@@ -70,8 +70,8 @@ final class MappedTable {
   let uncheckedIndexes: [Int]
   /// The columns that are GENERATED ALWAYS AS IDENTITY.
   let alwaysIdentity: ColumnMask
-  /// The columns whose type became text because a value did not fit. Rows written before that have PostgreSQL's text
-  /// form there, not the source's.
+  /// The columns whose type became text because a value did not fit. Rows written before have PostgreSQL's text form of
+  /// the value in such a column, not the source's.
   let widened: ColumnMask
   /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
   var asideColumns: [String] = []
@@ -90,8 +90,8 @@ final class MappedTable {
   /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
   /// code.
   var watch: OwnersWatch?
-  /// A cache: the table extended by the columns that only the target has, and the last transaction applied before that
-  /// was looked up.
+  /// A cache: the table extended by the columns that only the target has, and the last transaction that was applied
+  /// before these columns were read.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
@@ -99,8 +99,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Describes a table that was checked. `part`: the columns of the trail's table that the target has. `mapped`: the
-  /// same in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
+  /// Creates the table, which was checked before. `part`: the columns of the trail's table that the target has.
+  /// `mapped`: these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,

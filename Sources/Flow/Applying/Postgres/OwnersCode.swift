@@ -33,7 +33,8 @@ struct OwnersCode: Equatable {
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that patterns use.
+    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that has a meaning in
+    /// patterns.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))

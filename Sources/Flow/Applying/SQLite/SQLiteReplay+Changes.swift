@@ -85,7 +85,8 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the update or delete that came before the row with this image and waited for it, if there is one.
+  /// Applies the update or delete that the trail has before the row with this image, and that waited for the row; if
+  /// there is one.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in

@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Not for catch-ups. Two-way, ``desk`` checks this.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Leaves out catch-ups; two-way, ``desk`` checks this.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)

@@ -20,8 +20,8 @@ struct ReturnsFromWaiting {
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. It counts
-  /// for every row that is not listed.
+  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. This is
+  /// used for every row that is not listed.
   private var ofForgotten: [String: UInt64] = [:]
 
   /// Whether any row came back because of a change that this database's own trail may not have yet.

@@ -1,7 +1,7 @@
 import Changes
 import Versions
 
-/// The parts of foreign keys by which rows are named.
+/// The parts of foreign keys from which the names of referenced rows are computed.
 extension RowNames {
   /// A row that another row references.
   struct Parent {
@@ -16,7 +16,7 @@ extension RowNames {
   /// columns are sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
 
-  /// What rows are named by, as it is in the target's catalog.
+  /// The parts of the target's catalog from which row names are computed.
   typealias Catalog = (alternates: Alternates, own: Set<OwnKey>, holders: TableHolders)
 
   /// A foreign key of the target. All names are in lower case; those of columns are sorted.

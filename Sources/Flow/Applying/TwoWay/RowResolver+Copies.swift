@@ -3,8 +3,8 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides, before a chunk of a copy deletes rows, which of the rows that compete for unique values wait. The copy
-  /// lacks a row that waits at its source, but here the row must wait too and not be deleted.
+  /// Decides which rows wait for unique values. Called before a chunk of a copy deletes rows that it lacks. A row that
+  /// waits at the copy's source must then wait here too, and not be deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()

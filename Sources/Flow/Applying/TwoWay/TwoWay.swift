@@ -14,7 +14,7 @@ package final class TwoWay: Sendable {
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
-  /// The way to find commits of applications that this database's own trail does not have yet.
+  /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
     /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
@@ -27,7 +27,8 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail, the tables that its apply takes. Only rows of these count as versions of this database's rows.
+  /// By trail name, the tables that the trail's apply writes. Other rows of the trail are no versions of this
+  /// database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   /// Whether capture copies rows that tables held before capture began into this database's trail.
@@ -96,7 +97,8 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for rows of a trail that count as versions of this database's rows; nil: all (trail ``own``).
+  /// Returns the filter for those rows of a trail that are versions of this database's rows; nil: all, as for trail
+  /// ``own``.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
