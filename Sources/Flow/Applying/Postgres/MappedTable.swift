@@ -122,7 +122,7 @@ final class MappedTable {
     names = columns.map(\.name.quotedName)
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key
     keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })
-    // Without a unique index, as when values that SQLite distinguishes become one text, the whole row is the key.
+    // Without a unique index, the whole row is the key. For example, different values of SQLite may become one text.
     key = keyIndex == nil ? [] : keyed
     widened = ColumnMask(
       columns.indices.filter {

@@ -23,7 +23,7 @@ struct OwnersCode: Equatable {
     @ByBytes var function: String
     /// Whether an expression of `owner` calls `function`, which a trusted role owns.
     var isCall = false
-    /// The trigger, if the finding is one; else nil.
+    /// The trigger, if the code that was found is one; else nil.
     var trigger: Trigger?
   }
 

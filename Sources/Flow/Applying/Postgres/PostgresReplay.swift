@@ -316,7 +316,8 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
+  /// transaction is missing.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
   /// The value of ``heldThrough`` if the tables in ``waiting`` are not counted.

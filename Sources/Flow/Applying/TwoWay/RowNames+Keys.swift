@@ -8,7 +8,8 @@ extension RowNames {
     let name: RowName
     /// Whether the row is referenced by its key; false: by other unique columns.
     let isByKey: Bool
-    /// The values by which the parent is referenced, in the order of its columns. Empty unless they were requested.
+    /// The values by which the row is referenced, in the order of the referenced columns. Empty unless they were
+    /// requested.
     var key: [Value] = []
   }
 

@@ -378,7 +378,7 @@ final class RowNames {
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
-  /// Follows a schema change that renames or creates a table, in ``roots``. `before` is nil for a new table.
+  /// Updates ``roots`` after a schema change that renames or creates a table. `before` is nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else {

@@ -27,7 +27,7 @@ final class TableRoots: Sendable {
   /// letters.
   func isSpelling(_ name: String) -> Bool { spellings.withLock { $0.contains(name.nameKey) } }
 
-  /// Records that a table was renamed.
+  /// Stores that a table was renamed.
   func rename(_ old: String, to new: String) {
     spell(root(of: old), new)
     spell(old, new)

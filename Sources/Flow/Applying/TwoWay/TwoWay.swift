@@ -27,8 +27,7 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail name, the tables that the trail's apply writes. Other rows of the trail are no versions of this
-  /// database's rows.
+  /// By trail name, the tables that its apply writes. Only their rows are versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   /// Whether capture copies rows that tables held before capture began into this database's trail.
@@ -97,8 +96,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for those rows of a trail that are versions of this database's rows; nil: all, as for trail
-  /// ``own``.
+  /// Returns the filter for rows of a trail that are versions of this database's rows; nil: all (trail ``own``).
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -318,7 +316,8 @@ package final class TwoWay: Sendable {
     var id: TrailID?
     /// The number of the last transaction of this trail that the database has applied.
     var number: UInt64 = 0
-    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
+    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
+    /// transaction is missing.
     var held: UInt64?
   }
 

@@ -596,7 +596,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a waiting row if it was written after it began to wait; else empty; nil if not known yet.
+  /// Returns all versions of a waiting row if it was written after it began to wait; empty if it was not; nil if that
+  /// is not known yet.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
