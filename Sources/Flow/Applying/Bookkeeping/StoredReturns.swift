@@ -8,8 +8,8 @@ import Trails
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table; nil: the entry is for all rows that came back before the rows of the other
-    /// entries.
+    /// The row that is back in its table; nil: the entry is for all rows that came back to their tables before the rows
+    /// of the other entries.
     var row: ContestedRow?
     /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]

@@ -75,7 +75,7 @@ final class MappedTable {
   let widened: ColumnMask
   /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
   var asideColumns: [String] = []
-  /// Whether rows were written since the sequences of the table's identity columns were last moved.
+  /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
   /// Two-way: whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not
   /// looked up yet.
@@ -135,7 +135,7 @@ final class MappedTable {
   var isWholeRow: Bool { key.isEmpty }
 
   /// The policy for rows that the table already held. If the policy for local writes decides row by row, ``existing``
-  /// matters only during copies.
+  /// is used only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.

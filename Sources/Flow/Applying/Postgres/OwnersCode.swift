@@ -464,6 +464,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues a second check that the name means the checked table: no lock keeps a schema's owner from renaming it.
+  /// Queues a second check that the name refers to the checked table: no lock keeps a schema's owner from renaming it.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

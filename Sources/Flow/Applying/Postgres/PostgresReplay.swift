@@ -320,7 +320,7 @@ final class PostgresReplay {
   /// transaction is missing.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The value of ``heldThrough`` if the tables in ``waiting`` are not counted.
+  /// The value of ``heldThrough`` if the suspended tables in ``waiting`` are not counted.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -594,7 +594,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
+  /// Queues the check that the names of the group's tables still refer to the tables whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })

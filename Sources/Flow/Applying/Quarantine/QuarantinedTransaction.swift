@@ -88,7 +88,7 @@ struct Quarantine {
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// The transaction must now wait for another quarantined transaction than before.
+    /// The transaction now depends on another quarantined transaction than before, and must wait for that one.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 

@@ -115,7 +115,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table held. If local writes are resolved row by row, it matters only during copies.
+  /// The policy for rows that the table already held. If local writes are resolved row by row, used only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.

@@ -338,7 +338,8 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns whether and how a waiting row has changed since it was stored, as an application may have written the row.
+  /// Returns how a row has changed since it began to wait for a unique value, as an application may have written the
+  /// row.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

@@ -18,7 +18,7 @@ package final class TwoWay: Sendable {
   package enum LocalCommits: Sendable {
     /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: waits until capture has read all commits.
+    /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
   }
 
@@ -358,7 +358,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still wait at an author that knew the transactions
+  /// Returns whether a row that is back in its table here may still wait for a unique value at an author that knew
   /// `seen`.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
@@ -392,7 +392,7 @@ final class ApplyTurn: Sendable {
 
 /// The result of an apply's work under the lock of ``TwoWay/enter(_:)``: what the apply must wait for afterwards.
 enum TurnEnd {
-  /// Nothing to wait for. The value is false if there was nothing to apply.
+  /// The apply must wait for nothing. The value is false if there was nothing to apply.
   case moved(Bool)
   /// The apply must wait until the timestamp of this transaction is no longer ahead of the clock.
   case heldBack(TransactionHeader)

@@ -567,14 +567,14 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row with the stamp of the last copy that brought it, if that is later than the row's own stamp.
+  /// Returns a row that waits for a unique value, with the stamp of the last copy that brought it if that is later.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
   /// Returns the rank of a row for ``UniqueContest/rank(of:against:)``. A row that capture has not read yet is later
-  /// than all waiting rows. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
+  /// than all rows that wait. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
   /// copy rank latest too.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
@@ -596,8 +596,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a waiting row if it was written after it began to wait; empty if it was not; nil if that
-  /// is not known yet.
+  /// Returns all versions of a row if it was written since it began to wait for a unique value; empty if not; nil if
+  /// not yet known.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
