@@ -262,7 +262,7 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// After the rows of a copy, creates the table's indexes, and the foreign keys whose two tables both have their rows.
+  /// Creates a table's indexes after its rows were copied, and the foreign keys whose two tables both have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }

@@ -67,8 +67,8 @@ final class TargetTable {
   /// The quoted name of the delete mark, which gets the time of a delete; nil: none.
   private let mark: String?
 
-  /// Creates the table. `there`: the mapping's columns that the target has; nil: all. `image`: the trail's schema and
-  /// the places of the mapping's columns in it, if the mapping has only some of its columns.
+  /// Creates the object for a target table. `there`: the mapping's columns that the target has; nil: all. `image`: the
+  /// trail's schema and the places of the mapping's columns in it, if the mapping has only some of its columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,

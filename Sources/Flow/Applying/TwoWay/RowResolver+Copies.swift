@@ -11,8 +11,8 @@ extension RowResolver {
   }
 
   /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
-  /// row if the copy's source no longer has it. Otherwise the copied row waits, and ``judge()`` decides before the
-  /// commit.
+  /// row if the copy's source no longer has it. Otherwise the copied row waits for its unique value, and ``judge()``
+  /// decides before the commit.
   ///
   /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
