@@ -99,9 +99,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object for a target table that was checked before. `part`: the columns of the trail's table that the
-  /// target has. `mapped`: these columns in PostgreSQL's form. `number`: makes the names of the table's prepared
-  /// statements unique.
+  /// Creates the object of a checked table. `part`: the columns of the trail's table that the target has. `mapped`:
+  /// these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
