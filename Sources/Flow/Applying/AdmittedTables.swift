@@ -1,14 +1,14 @@
 import Changes
 import Mapping
 
-/// The tables of a trail whose records an apply writes to its target, by their names in the trail.
+/// The choice of the tables of a trail that an apply writes to its target.
 package struct AdmittedTables: Equatable, Sendable {
   private let scope: TargetScope
   private let sourceTables: TablePatterns
   private let names: NamePolicy
 
-  /// Describes the tables by two lists: `scope` of the target's tables that the trail may write, and `sourceTables` of
-  /// the source's tables that the target receives.
+  /// Creates the choice from two lists. `scope`: the target's tables that the trail may write. `sourceTables`: the
+  /// source's tables that the target receives.
   package init(
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }

@@ -10,9 +10,9 @@ package struct ApplyOptions: Sendable {
   package var existing = ExistingRows.overwrite
   /// Whether ``existing`` also applies to copies that are requested later; otherwise such a copy overwrites rows.
   ///
-  /// True if a conf sets the policy for good: another apply of the trail may have requested the copy.
+  /// True in a daemon, where another apply of the trail may have requested the copy.
   package var existingHolds = false
-  /// The number of rows after which apply commits although more transactions are waiting; nil: the default of the
+  /// The number of rows after which apply commits even if the trail has more transactions; nil: the default of the
   /// target's engine.
   package var commitRows: Int?
   /// The time after which apply commits the open group, in ms.
@@ -68,8 +68,8 @@ package struct ApplyOptions: Sendable {
   package var localWrites = LocalWritesPlan()
   /// The state that all applies of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the earliest place in the trail that other readers still need; nil: they need none. An apply that purges
-  /// the trail keeps everything from that place on.
+  /// Returns the earliest place in the trail that other readers still need; nil: they need nothing more of it. An apply
+  /// that purges the trail keeps everything from that place on.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
@@ -90,7 +90,8 @@ package struct ApplyOptions: Sendable {
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The origin that the target's own trail names for rows of this trail; nil: the name of this trail.
+  /// The origin that is stored with rows of this trail when they go into the target's own trail; nil: the name of this
+  /// trail.
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions that began in that trail.
   package var ownTrail: TrailName?
@@ -107,9 +108,9 @@ package struct SchemaFollower: Sendable {
   /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
-  /// Creates the connection's own triggers, which write its changes to the journal. Called in a transaction.
+  /// Creates TEMP triggers on apply's connection, which write apply's changes to the journal. Called in a transaction.
   package var hook: @Sendable (Database) throws -> Void
-  /// Drops the connection's own triggers, so that its changes no longer go to the journal.
+  /// Drops the TEMP triggers of apply's connection, so that apply's changes no longer go to the journal.
   package var unhook: @Sendable (Database) throws -> Void
 
   package init(
@@ -201,7 +202,7 @@ extension ApplyOptions {
 
   /// Throws `table-forbidden` if the setting `tables` does not include a table into which apply is about to write rows.
   ///
-  /// The stored state of apply may have another name for the table than the rules give it now.
+  /// The name is from apply's stored state. It may differ from the name that the present rules give the table.
   func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
     guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
     let table = namespace.isEmpty ? name : "\(namespace).\(name)"

@@ -28,7 +28,8 @@ package final class ApplyProgress: Sendable {
     package var heldUntil: Int64?
     /// Whether apply waits until the capture of this database has read local writes to the same rows.
     package var isWaitingForCapture = false
-    /// Whether some tables still wait for a requested copy. Until it begins, they are empty or keep their former rows.
+    /// Whether some tables still wait for a requested copy. Until the copy begins, a table is empty or keeps its former
+    /// rows.
     package var awaitsCopies = false
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.

@@ -126,7 +126,7 @@ final class ApplyReader {
     return nil
   }
 
-  /// Runs a body that decodes the present record. Adds the record's place to its errors, as
+  /// Runs a body that decodes the present record. Adds the record's place to errors of the body, as
   /// ``TrailReader/decoding(_:)`` does.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 

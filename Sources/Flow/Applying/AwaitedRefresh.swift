@@ -7,8 +7,8 @@ extension Refresh {
 
   static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
 
-  /// Returns whether this record, in transaction `number`, begins a copy after the request. The trail ended with
-  /// transaction `last` when the copy was requested.
+  /// Returns whether this record begins a requested copy. `last`: the trail's last transaction when the copy was
+  /// requested. `number`: the transaction of this record.
   func isStart(behind last: UInt64, in number: UInt64) -> Bool {
     if case .start(_, let method, _) = event { method != .rows && number > last } else { false }
   }
@@ -24,8 +24,8 @@ extension ApplyOptions {
 
   /// Returns whether apply skips a change because a requested copy of its table has not begun.
   ///
-  /// Two-way, apply skips only changes before the request, one of which may have stopped apply. It takes the later ones
-  /// as far as they fit: the copy does not show which rows the source has deleted, and this end may have them.
+  /// Two-way, apply skips only changes that precede the request, and changes that the table's rule refuses. It applies
+  /// all others, as a copy does not show which rows the source has deleted.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

@@ -9,8 +9,8 @@ import Reshaping
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String
-  /// The former rules under which the target table may have been built, the oldest first; nil: no rule. Empty: nothing
-  /// was applied before, because the setting `tables` left the table out.
+  /// The former rules under which the target table may have been built, the oldest first. A nil element means that the
+  /// table had no rule. Empty if the setting `tables` left the table out until now.
   package var before: [TableRule?]
   /// Whether the table's rows are copied again; otherwise the present rows stay as they are.
   package var isCopied: Bool
@@ -64,7 +64,8 @@ struct ChangedRules {
   /// The tables whose copy under the new rule began since the last commit, or that need no copy.
   private(set) var fresh: Set<NameKey> = []
 
-  /// Takes all changed rules as pending, except those of the tables `done`, which were adapted earlier in this run.
+  /// Creates the list of all changed rules that are still to be carried out. Leaves out those of the tables `done`,
+  /// which were adapted earlier in this run.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -80,7 +81,7 @@ struct ChangedRules {
     return rule
   }
 
-  /// Marks a table's changed rule as finished: the table's copy begins, or it needs none.
+  /// Notes that a table's changed rule is carried out: the table's copy begins, or it needs none.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
   }
@@ -99,8 +100,8 @@ struct ChangedRules {
 extension CairnError {
   /// Returns the error for a rule that changes the constant column by which several trails share one target table.
   ///
-  /// The constant distinguishes the rows of this trail from those of other trails. So a copy would not replace the rows
-  /// that have the old constant.
+  /// A copy replaces only rows with the trail's present constant. So the rows with the former constant would stay in
+  /// the table.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

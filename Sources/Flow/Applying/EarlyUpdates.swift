@@ -35,7 +35,7 @@ struct EarlyUpdates {
     return updates[table]?.remove(at: index)
   }
 
-  /// Removes the waiting delete whose before image equals `image`. Returns false if there is none.
+  /// Removes the first entry whose before image equals `image`, if it is a delete. Otherwise returns false.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
@@ -48,10 +48,11 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether waiting updates belong to the row with this image, and give the row the key `key`.
+  /// Returns whether updates in this list change the row with this image, and the last of them give a row the key
+  /// `key`.
   ///
-  /// False if the last waiting change at this key deletes a row, or moves it to another key: then the row with this
-  /// image is a different one.
+  /// False if the last entry with this key deletes its row or gives it another key: then the image is of a different
+  /// row.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -66,7 +67,8 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, the updates whose row ends up at a key, including its updates under earlier keys.
+  /// Removes and returns, in order, all entries for the row that gets the key `key`. Includes entries in which the row
+  /// still has an earlier key.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(

@@ -1,7 +1,7 @@
 import Changes
 import Trails
 
-/// Returns the error for a row to insert that lacks a value, `trail-damaged`.
+/// Returns the error `trail-damaged` for a row that is to be inserted and lacks a value.
 ///
 /// Capture writes no such row, but a faulty or hostile peer may. Without this error, the missing values would silently
 /// become NULL.

@@ -3,8 +3,8 @@ import Mapping
 import Reshaping
 import Trails
 
-/// A copy later in the trail, from which a table can continue that was suspended because its rule could not be carried
-/// out.
+/// A copy of a suspended table later in the trail. The table was suspended because its rule could not be carried out,
+/// and continues with this copy.
 ///
 /// The copy also has the rows that the table missed while its columns did not fit the rule.
 struct LaterCopy {
@@ -20,8 +20,8 @@ struct LaterCopy {
 
   /// The schema that the target table must have when the copy begins.
   let now: TableSchema
-  /// The schemas that the suspended table may have at the target, each with the change to the next; the oldest rule
-  /// first.
+  /// The schemas that the suspended table may have at the target, one for each of its rules, the oldest first. Each has
+  /// the change to the next schema.
   let were: [ChangedRule.Step]
   /// The record with which the copy begins. ``checkpoint`` is the place before its transaction, and ``number`` the
   /// transaction before that place.
@@ -32,8 +32,8 @@ struct LaterCopy {
   /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
   /// record at `start` is the first that names the table.
   ///
-  /// Returns `none` in three cases: no rule is the reason why the table is suspended; the table is a history, whose old
-  /// rows no copy has; or the source dropped the table.
+  /// Returns `none` in three cases: the table is suspended for another reason than a rule; its `mode` is `history`,
+  /// whose old rows no copy has; or the source dropped it.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -104,7 +104,8 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// Follows a schema change if it is one of this table. Returns false if the change drops the table.
+    /// Updates the columns after a schema change of this table, and ignores changes of other tables. Returns false if
+    /// the change drops the table.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {

@@ -64,7 +64,7 @@ struct LaterShape {
   /// Returns whether the trail has the begin of a copy of all rows of a table, after `start` and at most in transaction
   /// `number`.
   ///
-  /// The copy replaces the table's rows, so changes before it need not fit.
+  /// The copy replaces the table's rows, so changes before it need not fit the target.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [TableRule], to target: Engine

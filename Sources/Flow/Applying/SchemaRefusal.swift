@@ -136,7 +136,8 @@ struct FilledColumn {
   let sourceDefault: String?
   /// The value of each row in the column at the source, as a literal; nil: not known, as the default is an expression.
   private let literal: String?
-  /// The value that each row of the target must have in the column, as a literal; nil: the rows are not compared.
+  /// The value that each row of the target must have in the column, as a literal; nil: the values of the rows are not
+  /// checked.
   let wanted: String?
   /// The column's default at the target, and the source's default that must replace it in rows; nil: nothing to
   /// replace.

@@ -25,8 +25,8 @@ struct SchemaRight: Equatable {
   /// Whether rows written to the table at the target are replicated back.
   var goesBothWays = false
 
-  /// Decides on a schema change. `isCreatedElsewhere`: whether another trail's apply created the table. `others`: the
-  /// other trails that bring rows into it.
+  /// Creates the right for one schema change. `isCreatedElsewhere`: whether another trail's apply created the table.
+  /// `others`: the other trails that bring rows into it.
   init(
     _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
   ) {

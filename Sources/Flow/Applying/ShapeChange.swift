@@ -36,8 +36,8 @@ struct ShapeChange {
     (self.before, self.after) = (was.schema, now.schema)
   }
 
-  /// Replaces a schema that the target cannot have by the next one in the trail that it can have, which `find` returns.
-  /// Only used in a catch-up.
+  /// Replaces a schema that the target cannot have by a later schema from the trail, which `find` looks up. Only used
+  /// in a catch-up.
   ///
   /// - Returns: False if the change needs nothing at the target.
   mutating func skipUnfit(

@@ -15,7 +15,8 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait, in µs since 1970 UTC; nil if an older version stored the row.
+    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version stored
+    /// the row.
     package let since: Int64?
     /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
     /// expression or WHERE.
@@ -24,7 +25,7 @@ package struct WaitingRows {
 
   /// A row that has the unique value for which another row waits.
   package struct Holder {
-    /// The columns of the unique index, with the values for which the row waits.
+    /// The columns of the unique index, with the values for which another row waits.
     package let values: ConflictRow
     /// The key of the row that has these values.
     package let key: ConflictRow

@@ -62,10 +62,10 @@ package struct HeldTable: Equatable, Sendable {
   @ByBytes package var name: String
   /// The table's present name at the target: the name by the rule that applied when the table was suspended.
   @ByBytes package var place: String
-  /// Whether a copy can replace what the table missed. False for a history, for a dropped table, and if another table
-  /// has its name.
+  /// Whether a copy can replace the changes that the table missed. False if its `mode` is `history`, if it was dropped,
+  /// and if another table has its name.
   package var isReplaceable: Bool
-  /// Whether the source has renamed the table since its suspension.
+  /// Whether the source has renamed the table since the table was suspended.
   package var isRenamed: Bool
 
   package init(name: String, place: String, isReplaceable: Bool, isRenamed: Bool) {

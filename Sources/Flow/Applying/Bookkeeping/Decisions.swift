@@ -14,7 +14,7 @@ struct OpenDecision {
   /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
   /// application has changed it after the conflict was resolved.
   var settled: ConflictRow?
-  /// The row after the decision; nil: the row does not exist.
+  /// The row after the decision is written; nil: the row does not exist then.
   var decided: ConflictRow?
 
   static let columnNames = ["schema_name", "table_name", "key", "settled", "decided"]

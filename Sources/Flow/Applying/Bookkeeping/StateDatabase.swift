@@ -55,7 +55,7 @@ extension StateDatabase {
 
   @discardableResult func run(_ sql: String) throws -> Int64 { try run(sql, []) }
 
-  /// The primary key of those of Cairn's tables that have one entry for a row of the target, as a column list in SQL.
+  /// The primary key of Cairn's tables in which each entry is about one row of the target, as a column list in SQL.
   var rowKey: String { hasSchemas ? "schema_name, table_name, key" : "table_name, key" }
 
   /// Creates a table of Cairn in which a column `id` numbers the rows.
@@ -83,6 +83,6 @@ extension StateDatabase {
     "\(column) \(numbers.contains(column) ? numberType : textType)"
   }
 
-  /// Returns `count` parameter marks as SQL, such as `?, ?, ?`.
+  /// Returns `count` placeholders of parameters as SQL, such as `?, ?, ?`.
   func marks(_ count: Int) -> String { Array(repeating: "?", count: count).joined(separator: ", ") }
 }

@@ -8,13 +8,13 @@ import Trails
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table; nil: the entry is for all rows that came back before the rows of the other
-    /// entries.
+    /// The row that is back in its table; nil: the entry is for all rows that came back to their tables before the rows
+    /// of the other entries.
     var row: ContestedRow?
     /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]
-    /// The transaction of this database's own trail up to which that trail has everything written here before the row
-    /// came back; nil: not known yet.
+    /// The number of a transaction in this database's own trail. Through it, that trail has everything that was written
+    /// here before the row came back. Nil: not known yet.
     var own: UInt64?
   }
 
@@ -43,8 +43,8 @@ struct StoredReturns {
       ])
   }
 
-  /// Sets `own` in all entries that lack it: up to this transaction, this database's own trail has everything written
-  /// before the row came back.
+  /// Sets `own` in all entries that lack it. Through that transaction, this database's own trail has everything that
+  /// was written before the rows came back.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

@@ -20,7 +20,8 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The row's name in ``VersionWindow`` for the copies that brought the row, in contrast to its versions.
+  /// The name under which ``VersionWindow`` lists the copies that brought the row. It lists the row's versions under
+  /// ``name``.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -47,7 +48,7 @@ struct ContestedRow: Hashable {
   }
 }
 
-/// A row that waits outside its table because a later row has one of its unique values.
+/// A row that waits outside its table because another row, which was written later, has one of its unique values.
 ///
 /// The row is written to its table when that value is free. So all nodes end up with the same rows, in whatever order
 /// writes arrive.
@@ -74,8 +75,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The SET clause of the upsert for a row that already waits. It leaves out `since`, so the time when the row began
-  /// to wait is kept.
+  /// The SET clause of the upsert for a row that already waits for a unique value. It leaves out `since`, so the time
+  /// when the wait began is kept.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier
@@ -105,16 +106,17 @@ struct Candidate {
 /// Access to the rows of a target that wait for unique values, and to the tables of these rows.
 protocol CandidateStore {
   func all() throws -> [Candidate]
-  /// Returns the waiting row with a key; nil if there is none.
+  /// Returns the row with a key if it waits for a unique value; nil if no such row waits.
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the size in bytes of the waiting rows whose last write came by the trail `origin`; nil: of all waiting
-  /// rows.
+  /// Returns the size in bytes of the rows that wait for unique values and whose last write came by the trail `origin`.
+  /// Nil: of all rows that wait for unique values.
   func byteCount(of origin: String?) throws -> Int64
-  /// Returns the number of rows that wait, by table.
+  /// Returns the number of rows that wait for unique values, by table.
   func counts() throws -> [String: Int]
-  /// Returns the time at which a row began to wait, in µs since 1970 UTC; nil if an older version stored the row.
+  /// Returns the time at which a row began to wait for a unique value, in µs since 1970 UTC; nil if an older version
+  /// stored the row.
   func since(_ row: ContestedRow) throws -> Int64?
   /// Returns the rows of the table that have a unique value of the given row, with these values. Looks only at unique
   /// indexes without expressions and WHERE.

@@ -4,26 +4,26 @@ import Conflicts
 /// Decides which rows of a target are in their tables, and which ones wait because another row has one of their unique
 /// values. The decision is made again for each group.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The change of a waiting row since it was stored, by its known versions.
+  /// The change of a row since it began to wait for a unique value, as its known versions show.
   enum Renewal {
     case asItWas
     case later(Candidate)
-    /// The waiting row was deleted, so it waits no longer.
+    /// The row was deleted, so it no longer waits for its unique value.
     case gone
-    /// An application has written the waiting row and capture does not have the change yet, so the decision is made
-    /// later.
+    /// An application has written the row while it waited for its unique value. Capture does not have that change yet,
+    /// so the contest decides later.
     case open
   }
 
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with the stamp (clock, origin and number) of the last copy that brought it, if later than
-    /// its own stamp.
+    /// Returns a row that waits for a unique value, with its stamp (clock, origin and number). If a later copy brought
+    /// the row, the stamp is that of the copy.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row's last write, for ``UniqueContest/rank(of:against:)``.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Called when a row that waited is back in its table.
+    /// Called when a row that waited for a unique value is back in its table.
     var noteReturn: (ContestedRow) throws -> Void
     /// Logs the conflict of two rows over a unique value. `isOurs`: whether the first row got the value, so that the
     /// other one waits.
@@ -34,7 +34,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
-  /// The rows that a copy has just brought and that waited for a unique value at its source.
+  /// The rows that a copy has just brought and that waited for a unique value at the copy's source.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -42,8 +42,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Decides which rows are in their tables and which wait. Returns whether it changed a table or the stored
-  /// candidates.
+  /// Decides which rows are in their tables, and which rows wait for unique values. Returns whether a table or the
+  /// stored candidates changed.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {

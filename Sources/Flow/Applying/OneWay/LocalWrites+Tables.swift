@@ -3,7 +3,7 @@ import Conflicts
 
 extension LocalWritesPlan {
   /// Returns the setting `local_writes` for a table: what happens to rows that applications at the target have written.
-  /// For a history, it is `stop`, as each change adds a row.
+  /// It is `stop` if the table's `mode` is `history`, in which each change adds a row.
   ///
   /// - Parameter name: The name of the table in the error; nil: its own.
   /// - Throws: `table-refused` if the policy needs a key to identify rows and the table has none.

@@ -32,7 +32,7 @@ struct PostgresGuards {
     }
   }
 
-  /// Creates and drops triggers so that exactly the tables marked in `cairn.table_state` have them, in the open
+  /// Creates and drops triggers so that exactly the tables with `guarded` in `cairn.table_state` have them, in the open
   /// transaction.
   func reconcile() throws {
     let wanted = try tables(

@@ -69,7 +69,7 @@ extension PostgresReplay {
   /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
   /// the row has no key, or if rows of other trails have its unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
-    // A row with NULL in its key is distinguished by all its values.
+    // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
     let form = PostgresForm(table: table, names: options.names)
     guard isKeyed,
@@ -102,8 +102,8 @@ extension PostgresReplay {
   /// changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves waiting updates of a key when another row gets that key: the row that they are for does not exist at the
-  /// target.
+  /// Called when a row gets a key. Resolves earlier updates that still wait for another row with that key, because the
+  /// target does not have that row.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -115,7 +115,7 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves the waiting updates whose row ends up at a key, before the row with that key is changed.
+  /// Resolves the updates that still wait for a row with the key `key`, before that row is changed.
   ///
   /// These updates precede the change in the trail.
   ///
@@ -130,8 +130,7 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Returns the key of a waiting update's row before and after the update. Overwrites the buffers ``before`` and
-  /// ``after``.
+  /// Returns the key of an update's row before and after the update. Overwrites the buffers ``before`` and ``after``.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {
@@ -157,8 +156,8 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row never came; nil if the policy for local writes does
-  /// not resolve it.
+  /// Returns a closure that resolves an update or delete whose row has not come by the end of its transaction. Nil if
+  /// the policy for local writes does not resolve it.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

@@ -23,7 +23,8 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Creates and drops triggers so that exactly the tables marked in `cairn_table` have them, in the open transaction.
+  /// Creates and drops triggers so that exactly the tables with `guarded` in `cairn_table` have them, in the open
+  /// transaction.
   func reconcile() throws {
     let tables = try database.query(
       """

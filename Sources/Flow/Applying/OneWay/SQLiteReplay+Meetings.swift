@@ -38,7 +38,7 @@ extension SQLiteReplay {
   /// the row has no key, or if rows of other trails have its unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
-    // A row with NULL in its key is distinguished by all its values.
+    // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { key.contains($0) && $1 == .null }
     guard isKeyed, let meeting = try Meeting(before: before, after: after, key: key, local: table.row) else {
       return false
@@ -58,8 +58,8 @@ extension SQLiteReplay {
   /// changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Resolves waiting updates of a key when another row gets that key: the row that they are for does not exist at the
-  /// target.
+  /// Called when a row gets a key. Resolves earlier updates that still wait for another row with that key, because the
+  /// target does not have that row.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -68,7 +68,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the waiting updates whose row ends up at a row's key, before the row is changed.
+  /// Resolves the updates that still wait for a row with the key of `row`, before that row is changed.
   ///
   /// These updates precede the change in the trail.
   ///
@@ -95,8 +95,8 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row never came; nil if the policy for local writes does
-  /// not resolve it.
+  /// Returns a closure that resolves an update or delete whose row has not come by the end of its transaction. Nil if
+  /// the policy for local writes does not resolve it.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -6,7 +6,7 @@ struct EarlyRows {
   /// The most keys that are kept for one table.
   private static let keysMax = 100_000
   private var keys: [NameKey: Set<[UInt8]>] = [:]
-  /// The tables whose copy this reader of the trail has seen from its beginning, so that all such keys are known.
+  /// The tables whose copy this reader of the trail has seen from its beginning. Their lists of keys are complete.
   private var known: Set<NameKey> = []
 
   /// Removes a table's keys when a copy of it begins.
@@ -30,6 +30,7 @@ struct EarlyRows {
 
   func contains(_ key: [UInt8], of table: String) -> Bool { keys[table.nameKey]?.contains(key) ?? false }
 
-  /// Returns whether all such keys of a table are known. If so, no change has written a row with any other key.
+  /// Returns whether the list of a table's keys is complete. If so, no change has written a row with any other key
+  /// during the copy.
   func isComplete(_ table: String) -> Bool { known.contains(table.nameKey) }
 }

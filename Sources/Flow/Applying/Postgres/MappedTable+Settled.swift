@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import PostgresKit
 
-// Rows by their key, as they were settled. One statement at a time: conflicts are few.
+// Reads and writes single rows by key, for resolved conflicts. Uses one statement for each row, as conflicts are few.
 extension MappedTable {
   private func keyed(from first: Int) -> String {
     " WHERE "
@@ -101,7 +101,7 @@ extension MappedTable {
   }
 
   /// Returns all foreign keys of the database (`own`), the unique columns that they reference besides keys
-  /// (`alternates`), and the tables whose rows have names (`holders`).
+  /// (`alternates`), and the tables whose rows the version window lists (`holders`).
   static func foreignKeys(_ connection: PostgresConnection) throws -> RowNames.Catalog {
     let rows = try connection.query(
       """

@@ -70,12 +70,12 @@ final class MappedTable {
   let uncheckedIndexes: [Int]
   /// The columns that are GENERATED ALWAYS AS IDENTITY.
   let alwaysIdentity: ColumnMask
-  /// The columns whose type became text because a value did not fit. Rows written before that have PostgreSQL's text
-  /// form there, not the source's.
+  /// The columns whose type became text because a value did not fit. Rows written before have PostgreSQL's text form of
+  /// the value in such a column, not the source's.
   let widened: ColumnMask
   /// The quoted names of columns that only the target has, whose values are saved while a chunk replaces their rows.
   var asideColumns: [String] = []
-  /// Whether rows were written since the sequences of the table's identity columns were last moved.
+  /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
   /// Two-way: whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not
   /// looked up yet.
@@ -90,8 +90,8 @@ final class MappedTable {
   /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
   /// code.
   var watch: OwnersWatch?
-  /// A cache: the table extended by the columns that only the target has, and the last transaction applied before that
-  /// was looked up.
+  /// A cache: the table extended by the columns that only the target has, and the last transaction that was applied
+  /// before these columns were read.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
@@ -99,8 +99,8 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Describes a table that was checked. `part`: the columns of the trail's table that the target has. `mapped`: the
-  /// same in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
+  /// Creates the object of a checked table. `part`: the columns of the trail's table that the target has. `mapped`:
+  /// these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -122,7 +122,7 @@ final class MappedTable {
     names = columns.map(\.name.quotedName)
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key
     keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })
-    // Without a unique index, as when values that SQLite distinguishes become one text, the whole row is the key.
+    // Without a unique index, the whole row is the key. For example, different values of SQLite may become one text.
     key = keyIndex == nil ? [] : keyed
     widened = ColumnMask(
       columns.indices.filter {
@@ -135,7 +135,7 @@ final class MappedTable {
   var isWholeRow: Bool { key.isEmpty }
 
   /// The policy for rows that the table already held. If the policy for local writes decides row by row, ``existing``
-  /// matters only during copies.
+  /// is used only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.

@@ -23,7 +23,7 @@ struct OwnersCode: Equatable {
     @ByBytes var function: String
     /// Whether an expression of `owner` calls `function`, which a trusted role owns.
     var isCall = false
-    /// The trigger, if the finding is one; else nil.
+    /// The trigger, if the code that was found is one; else nil.
     var trigger: Trigger?
   }
 
@@ -33,7 +33,8 @@ struct OwnersCode: Equatable {
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that patterns use.
+    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that has a meaning in
+    /// patterns.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -463,6 +464,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues a second check that the name means the checked table: no lock keeps a schema's owner from renaming it.
+  /// Queues a second check that the name refers to the checked table: no lock keeps a schema's owner from renaming it.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

@@ -51,7 +51,7 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
+  /// The check of clocks in one-way replication. In two-way replication, ``desk`` checks clocks.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first

@@ -34,7 +34,8 @@ struct PostgresCandidates: CandidateStore {
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether any table of the database has a unique index besides its key, so that rows may have to wait.
+  /// Returns whether any table of the database has a unique index besides its key, so that rows may have to wait for
+  /// unique values.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -135,7 +136,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// A cache of the tables to which waiting rows belong.
+  /// A cache of the tables whose rows wait for unique values.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

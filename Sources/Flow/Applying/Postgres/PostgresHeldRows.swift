@@ -30,14 +30,16 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Removes a held row. Returns false if no held row has this key.
+  /// Removes the row with a key from the list of rows that are written at the end of the transaction. Returns false if
+  /// the list has no such row.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// Removes and returns the held row with a key; nil if there is none.
+  /// Removes and returns the row with a key, which was to be written at the end of the transaction; nil if there is
+  /// none.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
       let index = rows.lastIndex(where: { row in
@@ -56,7 +58,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes the held rows of a table, when the table is emptied.
+  /// Removes the rows of a table, when the table is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

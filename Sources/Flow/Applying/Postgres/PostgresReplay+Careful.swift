@@ -30,7 +30,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the update or delete that came before the row with this image and waited for it, if there is one.
+  /// Applies the update or delete, if there is one, that the trail has before the row with this image and that waited
+  /// for that row.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in

@@ -233,8 +233,9 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes all of these rows
-  /// again one by one. Each then replaces the rows that it collides with, unless these may belong to the same copy.
+  /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows of this
+  /// COPY again one by one, in place of the rows with which they collide. Throws `row-exists` if both rows are known to
+  /// be from the same copy.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -261,7 +262,7 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// After the rows of a copy, creates the table's indexes, and the foreign keys whose two tables both have their rows.
+  /// Creates a table's indexes after its rows were copied, and the foreign keys whose two tables both have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }

@@ -130,8 +130,8 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  /// Inserts the row, and replaces all rows that have its key or unique values. In a contested two-way table, replaces
-  /// only the row with its key.
+  /// Inserts the row, and replaces all rows that have its key or unique values. In a two-way table whose rows may
+  /// compete for unique values, replaces only the row with its key.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested && !isExact(table) {
       try writeLeniently(table, .clear(index: index, sparing: .new))

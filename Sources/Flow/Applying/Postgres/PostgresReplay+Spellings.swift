@@ -29,7 +29,7 @@ extension PostgresReplay {
 
   // MARK: Rows of the copy
 
-  /// Writes the rows of one COPY again, one by one, after some of them collided with rows of the target.
+  /// Writes the rows of one COPY statement again, one by one, after some of them collided with rows of the target.
   func writePieceAgain(_ table: MappedTable) throws {
     try connection.execute("SAVEPOINT cairn_piece")
     do {
@@ -101,8 +101,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row in ``before`` if the target has it. If not, the copy will bring the row, except if the update
-  /// changes its key.
+  /// Updates the row in ``before`` if the target has it. If the update changes the key and all columns are known,
+  /// deletes that row and inserts the new one.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)
@@ -148,7 +148,8 @@ extension PostgresReplay {
     }.joined(separator: ", ")
   }
 
-  /// Returns the earlier row of the same COPY that the target treats as equal in these columns, for messages.
+  /// Returns, for messages, an earlier row of the same COPY statement that the target treats as equal to this row in
+  /// these columns.
   private func otherRow(than image: ImageView, _ columns: [Int], _ table: MappedTable) throws -> String? {
     let wanted = columns.map { after.string($0) }
     let terms = columns.enumerated().map { place, index in

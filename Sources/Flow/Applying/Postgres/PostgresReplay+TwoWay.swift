@@ -11,7 +11,7 @@ extension PostgresReplay {
   /// The number of rows or keys that are in memory at a time while apply locks rows, or removes them for a copy.
   private static let keysMax = 1000
 
-  /// Notes which transactions suspended tables lack. They count as unseen by this node.
+  /// Notes which transactions suspended tables lack. This node then treats these transactions as unseen.
   func holdWindow() {
     desk?.shared.hold(name, through: heldThrough)
   }

@@ -65,7 +65,7 @@ final class PostgresReplay {
   /// In a catch-up: the tables that are suspended again within this group, by their names in apply's state.
   private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
-  /// In a catch-up: the last transaction that all tables outside it have; nil: none of those is suspended.
+  /// In a catch-up: the last transaction that all other tables have; nil: no other table is suspended.
   private let heldElsewhere: UInt64?
   /// The statements that were committed before the transaction that needs them (see ``Ahead``).
   let madeAhead: Set<NameKey>
@@ -196,7 +196,7 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Not for catch-ups. Two-way, ``desk`` checks this.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Leaves out catch-ups; two-way, ``desk`` checks this.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
@@ -316,10 +316,11 @@ final class PostgresReplay {
       trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
-  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
+  /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
+  /// transaction is missing.
   var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
 
-  /// The value of ``heldThrough`` if the tables in ``waiting`` are not counted.
+  /// The value of ``heldThrough`` if the suspended tables in ``waiting`` are not counted.
   private var heldBesides: UInt64? {
     [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
@@ -593,7 +594,7 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still mean the tables whose code was checked.
+  /// Queues the check that the names of the group's tables still refer to the tables whose code was checked.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -778,13 +779,13 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if they overlap with another trail's. If an older
-  /// version allowed that, only gives a notice, unless the table is to be copied.
+  /// Returns which rows of a table belong to the trail. Throws if they overlap with another trail's. Only gives a
+  /// notice if an older version of Cairn allowed that overlap and no copy begins.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
     let claim = TableClaim(source)
-    // Two-way applies settle their conflicts, so they share all rows.
+    // Two-way applies resolve conflicts, so each of them may write all rows.
     let (known, name) = (tables[key], tables[key]?.name ?? mapped.name)
     if options.goesBothWays(known?.schema ?? mapped.namespace, name) { return claim }
     let error = claim.collision(

@@ -269,8 +269,8 @@ extension PostgresShape {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Updates the indexes and foreign keys in `cairn.pending` after a change of their table: gives them its new name,
-  /// and removes those that the source has dropped.
+  /// Updates the indexes and foreign keys in `cairn.pending` after a change of their table: stores the table's new
+  /// name, and removes those that the source has dropped.
   private func movePending(
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {

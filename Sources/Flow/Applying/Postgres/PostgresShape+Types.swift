@@ -59,7 +59,7 @@ extension PostgresShape {
   }
 
   /// Throws `schema-stopped` if statements about a table would use a type that can hold code of an untrusted role. That
-  /// is a domain or composite type of such a role, or a type with a function or cast of one.
+  /// is a domain or composite type of such a role, or a type with a function or cast of such a role.
   ///
   /// The server runs the CHECKs of domains, casts and functions of ranges with the rights of the session. It does so
   /// when it adds a column with a default, changes a type, or builds an index. A role can add a CHECK or column to its

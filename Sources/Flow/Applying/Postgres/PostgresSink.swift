@@ -107,7 +107,7 @@ final class PostgresSink {
     if changeCount % Self.changesBetweenFlushes == 0 { try keepServerBusy() }
   }
 
-  /// Sends what is queued after some changes, so that the server works while more rows are collected.
+  /// Sends the queued statements early, so that the server works while apply collects more rows.
   private func keepServerBusy() throws {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
@@ -393,7 +393,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back the transaction and drops everything queued. Afterwards only the connection can be used, unless lost.
+  /// Rolls back the transaction and drops everything queued. Afterwards, this sink cannot be used.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

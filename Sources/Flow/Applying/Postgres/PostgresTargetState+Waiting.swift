@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// The suspended tables of a PostgreSQL target, kept in the table `cairn.waiting`.
+/// The suspended tables of a PostgreSQL target, which are stored in the table `cairn.waiting`.
 ///
 /// ```
 /// cairn.waiting(id, trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code,

@@ -69,7 +69,8 @@ package struct PostgresTargetState {
   /// Locks apply's state until the transaction ends, as several applies may use a database at once. Does nothing if the
   /// state does not exist yet.
   ///
-  /// This is a table lock, which needs rights on the table. Any role that may connect could hold an advisory lock.
+  /// This is a table lock, which needs rights on the table. An advisory lock would not be safe, as any role that may
+  /// connect could hold it.
   func lock() throws {
     guard try isInstalled() else { return }
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")

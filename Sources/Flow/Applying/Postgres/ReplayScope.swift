@@ -65,8 +65,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the name that a catch-up's table has at the present place, and the record from which on it is applied
-  /// (nil: it already is).
+  /// Returns the name that a catch-up's table has at the present place, and the record from which on the table is
+  /// applied (nil: it is already applied).
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

@@ -1,7 +1,7 @@
 import Changes
 
-/// Changes of one table's rows that are collected and sent together: at most one delete, one update and one insert for
-/// each row.
+/// The changes of one table's rows that are collected to be sent together: at most one delete, one update and one
+/// insert for each row.
 ///
 /// A further change of a row is merged into the row's earlier change. This is safe, as all are in one commit. If a
 /// change cannot be merged, the batch must be sent first. Deletes are sent first, then updates, then inserts. If this
@@ -36,8 +36,8 @@ final class RowBatch {
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of entries that have been added to the key index ``places``. It is filled only when a change is not an
-  /// insert.
+  /// The number of entries that have been added to the key index ``places``. The index is filled only when a change is
+  /// not an insert.
   private var placedCount = 0
 
   private(set) var insertCount = 0

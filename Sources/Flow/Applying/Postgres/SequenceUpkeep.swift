@@ -9,7 +9,7 @@ import SystemKit
 /// A sequence never moves back, and only to a value that it would itself generate. So nodes that use different steps or
 /// offsets keep their separate numbers.
 struct SequenceUpkeep {
-  /// The number of steps by which a sequence is set ahead of the last value of its source.
+  /// The number of steps by which a target's sequence is set ahead of the last value of the source's sequence.
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
 
@@ -21,7 +21,8 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// Notes a table of an SQLite source whose target has columns that a sequence numbers.
+  /// Adds a table whose sequences are to be advanced, if its source is SQLite and a sequence fills one of its columns
+  /// at the target.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table

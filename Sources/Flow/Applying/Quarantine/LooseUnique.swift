@@ -23,7 +23,7 @@ struct LooseUnique: Equatable {
 
   /// The columns by which rows are compared. Empty: any two rows of the table may be equal.
   let terms: [Term]
-  /// The columns that the index uses. An update that changes none of them does not matter to it.
+  /// The columns that the index uses. An update of other columns does not change the index.
   let concerned: Set<Int>
 
   /// Returns the unique indexes of a table, including the key, that may treat different values as equal.
@@ -166,7 +166,8 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Returns whether a change from one row image to another may matter to the index. An insert or delete always does.
+  /// Returns whether a change from one row image to another may change what the index has for the row. True for every
+  /// insert and delete.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }
     return concerned.contains {

@@ -17,8 +17,8 @@ final class QuarantineShelf {
 
   /// Creates the state of an apply's quarantine, without any transaction.
   ///
-  /// - Parameter puts: Whether refused transactions go into quarantine. Even if not, transactions that depend on one
-  ///   already in quarantine do.
+  /// - Parameter puts: Whether refused transactions go into quarantine. If false, only transactions that depend on one
+  ///   already in quarantine go there.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)

@@ -88,7 +88,7 @@ struct Quarantine {
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// The transaction must now wait for another quarantined transaction than before.
+    /// The transaction now depends on another quarantined transaction than before, and must wait for that one.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
@@ -106,8 +106,8 @@ struct Quarantine {
     return nil
   }
 
-  /// The place in the trail from which quarantined transactions still need it, so that it must not be purged; nil: none
-  /// is in quarantine.
+  /// The earliest place in the trail that a quarantined transaction still needs. The trail from there on must not be
+  /// purged. Nil: none is in quarantine.
   var needs: Position? { transactions.map(\.border.position).min() }
 
   /// The last transaction before the first one in quarantine; later ones may be applied out of order. Nil: none is in

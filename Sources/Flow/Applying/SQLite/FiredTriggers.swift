@@ -11,7 +11,8 @@ final class FiredTriggers {
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// SQLite's schema version for which the copies of triggers were created, and their number; nil: not created yet.
+  /// The number of TEMP triggers that were created as copies of the file's triggers, and SQLite's schema version at
+  /// that time; nil: none were created yet.
   private var made: (version: Int64, count: Int)?
 
   /// Selects the triggers that fire, by patterns of their names in which `*` is a wildcard. Without patterns, none
@@ -32,7 +33,8 @@ final class FiredTriggers {
   /// Returns whether a trigger fires while apply writes.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Creates the copies of the triggers again if the schema has changed. A rollback drops the copies.
+  /// Copies the file's triggers to the schema `temp` again, if the schema has changed or a rollback has dropped the
+  /// copies.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -48,7 +50,8 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Drops the copies of triggers before a schema change, which fails while they exist.
+  /// Drops the triggers that were copied to the schema `temp`. Called before a schema change, which fails while they
+  /// exist.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -89,7 +92,7 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the triggers that do not fire for an apply, of the tables that it is about to write.
+  /// Returns the triggers of the tables that an apply is about to write that do not fire then, see ``QuietTrigger``.
   ///
   /// - Parameter tables: The names at the target of the tables that the apply writes. These tables get their rows from
   ///   the trail.

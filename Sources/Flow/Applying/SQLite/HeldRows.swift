@@ -41,14 +41,15 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// Removes and returns the held row that has the same key as `image`; nil if there is none.
+  /// Removes and returns the row that has the same key as `image`; nil if there is none.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the held row with a key; nil if there is none.
+  /// Removes and returns the row with a key, which was to be written at the end of the transaction; nil if there is
+  /// none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
@@ -59,7 +60,7 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Writes those held rows that can be written by now, and removes them here.
+  /// Writes those rows whose unique values are free by now, and removes them from this list.
   ///
   /// - Parameter insert: Writes a row. Returns false if another row still has its unique value.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
@@ -73,13 +74,13 @@ struct HeldRows {
     }
   }
 
-  /// Removes and returns the held rows that are left at the end of a transaction.
+  /// Removes and returns the rows that could not be written by the end of their transaction.
   mutating func takeAll() -> [Row] {
     defer { removeAll() }
     return rows
   }
 
-  /// Removes the held rows of a table, when the table is emptied.
+  /// Removes the rows of a table, when the table is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

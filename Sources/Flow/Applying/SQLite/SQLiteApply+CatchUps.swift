@@ -201,8 +201,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Continues a table whose rule could not be carried out with a copy later in the trail. Returns false if the trail
-  /// has no such copy.
+  /// Continues a suspended table, whose rule could not be carried out, with a later copy in the trail. Returns false if
+  /// the trail has no such copy.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {

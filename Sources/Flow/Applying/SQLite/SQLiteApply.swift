@@ -20,7 +20,7 @@ package final class SQLiteApply {
   var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
-  /// The check of clocks in one-way replication. Two-way, ``desk`` has a check of its own.
+  /// The check of clocks in one-way replication. In two-way replication, ``desk`` checks clocks.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?

@@ -29,7 +29,8 @@ struct SQLiteCandidates: CandidateStore {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether any table of the file has a unique index besides its key, so that rows may have to wait.
+  /// Returns whether any table of the file has a unique index besides its key, so that rows may have to wait for unique
+  /// values.
   func mayCome() throws -> Bool {
     try database.integer(
       """

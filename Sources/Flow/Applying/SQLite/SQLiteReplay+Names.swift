@@ -57,11 +57,11 @@ extension SQLiteReplay {
 
   /// Returns which rows of a table belong to the trail.
   ///
-  /// Throws if they overlap with another trail's rows. If an older version allowed that, only gives a notice, unless
-  /// the table is to be copied.
+  /// Throws if they overlap with another trail's rows. Only gives a notice if an older version of Cairn allowed that
+  /// overlap and no copy begins.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
-    // Two-way applies settle their conflicts, so they share all rows.
+    // Two-way applies resolve conflicts, so each of them may write all rows.
     if options.goesBothWays("", name) { return claim }
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: name), table: name, source: source, at: database.path)

@@ -181,8 +181,8 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Throws `schema-stopped` if a suspended table uses the new name of a table. The name is free only when that table
-  /// has caught up.
+  /// Throws `schema-stopped` if a suspended table uses the new name of a table. The name is free only after the
+  /// suspended table has caught up.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)

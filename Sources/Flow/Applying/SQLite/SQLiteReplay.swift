@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Not for catch-ups. Two-way, ``desk`` checks this.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Leaves out catch-ups; two-way, ``desk`` checks this.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -404,7 +404,8 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key in apply's state for a table's name in the trail. In a catch-up, that is its one table.
+  /// Returns the key in apply's state for a table's name in the trail. In a catch-up, returns the key of its only
+  /// table.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

@@ -81,7 +81,7 @@ extension TargetShape {
     }
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey($0.text) }
-      // The columns in which the key treats no two values as equal that the source distinguishes.
+      // The columns in which values that differ at the source also differ in the key.
       let plain = zip(unique.terms, names).filter { term, name in
         let collation = term.collation.asciiUppercased
         return term.column != nil && (collation == "BINARY" || collations[name]?.contains(collation) ?? false)

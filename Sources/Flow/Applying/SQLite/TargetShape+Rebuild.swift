@@ -51,7 +51,7 @@ extension TargetShape {
   /// Compared before and after a rebuild, the numbers show whether values were converted. A REAL column does not keep
   /// the sign of -0.0.
   ///
-  /// - Parameter isBefore: Whether -0.0 counts as a class of its own.
+  /// - Parameter isBefore: Whether -0.0 is counted separately from other REAL values.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")

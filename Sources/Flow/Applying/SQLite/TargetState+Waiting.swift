@@ -11,7 +11,7 @@ extension TargetState {
     /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
     /// nothing of that transaction is applied.
     var from: Position?
-    /// Whether the source has dropped the table since its suspension.
+    /// Whether the source has dropped the table since the table was suspended.
     var isGone = false
 
     static let columns: [(name: String, declaration: String)] = [

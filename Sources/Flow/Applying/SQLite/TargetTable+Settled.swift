@@ -68,7 +68,7 @@ extension TargetTable {
   }
 
   /// Returns all foreign keys of the database (`own`), the unique columns that they reference besides keys
-  /// (`alternates`), and the tables whose rows have names (`holders`).
+  /// (`alternates`), and the tables whose rows the version window lists (`holders`).
   static func foreignKeys(_ database: Database) throws -> RowNames.Catalog {
     let references = try references(database)
     var found: RowNames.Alternates = [:]
@@ -81,7 +81,8 @@ extension TargetTable {
     return (found, Set(own), TableHolders(sources: try sources(database)))
   }
 
-  /// Returns the tables of PostgreSQL that feed tables here, by the names of these in lower case.
+  /// Returns the PostgreSQL tables whose rows are replicated to each table here, by the name of the table here in lower
+  /// case.
   private static func sources(_ database: Database) throws -> [NameKey: Set<NameKey>] {
     // Applications can write this table, too.
     let rows = try database.query(

@@ -11,17 +11,18 @@ final class TargetTable {
     case replacing
     /// An insert that does nothing if the table has a row with the same key.
     case keeping
-    /// An insert that updates a row with the same key if there is one. Columns of the target alone keep their values.
+    /// An insert that updates a row with the same key if there is one. Columns that only the target has keep their
+    /// values.
     case merging
   }
 
   private enum Shape: Hashable {
     case insert(Insertion)
-    /// A delete by key; if `isChecked`, only of a row that equals the row before in every value.
+    /// A delete by key; if `isChecked`, only of a row that equals the before image in every value.
     case delete(isChecked: Bool)
     case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
-    /// A SELECT of the rows that SQL treats as equal to the row before.
+    /// A SELECT of the rows that SQL treats as equal to the before image.
     case twins
   }
 
@@ -50,7 +51,8 @@ final class TargetTable {
   var takesRowsIn: Bool?
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
-  /// Two-way: whether two rows may have one unique value besides the key. ``RowResolver`` then decides which one waits.
+  /// Two-way: whether two rows may have the same unique value besides the key. ``RowResolver`` then decides which one
+  /// waits.
   var mayCollide = false
   /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
@@ -60,13 +62,13 @@ final class TargetTable {
   var wider: TargetTable?
   private let names: [String]
   private let table: String
-  /// The columns with a constant value that distinguishes this trail's rows from those of other trails.
+  /// The columns that have one constant value in this trail's rows, and another value in rows of other trails.
   private let shares: [(name: String, value: Value)]
   /// The quoted name of the delete mark, which gets the time of a delete; nil: none.
   private let mark: String?
 
-  /// Describes a table. `there`: the mapping's columns that the target has; nil: all. `image`: the trail's schema and
-  /// the places of the mapping's columns in it, if the mapping has only some of its columns.
+  /// Creates the object for a target table. `there`: the mapping's columns that the target has; nil: all. `image`: the
+  /// trail's schema and the places of the mapping's columns in it, if the mapping has only some of its columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -113,7 +115,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table held. If local writes are resolved row by row, it matters only during copies.
+  /// The policy for rows that the table already held. If local writes are resolved row by row, used only during copies.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.

@@ -35,7 +35,7 @@ final class StatementDesk {
 
   private enum State {
     case none
-    /// The trail has the statement, and its first change, which shows its table, was not read yet.
+    /// The statement was read from the trail. Its first change, which shows the statement's table, was not read yet.
     case offered(ExecutedStatement, Position)
     case running(Running)
   }
@@ -151,7 +151,7 @@ final class StatementDesk {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the last statement at its end record in the trail, and compares its effect.
+  /// Ends the last statement at its end record in the trail, and compares its effect with that at the source.
   ///
   /// - Throws: ``StatementDiffers`` if the statement had another effect here.
   func end(_ end: StatementEnd) throws {
@@ -185,8 +185,7 @@ final class StatementDesk {
     differing[differs.text] = differs.reason
   }
 
-  /// Called after the commit of a group that ends at `position`. Drops what is stored about statements before that
-  /// place.
+  /// Forgets all statements before `position`. Called after the commit of a group that ends there.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }

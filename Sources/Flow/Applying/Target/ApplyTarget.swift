@@ -54,7 +54,8 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Bookkeeping
 
-  /// The rows that wait outside their tables, because a later row has one of their unique values.
+  /// The rows that wait outside their tables because other rows, which were written later, have one of their unique
+  /// values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
   /// The rows that waited for a unique value and are back in their tables.

@@ -34,7 +34,7 @@ final class DeferredRows<Table: AnyObject> {
   var count: Int { file?.count ?? rows.count }
   var isEmpty: Bool { count == 0 }
 
-  /// Returns whether the list has a row with this name.
+  /// Returns whether the list has a row with this row name, see ``RowNames``.
   func holds(_ name: RowName) throws -> Bool { try file?.holds(hash: name.hash) ?? (indexes[name] != nil) }
 
   subscript(index: Int) -> Row {
@@ -44,7 +44,8 @@ final class DeferredRows<Table: AnyObject> {
     }
   }
 
-  /// Returns the last row with this name for which `isIt` returns true for its combined changes; nil if there is none.
+  /// Returns the last row with this row name for which `isIt` returns true for its combined changes; nil if there is
+  /// none.
   func last(of name: RowName, where isIt: (VersionFold) throws -> Bool) throws -> (index: Int, row: Row)? {
     if let file {
       return try file.last(hash: name.hash) { number, reader in

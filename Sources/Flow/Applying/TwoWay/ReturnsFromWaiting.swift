@@ -5,14 +5,14 @@ import Versions
 /// The rows that waited for a unique value and are back in their tables, each with the transactions that this node knew
 /// when the row came back.
 ///
-/// At a node that does not know all of these transactions, the row may still wait. If a copy from that node lacks the
-/// row, the row was not deleted.
+/// At a node that does not know all of these transactions, the row may still wait for the unique value. If a copy from
+/// that node lacks the row, the row was not deleted.
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
     /// For each trail, the last transaction that this node knew when the row came back to its table.
     var numbers: [String: UInt64]
-    /// Whether the row came back because of a change that this database's own trail may not have yet.
+    /// Whether the row came back to its table because of a change that this database's own trail may not have yet.
     var isOpen: Bool
   }
 
@@ -20,11 +20,11 @@ struct ReturnsFromWaiting {
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
-  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. It counts
-  /// for every row that is not listed.
+  /// For each trail, the last transaction that this node knew when the last of the removed entries was added. This is
+  /// used for every row that is not listed.
   private var ofForgotten: [String: UInt64] = [:]
 
-  /// Whether any row came back because of a change that this database's own trail may not have yet.
+  /// Whether any row came back to its table because of a change that this database's own trail may not have yet.
   var hasOpen: Bool { !open.isEmpty }
 
   /// Loads the entries that were stored before this start. Leaves out numbers of a former trail that was replaced by a
@@ -74,7 +74,8 @@ struct ReturnsFromWaiting {
     open.removeAll()
   }
 
-  /// Returns whether a row that is back in its table here may still wait at the author of a transaction.
+  /// Returns whether a row that is back in its table here may still wait for a unique value at the author of a
+  /// transaction.
   ///
   /// - Parameter seen: For each trail, the last transaction that the author knew.
   func mayWait(_ row: KeyedRow, at author: String, seen: [String: UInt64]) -> Bool {

@@ -1,14 +1,15 @@
 import Changes
 import Versions
 
-/// The parts of foreign keys by which rows are named.
+/// The parts of foreign keys from which the names of referenced rows are computed.
 extension RowNames {
   /// A row that another row references.
   struct Parent {
     let name: RowName
     /// Whether the row is referenced by its key; false: by other unique columns.
     let isByKey: Bool
-    /// The values by which the parent is referenced, in the order of its columns. Empty unless they were requested.
+    /// The values by which the row is referenced, in the order of the referenced columns. Empty unless they were
+    /// requested.
     var key: [Value] = []
   }
 
@@ -16,7 +17,7 @@ extension RowNames {
   /// columns are sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
 
-  /// What rows are named by, as it is in the target's catalog.
+  /// The parts of the target's catalog from which row names are computed.
   typealias Catalog = (alternates: Alternates, own: Set<OwnKey>, holders: TableHolders)
 
   /// A foreign key of the target. All names are in lower case; those of columns are sorted.

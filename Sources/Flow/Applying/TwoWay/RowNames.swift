@@ -19,7 +19,7 @@ final class RowNames {
     let key: [Int]
     /// The sets of unique columns, other than the key, that foreign keys reference. Each gives the row a further name.
     let alternates: [Part]
-    /// The table's foreign keys, by which rows get the names of the rows that they reference.
+    /// The table's foreign keys, for computing the names of the rows that a row references.
     let references: [Reference]
     /// The number of columns up to and including the last key column.
     let width: Int
@@ -92,7 +92,7 @@ final class RowNames {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a key value in the form of ``keyValue(_:_:)``, from a view without padding.
+    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column, without its padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
@@ -129,7 +129,7 @@ final class RowNames {
     }
   }
 
-  /// The foreign keys of the target. They count for every trail.
+  /// The foreign keys of the target. They are used for rows of every trail.
   var ownKeys: Set<OwnKey> = [] {
     didSet {
       guard ownKeys != oldValue else { return }
@@ -137,12 +137,12 @@ final class RowNames {
     }
   }
 
-  /// The tables of the target that have the row names which look-alikes of them would have, too.
+  /// The target's tables whose rows have row names, among tables whose names differ only in case.
   var holders = TableHolders() {
     didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
 
-  /// The first names of renamed tables. All values that name rows of one database share them.
+  /// The first names of renamed tables. All instances for one database share this object.
   var roots = TableRoots()
   /// The value of ``TableRoots/count`` when ``known`` was filled.
   private var rootsCount = 0
@@ -179,7 +179,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change gives a row a key with another text that results in the same name.
+  /// Returns whether a change replaces a text in a row's key by another text. Both keys give the same row name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -378,7 +378,7 @@ final class RowNames {
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
-  /// Follows a schema change that renames or creates a table, in ``roots``. `before` is nil for a new table.
+  /// Updates ``roots`` after a schema change that renames or creates a table. `before` is nil for a new table.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema) {
     let name = TableMapping.targetName(of: after, in: engine, names: names)
     guard let before else {
@@ -415,7 +415,8 @@ final class RowNames {
     roots.root(of: TableMapping.targetName(of: schema, in: engine, names: names))
   }
 
-  /// Returns the unique columns, other than the key, that foreign keys reference in a table, given by its first name.
+  /// Returns the unique columns, other than the key, that foreign keys reference in a table. `target`: the table's
+  /// first name, see ``TableRoots``.
   private func otherKeys(of target: String) -> Set<[NameKey]> {
     let key = target.sqliteKey
     return alternates.first { roots.root(of: $0.key.text).sqliteKey == key }?.value ?? []
@@ -430,7 +431,7 @@ final class RowNames {
     return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
   }
 
-  /// Prepares a foreign key for naming the rows that it references; nil if it does not list the referenced columns.
+  /// Returns a foreign key in the form for computing names of referenced rows; nil if it lists no referenced columns.
   private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> Naming.Reference? {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema

@@ -3,16 +3,16 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides, before a chunk of a copy deletes rows, which of the rows that compete for unique values wait. The copy
-  /// lacks a row that waits at its source, but here the row must wait too and not be deleted.
+  /// Decides which rows wait for unique values. Called before a chunk of a copy deletes rows that it lacks. A row that
+  /// waits for a unique value at the copy's source must then wait here too, and not be deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
   /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
-  /// row if the copy's source no longer has it. Otherwise the copied row waits, and ``judge()`` decides before the
-  /// commit.
+  /// row if the copy's source no longer has it. Otherwise the copied row waits for its unique value, and ``judge()``
+  /// decides before the commit.
   ///
   /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {

@@ -18,7 +18,7 @@ final class RowResolver<Target: ApplyTarget> {
   var displacedCopies: [ContestedRow] = []
   /// The rows of the group that could not be written because of a unique value, since the last ``judge()``.
   private var displaced: [ContestedRow] = []
-  /// The rows that a copy brought since the last ``judge()`` and that waited for a unique value at its source.
+  /// The rows that a copy brought since the last ``judge()`` and that waited for a unique value at the copy's source.
   var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -187,7 +187,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   // MARK: Referenced rows
 
-  /// Restores deleted rows that other rows reference, unless only deleted rows reference them.
+  /// Restores deleted rows that existing rows reference, directly or through other deleted rows. All other rows stay
+  /// deleted.
   private func keepReferred(_ gone: SpilledList<GoneRow>) throws {
     guard !gone.isEmpty else { return }
     try putBackReferred(gone).forEach { one in
@@ -337,7 +338,8 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns whether and how a waiting row has changed since it was stored, as an application may have written the row.
+  /// Returns how a row has changed since it began to wait for a unique value, as an application may have written the
+  /// row.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

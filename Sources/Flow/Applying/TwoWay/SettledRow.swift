@@ -15,12 +15,12 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes, if a rule names it as decider; nil: it decides nothing that differs
-  /// from ``row``.
+  /// The row that this node decides for all nodes, if a rule names this node as decider; nil: the decision is equal to
+  /// ``row``.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays because by its rule no other node may change it, even without a conflict.
+  /// Whether the target's row stays unchanged because the table's rule lets no other node change it, conflict or not.
   let isKept: Bool
   /// Whether the incoming version has no effect, because its author may not change the row by the row's rule.
   private let isLeftOut: Bool
@@ -60,8 +60,8 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// Resolves a row that the target does not have. If the row was deleted but another row references it, the deletes
-  /// may have no effect: returns the row with the known values.
+  /// Resolves a row that the target does not have, and returns its known values; nil: deleted. Leaves out deletes
+  /// without effect, for which `counts` returns false.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {

@@ -1,26 +1,26 @@
 import Changes
 
-/// The tables whose rows have names in the version window, where another table would give its rows the same names.
+/// The tables whose rows the version window lists, if other tables would give their rows the same names.
 ///
-/// PostgreSQL distinguishes tables whose names differ only in the case of ASCII letters, and row names do not. A
-/// PostgreSQL target may have several such tables: only rows of the oldest have names. A trail of PostgreSQL may have
-/// several, too: an SQLite target takes one of them, and refuses the others.
+/// In PostgreSQL, `item` and `ITEM` can be two tables. Row names ignore the case of ASCII letters in table names. At a
+/// PostgreSQL target, the version window lists only rows of the oldest such table. An SQLite target takes one such
+/// table of a trail, and refuses the others.
 ///
 ///     let holders = try TableHolders(connection.oldestNames)  // of tables public.item and public."ITEM"
 ///     holders.areOther(schema, "public.ITEM", roots)          // true
 struct TableHolders: Equatable {
-  /// For PostgreSQL, the oldest table for each name in lower case.
+  /// For PostgreSQL: by name in lower case, the oldest of the tables that have this name in any case.
   private var oldest: [NameKey: String] = [:]
-  /// For SQLite, the tables of PostgreSQL that feed a table, by its name in lower case.
+  /// For SQLite: by table name in lower case, the PostgreSQL tables whose rows are replicated to the table.
   private var sources: [NameKey: Set<NameKey>] = [:]
   private let look: (() throws -> [NameKey: String])?
 
-  /// Creates the holders of an SQLite target.
+  /// Creates the value for an SQLite target.
   init(sources: [NameKey: Set<NameKey>]) { (self.sources, look) = (sources, nil) }
 
   init() { self.init(sources: [:]) }
 
-  /// Creates the holders of a PostgreSQL target from a function that reads the names of the oldest tables.
+  /// Creates the value for a PostgreSQL target. `look` reads the names of the oldest tables.
   init(_ look: @escaping () throws -> [NameKey: String]) throws {
     self.look = look
     oldest = try look()
@@ -30,7 +30,7 @@ struct TableHolders: Equatable {
     a.oldest.mapValues(\.nameKey) == b.oldest.mapValues(\.nameKey) && a.sources == b.sources
   }
 
-  /// Returns whether a table is another one than the one whose rows have the names that its rows would have.
+  /// Returns whether another table already has the row names that the rows of this table would get.
   ///
   /// - Parameter name: The name that the table has, or would have, at the target.
   func areOther(_ table: TableSchema, _ name: String, _ roots: TableRoots) -> Bool {

@@ -10,7 +10,7 @@ import Synchronization
 ///     roots.root(of: "goods")  // "item"
 final class TableRoots: Sendable {
   private let names = Mutex<[NameKey: String]>([:])
-  /// Names that a table had and has, and that differ only in the case of ASCII letters.
+  /// The former and the new names of tables that were renamed only in the case of ASCII letters.
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
@@ -23,11 +23,11 @@ final class TableRoots: Sendable {
     return names.withLock { $0[name.sqliteKey] ?? name }
   }
 
-  /// Returns whether a table got this name from another one, or lost it to one, that differs only in the case of ASCII
+  /// Returns whether a table was renamed from or to this name, and the other name differs only in the case of ASCII
   /// letters.
   func isSpelling(_ name: String) -> Bool { spellings.withLock { $0.contains(name.nameKey) } }
 
-  /// Records that a table was renamed.
+  /// Stores that a table was renamed.
   func rename(_ old: String, to new: String) {
     spell(root(of: old), new)
     spell(old, new)
@@ -53,7 +53,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table takes a name. If other tables had it before, their rows are known by their present names.
+  /// Notes that a new table takes a name. Rows of other tables that had the name before are listed under the present
+  /// names of these tables from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

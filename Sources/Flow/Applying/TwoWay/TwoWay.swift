@@ -14,11 +14,11 @@ package final class TwoWay: Sendable {
   package typealias RuleBook =
     @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
-  /// The way to find commits of applications that this database's own trail does not have yet.
+  /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
     /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: waits until capture has read all commits.
+    /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
   }
 
@@ -27,7 +27,7 @@ package final class TwoWay: Sendable {
   /// The folders of this database's own trail and of the applied trails, by trail name.
   private let folders: [String: String]
   private let peers: [TrailName]
-  /// By trail, the tables that its apply takes. Only rows of these count as versions of this database's rows.
+  /// By trail name, the tables that its apply writes. Only their rows are versions of this database's rows.
   private let admitted: [String: AdmittedTables]
   private let captured: TablePatterns
   /// Whether capture copies rows that tables held before capture began into this database's trail.
@@ -96,7 +96,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for rows of a trail that count as versions of this database's rows; nil: all (trail ``own``).
+  /// Returns the filter for rows of a trail that are versions of this database's rows; nil: all (trail ``own``).
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -316,7 +316,8 @@ package final class TwoWay: Sendable {
     var id: TrailID?
     /// The number of the last transaction of this trail that the database has applied.
     var number: UInt64 = 0
-    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: none.
+    /// The last transaction before the first one that a suspended table lacks or that is in quarantine; nil: no
+    /// transaction is missing.
     var held: UInt64?
   }
 
@@ -357,7 +358,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still wait at an author that knew the transactions
+  /// Returns whether a row that is back in its table here may still wait for a unique value at an author that knew
   /// `seen`.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
@@ -391,7 +392,7 @@ final class ApplyTurn: Sendable {
 
 /// The result of an apply's work under the lock of ``TwoWay/enter(_:)``: what the apply must wait for afterwards.
 enum TurnEnd {
-  /// Nothing to wait for. The value is false if there was nothing to apply.
+  /// The apply must wait for nothing. The value is false if there was nothing to apply.
   case moved(Bool)
   /// The apply must wait until the timestamp of this transaction is no longer ahead of the clock.
   case heldBack(TransactionHeader)

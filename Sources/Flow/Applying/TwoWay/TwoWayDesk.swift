@@ -15,7 +15,7 @@ final class TwoWayDesk<Table: AnyObject> {
     /// Whether the transaction makes a version of the row. False if it inserted the row and deleted it again.
     var isVersion: Bool { version.before != nil || version.after != nil }
 
-    /// Returns the row with another description of its table; nil: unchanged.
+    /// Returns the row with another object for its table; if `table` is nil, returns the row unchanged.
     func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
   }
 
@@ -24,7 +24,8 @@ final class TwoWayDesk<Table: AnyObject> {
   private let trail: TrailName
   private let clock: Clock
   private let reader: VersionReader
-  /// The last transaction of which all rows are resolved, because a row in it or before it did not fit; 0: none.
+  /// The last transaction in which all rows are resolved from their versions, after a row differed from the trail. 0:
+  /// none.
   private var settlesThrough: UInt64 = 0
   /// The transactions whose rows are locked before commits of applications are checked.
   private var lockedFirst = LockedFirst()
@@ -41,7 +42,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private var reached: [String: UInt64] = [:]
   /// Whether the author of the present transaction knew changes that have not arrived here yet.
   private(set) var isAhead = false
-  /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows may differ.
+  /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows here may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
   /// The rows that applications have committed and capture has not read yet.
@@ -50,7 +51,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, those of its rows whose names may be shared by other rows; see ``made(_:at:isCopied:)``.
+  /// By transaction, the rows that it wrote and whose names other rows may share; see ``made(_:at:isCopied:)``.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
@@ -101,7 +102,8 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.steps.append(step)
   }
 
-  /// Returns the former and present name of a table of the present transaction; nil if its author knew the latter.
+  /// Returns the former and present name of a table that was renamed here. Nil if it was not renamed, or if the present
+  /// transaction's author knew the rename.
   func move(of table: TableSchema) -> ColumnsNow.Move? {
     columns.move(of: table, knowing: known, of: trail.description)
   }
@@ -114,7 +116,7 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.part(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns the last transaction that the author of the present transaction knew of the trail with a rename or drop.
+  /// Returns the last transaction of the trail with this rename or drop that the present transaction's author knew.
   private func known(_ step: ColumnStep) -> UInt64 {
     if step.origin.isEmpty { return seen[shared.own.description] ?? 0 }
     return step.origin.hasSameBytes(as: trail.description) ? .max : seen[step.origin] ?? 0
@@ -124,7 +126,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try read(row, at: place, names.names).map { columns.version($0, own: shared.own.description) }
   }
 
-  /// By trail, the filter for rows that count as versions of this database's rows.
+  /// By trail name, the filter for those rows of the trail that are versions of this database's rows.
   private var admitted: [String: AdmittedRows] = [:]
 
   private func admittedRows(of origin: String) -> AdmittedRows? {
@@ -138,7 +140,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try names.namesAndReferences(schema, change, from: nil)
   }
 
-  /// Returns the rows that a row version references, by those of the trail's foreign keys that count here.
+  /// Returns the rows that a row version references, by those foreign keys of the trail that the target has or whose
+  /// tables the trail may write.
   func parents(of version: StoredVersion, _ row: [Value?]) -> [RowNames.Parent] {
     names.parents(version.schema, row, from: admittedRows(of: version.stamp.origin))
   }
@@ -164,7 +167,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// The value of ``TwoWay/shapeCount`` when the foreign keys of the target were last read; -1: never.
   private var shapeCount = -1
 
-  /// Reads the foreign keys of the target again if tables have changed. Called before rows are named.
+  /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
   func lookAtKeys(_ keys: () throws -> RowNames.Catalog) throws {
     let count = shared.shapeCount
     guard count != shapeCount else { return }
@@ -228,7 +231,7 @@ final class TwoWayDesk<Table: AnyObject> {
     waits += 1
   }
 
-  /// Called after the commit of a group through transaction `number` (nil: in a catch-up, or from quarantine).
+  /// Updates the state after a commit through transaction `number`; nil: a commit of a catch-up, or from quarantine.
   func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()
@@ -385,7 +388,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows
   }
 
-  /// Returns the versions with one name, grouped by the keys of their rows.
+  /// Returns the versions with one row name, grouped by the keys of their rows.
   private func apart(_ name: RowName, _ versions: [StoredVersion]) -> [(row: KeyedRow, versions: [StoredVersion])] {
     var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
     for version in versions {
@@ -547,8 +550,8 @@ final class TwoWayDesk<Table: AnyObject> {
     return shared.window.lastForgotten(row.name)
   }
 
-  /// Returns the stamp by which a row competes for a unique value. It is the earliest of all if all nodes know the
-  /// row's writes.
+  /// Returns the stamp by which a row competes for a unique value. It is earlier than any other stamp if all nodes know
+  /// the row's writes.
   func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
   /// Returns the stamp by which a row of the present transaction competes for a unique value.
@@ -564,14 +567,14 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row with the stamp of the last copy that brought it, if that is later than the row's own stamp.
+  /// Returns a row that waits for a unique value, with the stamp of the last copy that brought it if that is later.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
   /// Returns the rank of a row for ``UniqueContest/rank(of:against:)``. A row that capture has not read yet is later
-  /// than all waiting rows. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
+  /// than all rows that wait. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
   /// copy rank latest too.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
@@ -593,7 +596,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a waiting row if it was written after it began to wait; else empty; nil if not known yet.
+  /// Returns all versions of a row if it was written since it began to wait for a unique value; empty if not; nil if
+  /// not yet known.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
