@@ -2,8 +2,8 @@ import SystemKit
 
 /// The objects that connect the capture of a database with the two-way applies to the same database, in one process.
 package struct CaptureLink: Sendable {
-  /// PostgreSQL: informs applies when the trail of their database is complete up to a moment. Nil for SQLite, whose
-  /// journal shows that.
+  /// For PostgreSQL: the object through which an apply learns that the trail has everything committed before a moment.
+  /// Nil for SQLite, whose journal shows it.
   package let watch: LocalWatch?
   /// The lock that keeps capture from reading rows for a copy while a two-way apply writes a group.
   ///

@@ -35,7 +35,7 @@ package final class CopyFeed {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether no part of a header or block is waiting for the rest of its bytes.
+  /// Whether the bytes that have arrived end with a whole header or block.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {

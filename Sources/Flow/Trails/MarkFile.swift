@@ -2,8 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail, which stores the durable end in two slots. The valid slot with the higher generation
-/// counts.
+/// The file `durable` of a trail, which stores the durable end in two slots. If both slots are valid, the one with the
+/// higher generation (a number that grows with each write) is used.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
   private static let readLength = 640

@@ -176,9 +176,10 @@ extension TrailReader {
     return true
   }
 
-  /// Returns the error for a segment that is purged within three seconds; nil if it is not. Call it for a segment that
-  /// the durable end has passed but that is not finished. A copy that began again at a later segment will delete such a
-  /// segment.
+  /// Waits up to three seconds for a segment to be purged. Returns the error if it is; nil if it is not.
+  ///
+  /// Call it for a segment that the durable end has passed but that is not finished. A copy that began again at a later
+  /// segment will delete such a segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }

@@ -1,6 +1,6 @@
-/// The last write of each row that has no version in the version window any more. Such writes are kept as long as the
-/// window has an earlier version of another row. If two rows have the same unique value, the later row gets it, so both
-/// writes may be compared.
+/// The last write of each row that has no version in the version window any more. Such a write is kept as long as the
+/// window has an earlier version of another row. If two rows get the same unique value, the row written later keeps it.
+/// To compare the rows, the last writes of both are needed.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]

@@ -23,7 +23,8 @@ struct MemoryStore {
   /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name, compared before the version is read, because a version may be anywhere in memory.
+    /// A part of the row's name. It is compared first, because the version with the whole name may be anywhere in
+    /// memory, where reading is slow.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -167,7 +168,7 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
+  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
   /// Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)

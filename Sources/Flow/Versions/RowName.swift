@@ -102,7 +102,8 @@ package struct KeyedRow: Hashable, Sendable {
   /// other rows may share the name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the row's key, concatenated with their lengths. They distinguish and order rows with the same name.
+  /// The texts of the row's key, concatenated with their lengths. Rows with the same name are compared and sorted by
+  /// them.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {

@@ -61,7 +61,7 @@ struct VersionStore {
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
+  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
   /// Returns false, and changes nothing, if that costs too much.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)

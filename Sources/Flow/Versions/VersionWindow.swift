@@ -72,8 +72,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew. It has only trails in the
-  /// window.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew. Trails that are not in the
+  /// window are left out.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -174,7 +174,7 @@ extension VersionWindow {
   /// Whether the window has so many versions that it keeps them in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window keeps a version because the peer with this trail has not yet reported that it knows it.
+  /// Returns whether the window keeps a version that the peer with this trail has not yet reported to know.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
@@ -225,8 +225,8 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns a header without false statements about this database's own trail. If an author stated that it knew
-  /// transactions that are not yet written, these would count as known later.
+  /// Returns the header without false statements about this database's own trail. If an author states that it knows
+  /// transactions that are not yet written, these would count as known once they are written.
   ///
   /// A statement without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
   /// name.
@@ -341,8 +341,8 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail whose knowledge counts while a table of that trail is suspended: later
-  /// transactions do not prove that the peer knows versions. Nil: no table is suspended. Call it before the commit that
+  /// Sets, while a table of a peer's trail is suspended, the last transaction of the trail that proves which versions
+  /// the peer knows. Later transactions prove nothing. Nil: no table is suspended. Call it before the commit that
   /// suspends the table, and at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }

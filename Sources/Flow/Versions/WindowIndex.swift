@@ -20,7 +20,8 @@ struct WindowIndex {
     /// The clocks of the transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction that shows what its node knows; nil otherwise.
+    /// While a table of this trail is suspended: the last transaction that proves which versions the trail's node
+    /// knows. Nil otherwise.
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
@@ -41,7 +42,8 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows that got a version which every node already knew. The next ``sweep()`` may forget it.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node reported to know, but with too early a clock for that (``KnownFloor``).
+  /// The rows with a version that every node reported to know, but whose clock is later than these reports
+  /// (``KnownFloor``).
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -232,7 +234,7 @@ struct WindowIndex {
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
   /// Returns whether a transaction that an author knew is of the present trail with that name, and not of an earlier
-  /// one. Without a trail id it does not count: a number alone would count at some nodes and not at others.
+  /// one. A transaction without a trail id does not count: a number alone would count at some nodes and not at others.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -283,7 +285,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version because this trail does not show yet that its node knows it.
+  /// Returns whether the window keeps a version because this trail does not yet show that its node knows the version.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {

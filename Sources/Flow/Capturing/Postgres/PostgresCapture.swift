@@ -213,7 +213,7 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Updates whether the server answers, after a message or after a wait without one.
+  /// Updates whether the server counts as silent, after a message or after a wait without a message.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {

@@ -276,7 +276,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns whether that was more than a comparison.
+  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns false if it did no more than compare.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {

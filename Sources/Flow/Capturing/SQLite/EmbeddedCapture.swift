@@ -78,7 +78,7 @@ package struct EmbeddedCapture {
     package var hasDropped: Bool
   }
 
-  /// Returns the last journal row that is in a trail, as the file records it.
+  /// Returns the sequence number of the last journal row that is in a trail, as the file records it.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")

@@ -32,8 +32,8 @@ struct LayoutHistory {
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
-  /// - Parameter told: The last journal row of a reading that an earlier run began, whose dropped indexes are already
-  ///   in the trail; nil if there is none.
+  /// - Parameter told: If an earlier run began this reading of the journal: the journal row up to which the trail
+  ///   already drops the indexes. Nil otherwise.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []

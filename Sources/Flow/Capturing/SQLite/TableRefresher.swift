@@ -71,7 +71,7 @@ struct TableRefresher {
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record for a requested copy of a table whose first chunk comes later.
+  /// Appends the start record for a requested copy of a table; the first chunk of the copy follows later in the trail.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
