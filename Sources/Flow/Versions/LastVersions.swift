@@ -15,7 +15,8 @@ struct LastVersions {
 
   mutating func keep(_ entry: WindowEntry, of row: UInt64) { if areKept { entries[row] = entry } }
 
-  /// Forgets last writes with an earlier clock, unless the version window has later versions of their row.
+  /// Forgets last writes whose clock is earlier than `clock`, except those of rows that still have versions in the
+  /// version window (`isHeld`).
   mutating func forget(before clock: UInt64, unless isHeld: (_ row: UInt64) -> Bool) {
     entries = entries.filter { $0.value.clock >= clock || isHeld($0.key) }
     countMax = max(Self.countMin, 2 * entries.count)

@@ -9,7 +9,8 @@ struct MemoryStore {
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// The index of the next version of the same row. Versions from the same trail are linked from later to earlier.
+    /// The index of the next version of the same row. Versions from the same trail are linked in descending order of
+    /// their transactions.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -201,8 +202,8 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them (``KnownFloor``, by index of the trail); returns false
-  /// otherwise.
+  /// Removes all versions of a row if every node knows them; returns false otherwise. `floors` has, for each trail by
+  /// index, the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first

@@ -36,7 +36,7 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name under which the version window keeps deletes of rows that had a foreign key to this one.
+  /// The name under which the version window keeps deletes of rows that had a foreign key to this row.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
   /// The key under which the version window keeps versions for this name. References to a row and versions of the row

@@ -187,7 +187,7 @@ extension VersionWindow {
   /// trail has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read up to the state of the database at the start.
+  /// Whether all trails have been read up to the state that the database had at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
   /// The last transaction of this database's own trail that has been read. With it: the position in the source from the
@@ -291,8 +291,8 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and those with a higher
-  /// number than `reached` has for their trail.
+  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and versions whose
+  /// transaction number is higher than the number that `reached` has for their trail.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
@@ -335,8 +335,8 @@ extension VersionWindow {
     }
   }
 
-  /// Goes back to the last commit of an apply, because the target has rolled back: the transactions of its trail since
-  /// then come again.
+  /// Resets a trail to the last commit of its apply, because the target has rolled back: the apply will process the
+  /// transactions since then again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }

@@ -122,7 +122,7 @@ extension WindowIndex {
   }
 
   /// Forgets the oldest versions of a row, if all nodes know them and the authors of all later versions knew them.
-  /// `RowHistory.forget` does the same.
+  /// `RowHistory.forget` follows the same rule.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
@@ -144,7 +144,8 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns how many of the first versions, at most `count`, the authors of all later ones knew; nil if none.
+  /// Returns the largest number n, at most `count`, such that the authors of all later versions knew the first n
+  /// versions. Nil if they did not even know the first one.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Processes a message that is part of a transaction. If Cairn did not write the message, its transaction is captured
-  /// as any other.
+  /// Processes a message that is part of a transaction. If Cairn did not write the message, the transaction is captured
+  /// like any other.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content

@@ -163,7 +163,7 @@ final class TableTracker {
   }
 
   /// Suspends a captured table: its changes are left out of the trail until it can be captured again. Its rows at the
-  /// targets stay as they are, and a copy updates them.
+  /// targets stay as they are until a copy of the table updates them.
   private func suspend(_ relation: UInt32) {
     session.tables.suspend(relation)
     session.refreshes.restart(relation)

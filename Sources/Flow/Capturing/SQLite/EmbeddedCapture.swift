@@ -52,7 +52,8 @@ package struct EmbeddedCapture {
   }
 
   /// Adapts triggers and recorded table shapes to schema changes of other applications, in the transaction of a
-  /// statement that will change the schema. So later differences come from that statement. Returns the schema version.
+  /// statement that will change the schema. So any difference that is found afterwards comes from that statement.
+  /// Returns the schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {

@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction that an apply has brought into the file. It is used if the journal
-  /// does not name these transactions. The number stops before any suspended table and any quarantined transaction. The
-  /// clock is unknown, so the present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction that an apply has brought into the file. The result is used if the
+  /// journal does not name these transactions. The number stops before any suspended table and any quarantined
+  /// transaction. The clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil

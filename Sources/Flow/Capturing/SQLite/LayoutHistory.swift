@@ -106,8 +106,8 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the table's copy will show
-  /// it.
+  /// Returns whether a change of a row goes into the trail. It does not if a chunk of the table's copy that is still to
+  /// be read will show the change.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

@@ -8,7 +8,7 @@ import Trails
 /// table copies.
 ///
 /// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
-/// apply names what it brought: applications that wrote later may have seen that.
+/// apply names what it brought: applications that wrote after it may have seen the rows that the apply brought.
 final class LookWriter {
   /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
@@ -220,8 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun. Until then, changes may concern rows that a
-  /// target does not have.
+  /// Appends the start record of each requested copy that has not begun. The record informs targets that changes after
+  /// it may concern rows that they do not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {

@@ -31,7 +31,7 @@ struct SourcePosition: Equatable {
   var checksum: UInt32
   var refresh: RefreshState?
   /// A reading of the source that is not finished: its rows are in several transactions of the trail, and more follow.
-  /// It has the journal row after which the reading began, and the last row that it saw.
+  /// It has the journal row after which the reading began, and the last journal row that the reading saw.
   struct Look: Equatable {
     var from: Int64
     var through: Int64

@@ -2,7 +2,7 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The relation of an SQLite file to the end of its trail.
+/// The result of comparing an SQLite file with the end of its trail.
 enum SourceStanding {
   /// The source has recorded the last journal row of the trail as captured (its mark).
   case atMark

@@ -207,7 +207,8 @@ private struct KeyRange {
   private let key: [String]
   private let sorted: [String]
 
-  /// Creates the range of rows after the key `cursor`. `collation` replaces BINARY in comparisons.
+  /// Creates the range of rows after the key `cursor`. `collation` is used in comparisons instead of the collation
+  /// BINARY.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

@@ -21,7 +21,8 @@ struct IncomingTransaction {
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A message of an apply in its own transaction: the name of its trail, and the transactions that it has brought.
+    /// A message that an apply writes in its own transaction (a note): the name of the apply's trail, and which
+    /// transactions the apply has brought.
     case note
     /// A schema change, reported by an event trigger.
     case schema

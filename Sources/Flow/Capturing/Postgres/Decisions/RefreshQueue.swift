@@ -73,7 +73,8 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Makes the present state of copies final: if a later transaction of the trail is dropped, it stays.
+  /// Makes the changes to copies final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
+  /// them.
   mutating func settle() { committedOpenRows = openRows }
 
   /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
@@ -213,9 +214,9 @@ struct RefreshQueue {
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow: later
-  /// changes may concern rows that a target does not have. Nil if no record is needed, or if a copy of the table brings
-  /// the rows.
+  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow. Targets
+  /// need that record, because changes from now on may concern rows that they do not have. Nil if no record is needed,
+  /// or if a copy of the table brings the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)

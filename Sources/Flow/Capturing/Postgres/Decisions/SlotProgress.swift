@@ -92,8 +92,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends later transactions
-  /// again.
+  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends the transactions
+  /// after that again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
