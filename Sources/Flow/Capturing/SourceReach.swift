@@ -20,7 +20,7 @@ package enum SourceReach: Equatable, Sendable {
   }
 }
 
-/// A moment at which rows of a source were read, in the order of the source's changes.
+/// A moment at which rows of a source were read, given as a place in the order of the source's changes.
 package enum SourceMoment: Sendable {
   /// The moment right after this row of the SQLite journal was written.
   case journal(Int64)

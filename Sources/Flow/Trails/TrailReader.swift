@@ -227,8 +227,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Seeks a checkpoint as ``seek(_:)`` does, through the blocks after the durable end. If they lead to the checkpoint,
-  /// it is of this trail; if a block is not whole, the checkpoint counts as foreign.
+  /// Looks for a checkpoint in the blocks after the durable end, as ``seek(_:)`` does before it. If the blocks lead to
+  /// the checkpoint, it is of this trail. If a block is not whole, the checkpoint is treated as one of another trail.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -102,7 +102,7 @@ final class CaptureSession {
       $0.changes += changeCount
     }
     changeCount = 0
-    // The file could not distinguish two registries while neither is durable.
+    // The file keeps only one state that is not durable yet, so the previous one must be durable first.
     if hasNewShapes { try sync() }
   }
 

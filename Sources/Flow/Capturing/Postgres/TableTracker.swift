@@ -213,7 +213,7 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists. The catalog lacks a dropped object only after the commit.
+  /// Returns whether a table no longer exists. A dropped object stays in the catalog until the commit of the drop.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -323,7 +323,7 @@ final class TableTracker {
     var refusals = Dictionary(uniqueKeysWithValues: refused.map { ($0.oid, wait(of: $0)) })
     var locked = try letGo(refused) + catalog.locked
     var published = try session.source.published() ?? []
-    // New tables, and tables that another role took out: the changes to them since then are unknown.
+    // New tables, and tables that another role removed: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
       // Which tables must be copied is saved before they are published: a start after a crash sees them as published.

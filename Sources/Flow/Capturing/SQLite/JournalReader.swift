@@ -43,7 +43,7 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose old row has been read and whose new row comes next; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of the update come from ``latest`` instead of the journal row.
+  /// Whether the old values of the update that is being read come from ``latest`` instead of the journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
