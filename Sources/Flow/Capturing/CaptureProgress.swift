@@ -22,7 +22,7 @@ package final class CaptureProgress: Sendable {
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0
     package var transactions: UInt64 = 0
-    /// The last row of the SQLite journal that was read and is durable in the trail.
+    /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
     /// The number of refused messages in PostgreSQL's log since the start: they have a prefix of Cairn, but no valid
@@ -52,7 +52,8 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Sets the progress from a capture in another process. `isCaughtUp`: the trail has every change that it must have.
+  /// Sets the progress to that of a capture in another process. `isCaughtUp`: whether the trail has all changes and
+  /// copies.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }

@@ -3,8 +3,8 @@ import Changes
 /// A request to a source to send rows of one table again, by their keys. If a row no longer exists, its delete is sent.
 ///
 /// A request is written into the source itself, in a transaction of its own, so any process that can write there may
-/// ask. Capture answers it at its place in the order of changes, at least once; to answer it twice does no harm. Rows
-/// of a table that is being copied, or is to be copied, are not sent: the copy brings them.
+/// ask. Capture answers a request at the request's place in the order of changes, at least once; a second answer does
+/// no harm. Rows of a table that is being copied, or is to be copied, are not sent: the copy brings them.
 package struct RowRequest: Equatable, Sendable {
   /// The most keys that one transaction with a request contains.
   static let keysMax = 1000

@@ -20,7 +20,7 @@ package enum SourceReach: Equatable, Sendable {
   }
 }
 
-/// A moment at which rows of a source were read, in the order of the source's changes.
+/// A moment at which rows of a source were read, given as a place in the order of the source's changes.
 package enum SourceMoment: Sendable {
   /// The moment right after this row of the SQLite journal was written.
   case journal(Int64)
@@ -36,8 +36,8 @@ package enum SourceMoment: Sendable {
     }
   }
 
-  /// Returns whether a read at this moment saw the transaction whose progress record gave `reach`. False for a group of
-  /// transactions, because the read may have seen only some of them.
+  /// Returns whether a read at this moment saw the transaction whose progress record gave `reach`. False if the record
+  /// is of a group of several transactions, because the read may have seen only some of them.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq

@@ -104,8 +104,8 @@ final class BlockCrew: @unchecked Sendable {
     return true
   }
 
-  /// Checks the next block, if one is left and its work area is free; returns false otherwise. Call it with the lock,
-  /// which is released during the work.
+  /// Checks the next block, if one is left and its work area is free; returns false otherwise. The caller must hold the
+  /// lock, which is released during the work.
   private func work() -> Bool {
     guard next < min(blocks.count, handed + benches.count) else { return false }
     let (block, bench) = (blocks[next], benches[next % benches.count])

@@ -7,7 +7,7 @@ final class BlockOpener {
   /// The most memory, in bytes, that is kept from one block to the next.
   static let usualBytes = BlockMemory.usualBytes
   /// The largest allowed ratio of a block's content to its stored bytes. zstd makes at most 128 KiB of four bytes. A
-  /// header with a larger ratio is refused before memory is taken.
+  /// header with a larger ratio is refused before memory is reserved.
   private static let ratioMax = 1 << 15
 
   /// The origin of a block, which decides how large the block may be.

@@ -3,9 +3,9 @@ import Changes
 /// Adds the bytes of one segment to a copy of a trail. The bytes arrive in pieces of any size; only whole blocks are
 /// added.
 ///
-/// Several feeds may bring the same bytes, for example from two peers. The first one to bring a block adds it; a later
-/// one fails with `trail-elsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that block has
-/// more than 1 MiB.
+/// Several feeds may bring the same bytes, for example from two peers. The first one to bring a block adds it; any
+/// other feed that brings the block fails with `trail-elsewhere`. Memory is bounded by one block, and counted in
+/// ``BlockMemory`` if that block has more than 1 MiB.
 package final class CopyFeed {
   package let trail: TrailID
   /// The place in the trail where the next block is added.
@@ -35,7 +35,7 @@ package final class CopyFeed {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
 
-  /// Whether no part of a header or block is waiting for the rest of its bytes.
+  /// Whether the bytes that have arrived end with a whole header or block.
   package var isWhole: Bool { rest.count == 0 }
 
   package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {

@@ -17,7 +17,7 @@ package final class SegmentSource {
     case purged
     /// The place is after the durable end, so it is unknown whether it will be in the trail.
     case beyond
-    /// The trail has another content before the place than the peer.
+    /// Before the place, the trail and the peer's copy have different contents.
     case forked
   }
 

@@ -176,9 +176,10 @@ extension TrailReader {
     return true
   }
 
-  /// Returns the error for a segment that is purged within three seconds; nil if it is not. Call it for a segment that
-  /// the durable end has passed but that is not finished. A copy that began again at a later segment will delete such a
-  /// segment.
+  /// Waits up to three seconds for a segment to be purged. Returns the error if it is; nil if it is not.
+  ///
+  /// Call it for a segment that the durable end has passed but that is not finished. A copy that began again at a later
+  /// segment will delete such a segment.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {
       if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
@@ -226,8 +227,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Seeks a checkpoint as ``seek(_:)`` does, through the blocks after the durable end. If they lead to the checkpoint,
-  /// it is of this trail; if a block is not whole, the checkpoint counts as foreign.
+  /// Looks for a checkpoint in the blocks after the durable end, as ``seek(_:)`` does before it. If the blocks lead to
+  /// the checkpoint, it is of this trail. If a block is not whole, the checkpoint is treated as one of another trail.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

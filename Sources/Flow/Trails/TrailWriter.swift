@@ -100,7 +100,7 @@ package final class TrailWriter {
   /// clock.
   ///
   /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
-  ///   the source may still come, so such a commit time does not count for the clock.
+  ///   the source may still come, so the clock is computed without this commit time.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given

@@ -1,6 +1,6 @@
-/// The last write of each row that has no version in the version window any more. Such writes are kept as long as the
-/// window has an earlier version of another row. If two rows have the same unique value, the later row gets it, so both
-/// writes may be compared.
+/// The last write of each row that has no version in the version window any more. Such a write is kept as long as the
+/// window has an earlier version of another row. If two rows get the same unique value, the row written later keeps it.
+/// To compare the rows, the last writes of both are needed.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]
@@ -15,7 +15,8 @@ struct LastVersions {
 
   mutating func keep(_ entry: WindowEntry, of row: UInt64) { if areKept { entries[row] = entry } }
 
-  /// Forgets last writes with an earlier clock, unless the version window has later versions of their row.
+  /// Forgets last writes whose clock is earlier than `clock`, except those of rows that still have versions in the
+  /// version window (`isHeld`).
   mutating func forget(before clock: UInt64, unless isHeld: (_ row: UInt64) -> Bool) {
     entries = entries.filter { $0.value.clock >= clock || isHeld($0.key) }
     countMax = max(Self.countMin, 2 * entries.count)

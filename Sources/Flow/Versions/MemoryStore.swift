@@ -9,7 +9,8 @@ struct MemoryStore {
   private struct Slot {
     var row: UInt64
     var transaction: Int32
-    /// The index of the next version of the same row. Versions from the same trail are linked from later to earlier.
+    /// The index of the next version of the same row. Versions from the same trail are linked in descending order of
+    /// their transactions.
     var nextOfRow: Int32
     var nextOfTransaction: Int32
   }
@@ -23,7 +24,8 @@ struct MemoryStore {
   /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name, compared before the version is read, because a version may be anywhere in memory.
+    /// A part of the row's name. It is compared first, because the version with the whole name may be anywhere in
+    /// memory, where reading is slow.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -167,7 +169,7 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
+  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
   /// Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
@@ -200,8 +202,8 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them (``KnownFloor``, by index of the trail); returns false
-  /// otherwise.
+  /// Removes all versions of a row if every node knows them; returns false otherwise. `floors` has, for each trail by
+  /// index, the transactions that every node knows.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     let first = first(of: row)
     var at = first

@@ -36,7 +36,7 @@ package struct RowName: Hashable, Sendable {
     hasher.combine(isReference)
   }
 
-  /// The name under which the version window keeps deletes of rows that had a foreign key to this one.
+  /// The name under which the version window keeps deletes of rows that had a foreign key to this row.
   package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
 
   /// The key under which the version window keeps versions for this name. References to a row and versions of the row
@@ -102,7 +102,8 @@ package struct KeyedRow: Hashable, Sendable {
   /// other rows may share the name.
   package var isLoose: Bool { key.contains(where: \.isLooseKey) }
 
-  /// The texts of the row's key, concatenated with their lengths. They distinguish and order rows with the same name.
+  /// The texts of the row's key, concatenated with their lengths. Rows with the same name are compared and sorted by
+  /// them.
   package var spelling: [UInt8] {
     var bytes: [UInt8] = []
     for case .text(let text) in key {

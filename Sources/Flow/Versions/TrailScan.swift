@@ -4,8 +4,8 @@ import Trails
 
 /// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
-  /// A function that returns the rows that a change concerns, by the apply rules for its trail. A row of a table copy
-  /// is passed as an insert with `copied`.
+  /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A row
+  /// of a table copy is passed as an insert with `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   /// A function that gets the shape of a table before and after a schema change.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
@@ -14,8 +14,8 @@ struct TrailScan {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// The tables whose copy ends with the transaction, or that the transaction created. All their earlier rows are in
-    /// the trail.
+    /// The tables whose copy ends with the transaction, or that the transaction created. All rows that these tables had
+    /// before are in the trail.
     var wholeTables: [String] = []
     /// The schema changes of the transaction in which columns or tables lost their names.
     var columnSteps: [ColumnStep] = []

@@ -8,7 +8,8 @@ package final class VersionReader {
   /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// Returns, for each trail by name, its last transaction that a transaction's author knew.
+  /// The function that returns, for each trail by name, its last transaction that the author of a given transaction
+  /// knew.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
   /// Creates a reader. `seen` is a function like ``VersionWindow/seen(_:)``, which ignores knowledge of an earlier

@@ -42,7 +42,8 @@ struct VersionStore {
   /// Returns whether all versions in the store come from the trail with index `origin`; false if that is unknown.
   func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
 
-  /// Calls `body` with the versions of a row. Versions from the same trail come from later to earlier.
+  /// Calls `body` with the versions of a row. Versions from the same trail come in descending order of their
+  /// transactions.
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
@@ -61,7 +62,7 @@ struct VersionStore {
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row by another. No version of the old one's transaction may have been removed before.
+  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
   /// Returns false, and changes nothing, if that costs too much.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
@@ -71,8 +72,8 @@ struct VersionStore {
     return true
   }
 
-  /// Removes all versions of a row if every node knows them (``KnownFloor``, by index of the trail). Returns false
-  /// otherwise, and if the versions are in the temporary file.
+  /// Removes all versions of a row if every node knows them; `floors` has, for each trail by index, the transactions
+  /// that every node knows. Returns false otherwise, and if the versions are in the temporary file.
   mutating func remove(_ row: UInt64, below floors: [KnownFloor]) -> Bool {
     spill == nil && memory.remove(row, below: floors)
   }

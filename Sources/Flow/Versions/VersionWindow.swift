@@ -72,8 +72,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew. It has only trails in the
-  /// window.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew. Trails that are not in the
+  /// window are left out.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -174,7 +174,7 @@ extension VersionWindow {
   /// Whether the window has so many versions that it keeps them in a temporary file instead of in memory.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
-  /// Returns whether the window keeps a version because the peer with this trail has not yet reported that it knows it.
+  /// Returns whether the window keeps a version that the peer with this trail has not yet reported to know.
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
@@ -187,7 +187,7 @@ extension VersionWindow {
   /// trail has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read up to the state of the database at the start.
+  /// Whether all trails have been read up to the state that the database had at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
   /// The last transaction of this database's own trail that has been read. With it: the position in the source from the
@@ -225,8 +225,8 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns a header without false statements about this database's own trail. If an author stated that it knew
-  /// transactions that are not yet written, these would count as known later.
+  /// Returns the header without false statements about this database's own trail. If an author states that it knows
+  /// transactions that are not yet written, these would count as known once they are written.
   ///
   /// A statement without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
   /// name.
@@ -291,8 +291,8 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and those with a higher
-  /// number than `reached` has for their trail.
+  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and versions whose
+  /// transaction number is higher than the number that `reached` has for their trail.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
@@ -335,14 +335,14 @@ extension VersionWindow {
     }
   }
 
-  /// Goes back to the last commit of an apply, because the target has rolled back: the transactions of its trail since
-  /// then come again.
+  /// Resets a trail to the last commit of its apply, because the target has rolled back: the apply will process the
+  /// transactions since then again.
   package func rollback(_ trail: TrailName) {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets the last transaction of a peer's trail whose knowledge counts while a table of that trail is suspended: later
-  /// transactions do not prove that the peer knows versions. Nil: no table is suspended. Call it before the commit that
+  /// Sets, while a table of a peer's trail is suspended, the last transaction of the trail that proves which versions
+  /// the peer knows. Later transactions prove nothing. Nil: no table is suspended. Call it before the commit that
   /// suspends the table, and at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }

@@ -1,7 +1,7 @@
 import Changes
 
-/// The tables whose rows are all in the trail of this database's own capture. If the window has no version of a row of
-/// such a table, every node knows the row. A row of another table may still have to be copied into the trail.
+/// The tables whose rows are all in the trail of this database's own capture. If the version window has no version of a
+/// row of such a table, every node knows the row. A row of another table may still have to be copied into the trail.
 struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0

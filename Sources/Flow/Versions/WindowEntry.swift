@@ -17,10 +17,11 @@ extension WindowEntry {
   func isKnown(through known: UInt64, at clock: UInt64) -> Bool { number <= known && self.clock < clock }
 }
 
-/// The transactions of one trail that every node knows: those up to a number whose clock is before a given clock.
+/// The transactions of one trail that every node knows: those up to number `number` that also have a clock before
+/// `clock`.
 ///
 /// A node may state that it knows transactions that are not yet written. The clock disproves it: an author's clock is
-/// later than those of all transactions that it knew.
+/// later than the clocks of all transactions that the author knew.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 
 // References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
-// referenced row counts.
+// referenced row takes effect.
 extension WindowIndex {
   /// Returns the last transaction of a trail that made or kept a reference to a row by a foreign key; nil if there is
   /// none.

@@ -41,7 +41,7 @@ extension WindowIndex {
 
   /// Returns which transactions of a trail the nodes of all other trails know.
   ///
-  /// No author knew a transaction with a later clock than its own, whatever it reported.
+  /// No author knew a transaction with a later clock than its own, even if the author reported so.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -60,8 +60,9 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Compares a transaction of this database's own trail with the part not read before it. Returns false if a node
-  /// reported too early that it knew the transaction: the trail must then be read from ``reached(_:)`` on.
+  /// Checks the reports of nodes because of which a part of this database's own trail was not read. `header` is the
+  /// next transaction. Returns false if a node reported too early to know it: the trail must then be read from
+  /// ``reached(_:)`` on.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
     skipped = nil
@@ -71,7 +72,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Keeps a row in ``claimed`` if it has a version that every node reported to know, but with too late a clock.
+  /// Keeps a row in ``claimed`` if it has a version that every node reported to know, but whose clock is later than
+  /// these reports.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in
@@ -120,7 +122,7 @@ extension WindowIndex {
   }
 
   /// Forgets the oldest versions of a row, if all nodes know them and the authors of all later versions knew them.
-  /// `RowHistory.forget` does the same.
+  /// `RowHistory.forget` follows the same rule.
   private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
@@ -142,7 +144,8 @@ extension WindowIndex {
     (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
   }
 
-  /// Returns how many of the first versions, at most `count`, the authors of all later ones knew; nil if none.
+  /// Returns the largest number n, at most `count`, such that the authors of all later versions knew the first n
+  /// versions. Nil if they did not even know the first one.
   private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
     // The knowledge that all versions from an index on share, by origin.
     var known = Array(repeating: UInt64.max, count: origins.count)

@@ -13,18 +13,21 @@ struct WindowIndex {
     var told: TrailID?
     /// For each trail, by index: which of its transactions the transactions of this trail knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably. All later ones know at least as much.
+    /// The last transaction of this trail that the database has durably. Later transactions know at least as much as
+    /// this one.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
     /// The clocks of the transactions `reached` and `met`.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction that shows what its node knows; nil otherwise.
+    /// While a table of this trail is suspended: the last transaction that proves which versions the trail's node
+    /// knows. Nil otherwise.
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last transaction of this trail that wrote a row with a foreign key, with the latest clock of all such ones.
+    /// The last transaction of this trail that wrote a row with a foreign key, and the latest clock of all such
+    /// transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     /// The latest clock of all versions of this trail that were added.
@@ -41,7 +44,8 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows that got a version which every node already knew. The next ``sweep()`` may forget it.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node reported to know, but with too early a clock for that (``KnownFloor``).
+  /// The rows with a version that every node reported to know, but whose clock is later than these reports
+  /// (``KnownFloor``).
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -231,8 +235,8 @@ struct WindowIndex {
   /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether a transaction that an author knew is of the present trail with that name, and not of an earlier
-  /// one. Without a trail id it does not count: a number alone would count at some nodes and not at others.
+  /// Returns whether a transaction that an author knew is of the present trail with that name, not of an earlier trail.
+  /// False if the author stated no trail id: nodes would judge a number alone differently.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -270,7 +274,7 @@ struct WindowIndex {
     origins[place].reachedClock = max(origins[place].reachedClock, origins[place].metClock)
   }
 
-  /// Goes back to the last commit of an apply: the transactions of its trail since then come again.
+  /// Resets a trail to the last commit of its apply: the apply will process the transactions since then again.
   mutating func forgetMet(_ origin: String) {
     let place = add(origin)
     origins[place].met = origins[place].reached
@@ -283,7 +287,7 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version because this trail does not show yet that its node knows it.
+  /// Returns whether the window keeps a version because this trail does not yet show that its node knows the version.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -306,7 +310,8 @@ extension WindowIndex {
   /// Returns the number after the last transaction of a trail that the database has durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Stores that a trail has been read through transaction `number`, up to the state of the database at the start.
+  /// Stores that a trail has been read through transaction `number`, up to the state that the database had at the start
+  /// of the process.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

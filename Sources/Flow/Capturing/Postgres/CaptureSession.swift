@@ -4,7 +4,8 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The connections of a capture, its trail, and the decisions about both, which the parts of ``PostgresCapture`` share.
+/// The connections of a capture, its trail, and the objects that decide what to do with both. The parts of
+/// ``PostgresCapture`` share it.
 ///
 /// The session writes transactions into the trail, makes them durable and confirms them to the server, as
 /// ``SlotProgress`` decides.
@@ -101,11 +102,12 @@ final class CaptureSession {
       $0.changes += changeCount
     }
     changeCount = 0
-    // The file could not distinguish two registries while neither is durable.
+    // The file keeps only one state that is not durable yet, so the previous one must be durable first.
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the present known tables and copies final: if a later transaction of the trail is dropped, they stay.
+  /// Makes the changes to known tables and copies final, because a transaction of the trail is complete: ``abandon()``
+  /// no longer undoes them.
   func settle() {
     tables.settle()
     refreshes.settle()

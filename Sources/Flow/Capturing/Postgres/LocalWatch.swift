@@ -39,7 +39,7 @@ package final class LocalWatch: Sendable {
     package let number: UInt64
     package let position: Position
   }
-  /// A wait for one message. It ends when capture has read the message.
+  /// An apply's wait for one message. It ends when capture has read the message.
   private struct Waiting {
     let arrival = StopSignal()
     var reach: Reach?

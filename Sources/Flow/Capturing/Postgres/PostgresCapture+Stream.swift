@@ -101,7 +101,7 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Ends what was waiting for place `end` of the log: every transaction that committed before it has been processed.
+  /// Does the work that had to wait until every transaction that committed before place `end` of the log was processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)
@@ -109,8 +109,8 @@ extension PostgresCapture {
 
   // MARK: Logical messages
 
-  /// Processes a message that is part of a transaction. If Cairn did not write the message, its transaction is captured
-  /// as any other.
+  /// Processes a message that is part of a transaction. If Cairn did not write the message, the transaction is captured
+  /// like any other.
   private func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     guard let message = IncomingTransaction.Message(prefix: prefix) else { return }
     var known = content
@@ -126,7 +126,7 @@ extension PostgresCapture {
     }
   }
 
-  /// Returns the content of a message that Cairn wrote in the same transaction. Nil for any other message, which is
+  /// Returns the content of a message if Cairn wrote it in the open transaction. Nil for any other message, which is
   /// counted and logged.
   private func authentic(
     _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place

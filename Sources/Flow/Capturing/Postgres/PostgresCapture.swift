@@ -35,8 +35,8 @@ package final class PostgresCapture {
     /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
     /// or columns of a table, may have names that differ only in the case of ASCII letters.
     package var goesBothWays = false
-    /// The largest allowed lead of another node's clock, µs. A later clock in an apply's note is reduced to this limit,
-    /// so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A clock in an apply's note that leads by more is reduced
+    /// to this limit, so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
@@ -213,7 +213,7 @@ package final class PostgresCapture {
     return true
   }
 
-  /// Updates whether the server answers, after a message or after a wait without one.
+  /// Updates whether the server counts as silent, after a message or after a wait without a message.
   private func noteHeard(_ message: ReplicationStream.Event) {
     let now = Clock.monotonicMilliseconds
     if case .nothing = message {

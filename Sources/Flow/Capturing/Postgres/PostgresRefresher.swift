@@ -75,7 +75,7 @@ final class PostgresRefresher {
     if step == .end { try endChunk() }
   }
 
-  /// Queues the updated row to be read from the table, for values that the update lacks: stored out of line, unchanged.
+  /// Queues an updated row to be read: the update lacks values that are stored out of line (TOAST) and unchanged.
   func move(_ table: Captured, _ new: PgOutput.Tuple) throws {
     guard session.refreshes.readsRows(of: table) else { return }
     let texts = try new.texts()

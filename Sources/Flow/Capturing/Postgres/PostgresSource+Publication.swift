@@ -125,7 +125,7 @@ extension PostgresSource {
   private static let beginMillisecondsMax: Int64 = 60_000
 
   /// Removes a table from the publication: the server refuses the application's own UPDATE and DELETE if a published
-  /// table has no replica identity. Returns the reason if the table cannot be taken out; nil on success.
+  /// table has no replica identity. Returns the reason if the table could not be removed; nil on success.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
     do {
@@ -142,7 +142,8 @@ extension PostgresSource {
     }
   }
 
-  /// Returns whether this transaction put the table into the publication, and no later transaction removed the table.
+  /// Returns whether the transaction with id `transaction` put the table into the publication, and no later transaction
+  /// removed the table.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.query(

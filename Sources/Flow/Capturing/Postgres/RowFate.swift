@@ -8,7 +8,8 @@ import PostgresKit
 struct RowFate {
   /// The facts about a schema change of a table that the stream or the catalog has reported.
   struct Word {
-    /// Whether the stream reported the change at its exact place; otherwise the catalog showed it later.
+    /// Whether the stream reported the change at its exact place. False if only the catalog showed the change, at some
+    /// time after it.
     var isExact = false
     /// Whether the change may have computed new values for existing rows (`USING`).
     var mayCompute = true

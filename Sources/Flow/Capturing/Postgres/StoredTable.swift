@@ -4,7 +4,7 @@ import PostgresKit
 /// The state of a table in the catalog at one moment: its name, its columns, and the files that hold its rows.
 ///
 /// A chunk is read by the table's name, in an earlier snapshot. Meanwhile another table may have got that name, or
-/// another column a column's name. Rewritten rows are in a new file, which is empty in the snapshot. So a chunk is
+/// another column the name of a column. Rewritten rows are in a new file, which is empty in the snapshot. So a chunk is
 /// valid only if the table, locked while it was read, was the one that the snapshot shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html

@@ -163,7 +163,7 @@ final class TableTracker {
   }
 
   /// Suspends a captured table: its changes are left out of the trail until it can be captured again. Its rows at the
-  /// targets stay as they are, and a copy updates them.
+  /// targets stay as they are until a copy of the table updates them.
   private func suspend(_ relation: UInt32) {
     session.tables.suspend(relation)
     session.refreshes.restart(relation)
@@ -213,7 +213,7 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists. The catalog lacks a dropped object only after the commit.
+  /// Returns whether a table no longer exists. A dropped object stays in the catalog until the commit of the drop.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -276,7 +276,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns whether that was more than a comparison.
+  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns false if it did no more than compare.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -323,7 +323,7 @@ final class TableTracker {
     var refusals = Dictionary(uniqueKeysWithValues: refused.map { ($0.oid, wait(of: $0)) })
     var locked = try letGo(refused) + catalog.locked
     var published = try session.source.published() ?? []
-    // New tables, and tables that another role took out: the changes to them since then are unknown.
+    // New tables, and tables that another role removed: the changes to them since then are unknown.
     let missing = Set(tables.map(\.oid)).subtracting(published)
     if !missing.isEmpty {
       // Which tables must be copied is saved before they are published: a start after a crash sees them as published.

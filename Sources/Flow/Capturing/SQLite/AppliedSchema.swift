@@ -4,7 +4,7 @@ import SQLiteKit
 /// Adapts the capture of a file to the schema changes that an apply makes there, inside the transaction of the apply.
 ///
 /// No other connection can have written meanwhile, so capture has missed nothing and copies nothing. The trail of the
-/// file records the change, because its later rows have the new shape.
+/// file records the change, because rows after the change have the new shape.
 package enum AppliedSchema {
   /// Drops Cairn's triggers on a table that an apply is about to alter, because SQLite refuses to drop a column that
   /// they name. `version` is the schema version at the start of the transaction.

@@ -71,7 +71,8 @@ final class CaptureLoop<Source: ChangeSource> {
     Pulse.beat()
   }
 
-  /// Checks the file for changes several times after an event, with growing pauses and without a transaction.
+  /// Checks the file for changes several times after the event of a write to it, with growing pauses and without a
+  /// transaction.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
     // Readers of other programs make events too; these must not prevent work that is left for a pause.
     let limit = Clock.monotonicMilliseconds + 100

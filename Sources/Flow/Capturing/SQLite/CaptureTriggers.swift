@@ -151,10 +151,11 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// The statements that purge the journal, with a cheaper condition, for rowids that differ from row to row.
+  /// The statements that purge the journal for about one row in 128, with a cheaper condition: the rowid decides. They
+  /// are for tables in which each row has another rowid.
   ///
-  /// All bits of the rowid count: some ids, such as Twitter's, have constant low bits. The remainder by a prime below
-  /// 2^31, times a number below 2^31, cannot overflow; the high bits of the product are used.
+  /// All bits of the rowid are used: some ids, such as Twitter's, have constant low bits. The remainder by a prime
+  /// below 2^31, times a number below 2^31, cannot overflow. The high bits of the product decide.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
@@ -224,8 +225,8 @@ struct CaptureTriggers {
   /// REPLACE may delete.
   ///
   /// Only BEFORE triggers write to the table between Cairn's BEFORE and AFTER triggers for one row; nesting deeper than
-  /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and each later write would
-  /// pay for reading them. A few are kept for TEMP triggers, which the file does not show.
+  /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and every write after it
+  /// would spend time on reading them. A few are kept for TEMP triggers, which the file does not show.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

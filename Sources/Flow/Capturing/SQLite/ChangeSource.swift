@@ -19,8 +19,8 @@ protocol ChangeSource: AnyObject {
   /// The changes of one reading of the file; the source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits in which applies only note what they have brought are taken into the trail at once. If not, they
-  /// wait for a second, so that one transaction of the trail takes many commits of a busy apply.
+  /// Whether commits in which applies only note what they have brought go into the trail at once. If not, they wait for
+  /// a second, so that one transaction of the trail contains many commits of a busy apply.
   var takesNotesAtOnce: Bool { get set }
   /// The longest pause before the next call of ``look()``, ms: after that time, work may be due even if no application
   /// commits.
@@ -28,7 +28,7 @@ protocol ChangeSource: AnyObject {
 
   /// Continues where an earlier run ended. It is called once, before the first call of ``look()``.
   func begin() throws
-  /// Opens a snapshot of the file, and returns the changes that can be taken into the trail now.
+  /// Opens a snapshot of the file, and returns the changes that can be written to the trail now.
   func look() throws -> Found<Look>
   /// Writes all changes of one reading to the trail. Throws ``CaptureStopped`` if `stop` is set meanwhile.
   func write(_ look: Look, stop: StopSignal) throws

@@ -12,7 +12,8 @@ import Trails
 ///     INSERT INTO item(id) VALUES (4)                  reshape item: add column note
 ///                                                      update item: id = 4, note = 'b'
 ///
-/// Such an update is a version of its row, so all nodes resolve the row alike. A row of a copy is not a version.
+/// Such an update is a version of its row, so all nodes resolve a conflict on the row alike. A row of a copy is not a
+/// version.
 enum EarlyRows {
   /// Returns whether a reading of the journal may include rows that were written before Cairn's new triggers existed.
   static func may(_ layouts: [Int64: Layout], in look: SourcePosition.Look, of source: Database) throws -> Bool {

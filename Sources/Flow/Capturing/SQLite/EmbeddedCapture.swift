@@ -52,7 +52,8 @@ package struct EmbeddedCapture {
   }
 
   /// Adapts triggers and recorded table shapes to schema changes of other applications, in the transaction of a
-  /// statement that will change the schema. So later differences come from that statement. Returns the schema version.
+  /// statement that will change the schema. So any difference that is found afterwards comes from that statement.
+  /// Returns the schema version.
   package func prepareSchemaChange() throws -> Int64 {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
@@ -78,7 +79,7 @@ package struct EmbeddedCapture {
     package var hasDropped: Bool
   }
 
-  /// Returns the last journal row that is in a trail, as the file records it.
+  /// Returns the sequence number of the last journal row that is in a trail, as the file records it.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
     return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")

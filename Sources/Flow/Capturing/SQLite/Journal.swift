@@ -34,7 +34,7 @@ package struct Journal {
   /// Returns the trail into which the source is captured, and the folder of that trail's state; nil if the source is
   /// not captured.
   ///
-  /// - Throws: `source-went-back` if an application dropped others of Cairn's tables, see ``orphanedTriggers()``.
+  /// - Throws: `source-went-back` if an application dropped some of Cairn's tables, see ``orphanedTriggers()``.
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     if let error = try orphanedTriggers() { throw error }
@@ -134,7 +134,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row, and the size limit that follows. Call it in a write transaction.
+  /// Stores the estimated bytes of a journal row and the size limit in rows computed from them, in a transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -213,7 +213,7 @@ package struct Journal {
   /// Returns the number of journal rows that are not in the trail yet, their largest allowed number (the cap), and
   /// whether the cap dropped some. Nil if the source is not captured.
   ///
-  /// The source stores the last row taken only now and then. A running capture passes the exact row as `taken`.
+  /// The source records the last row in the trail only now and then; a running capture passes the exact row (`taken`).
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction that an apply has brought into the file. It is used if the journal
-  /// does not name these transactions. The number stops before any suspended table and any quarantined transaction. The
-  /// clock is unknown, so the present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction that an apply has brought into the file. The result is used if the
+  /// journal does not name these transactions. The number stops before any suspended table and any quarantined
+  /// transaction. The clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -402,7 +402,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts (recorded shapes) of tables whose journal rows are older than the triggers that save old rows.
+  /// Returns the layouts (recorded shapes) of tables with journal rows older than the triggers that save old rows.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {

@@ -18,7 +18,7 @@ struct JournalReader: ~Copyable {
     let rowid: Int64
   }
 
-  /// The CRC-32C of every journal row after the mark: the last row that the source has stored as taken.
+  /// The CRC-32C of every journal row after the last row that the source has recorded as captured (its mark).
   var checksum: UInt32 = 0
 
   /// Whether a VACUUM between the rows that are read may have renumbered rows of tables without key.
@@ -43,7 +43,7 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose old row has been read and whose new row comes next; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of the update come from ``latest`` instead of the journal row.
+  /// Whether the old values of the update that is being read come from ``latest`` instead of the journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
@@ -58,7 +58,7 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// Begins a statement of an application, which made the changes that follow.
+  /// Resets digest and counter, because the changes of another statement of an application follow.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {
@@ -341,7 +341,7 @@ struct JournalReader: ~Copyable {
     }
   }
 
-  /// Returns the encoded key in the old values of the update.
+  /// Returns the encoded key in the old values of the update that was read last.
   private func keyBytes(_ layout: Layout) -> [UInt8] {
     let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
@@ -388,7 +388,7 @@ struct JournalReader: ~Copyable {
     return image
   }
 
-  /// Updates the values of a row that a REPLACE might have deleted: a later update shows that the row still exists.
+  /// Updates the kept values of a row that a REPLACE might have deleted: a later update shows that the row exists.
   private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
     guard !candidates.isEmpty, let rowid else { return }
     let key = Key(layout: layout.id, rowid: rowid)

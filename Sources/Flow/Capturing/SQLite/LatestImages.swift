@@ -2,8 +2,8 @@ import Changes
 
 /// The last values of each updated row in the journal, by a hash of table shape and key.
 ///
-/// An AFTER trigger gets the old values as they were when its statement reached the row. Those values lack later
-/// changes of that row by foreign key actions and BEFORE triggers, which are earlier in the journal.
+/// An AFTER trigger gets the old values as they were when its statement reached the row. Foreign key actions and BEFORE
+/// triggers may have changed the row after that. The old values lack these changes, which are earlier in the journal.
 struct LatestImages {
   private static let countMax = 4096
 

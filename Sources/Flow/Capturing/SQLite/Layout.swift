@@ -49,8 +49,8 @@ struct Layout {
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
   /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-  /// requested, because targets already have the rows. In two-way replication, a peer that copies the row meanwhile
-  /// would not know of a delete that was left out.
+  /// requested, because targets already have the rows. If a delete were left out in two-way replication, a peer that
+  /// writes the same row meanwhile would not know of the delete.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// Returns, for each column of this shape, its index in the earlier shape `before`, nil for a new column. Returns nil
   /// if that is unknown.

@@ -32,8 +32,8 @@ struct LayoutHistory {
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
-  /// - Parameter told: The last journal row of a reading that an earlier run began, whose dropped indexes are already
-  ///   in the trail; nil if there is none.
+  /// - Parameter told: If an earlier run began this reading of the journal: the journal row up to which the trail
+  ///   already drops the indexes. Nil otherwise.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []
@@ -106,8 +106,8 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a later chunk of the table's copy will show
-  /// it.
+  /// Returns whether a change of a row goes into the trail. It does not if a chunk of the table's copy that is still to
+  /// be read will show the change.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

@@ -8,7 +8,7 @@ import Trails
 /// table copies.
 ///
 /// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
-/// apply names what it brought: applications that wrote later may have seen that.
+/// apply names what it brought: applications that wrote after it may have seen the rows that the apply brought.
 final class LookWriter {
   /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
@@ -16,8 +16,8 @@ final class LookWriter {
   /// The progress of writing the present reading of the source into the trail.
   private struct Part {
     let readAt: Int64
-    /// The checksum of the journal rows that the trail has after the source's mark (the last journal row stored as
-    /// taken).
+    /// The checksum of the rows in the trail that come after the last journal row which the source has recorded as
+    /// captured.
     var checksum: UInt32
     let look: SourcePosition.Look
     var next: SourcePosition
@@ -38,7 +38,7 @@ final class LookWriter {
   private var history = LayoutHistory()
   /// The position in the source up to which the trail is durable.
   var position: SourcePosition
-  /// The mark that is stored in the source now: the last journal row taken, with a random number.
+  /// The mark that is stored in the source now: the last journal row recorded as captured, with a random number.
   private(set) var marked: SourcePosition.Mark
   /// The ids of layouts (recorded shapes) of tables whose rows a VACUUM may have renumbered between their journal rows.
   private(set) var doubtful: Set<Int64> = []
@@ -73,13 +73,13 @@ final class LookWriter {
 
   // MARK: Standing
 
-  /// Sets the position to the last journal row that the source has stored as taken, because the trail is empty.
+  /// Sets the position to the last journal row that the source has recorded as captured, because the trail is empty.
   func begin(at mark: SourcePosition.Mark) {
     marked = mark
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets what the source has stored as taken (its mark), after a restart of capture.
+  /// Sets the last journal row that the source has recorded as captured (its mark), after a restart of capture.
   ///
   /// - Parameter checksum: The checksum of those journal rows after the mark that the trail already has.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
@@ -89,13 +89,13 @@ final class LookWriter {
 
   var isMarked: Bool { marked == position.mark }
 
-  /// Remembers that the source has stored the trail's last journal row as taken.
+  /// Remembers that the source has recorded the trail's last journal row as captured.
   func noteMarked() {
     marked = position.mark
     reader.checksum = 0
   }
 
-  /// The last journal row stored as taken in the source (its mark), and the checksum of later rows in the trail.
+  /// The last journal row that the source has recorded as captured, and the checksum of later rows in the trail.
   var standing: (SourcePosition.Mark, UInt32) {
     get { (marked, reader.checksum) }
     set { (marked, reader.checksum) = newValue }
@@ -220,8 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun. Until then, changes may concern rows that a
-  /// target does not have.
+  /// Appends the start record of each requested copy that has not begun. The record informs targets that changes after
+  /// it may concern rows that they do not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {

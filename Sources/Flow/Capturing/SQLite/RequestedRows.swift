@@ -5,8 +5,8 @@ import Trails
 /// The requests for rows among the journal rows of one reading of the source.
 ///
 /// The rows are read in the snapshot of that reading, which shows all its changes. So they follow those changes in the
-/// trail. The trail notes the start of the copy at the request: later changes may concern rows that a target does not
-/// have.
+/// trail. The start of the copy is written to the trail at the request, because changes after it may concern rows that
+/// a target does not have.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?

@@ -3,8 +3,8 @@ import Changes
 /// The position of a trail in an SQLite source, stored in the progress record at the end of each of Cairn's
 /// transactions.
 ///
-/// The source stores a **mark** (`cairn_control`): the last journal row that was taken, and a random number. Rows are
-/// taken more often than the mark is updated. So the position also has the mark that the source had then, and a
+/// The source stores a **mark** (`cairn_control`): the last journal row recorded as captured, and a random number. Rows
+/// are captured more often than the mark is updated. So the position also has the mark that the source had then, and a
 /// checksum of the journal rows after it. With both, a restart recognizes a source that was restored from a backup and
 /// then wrote other rows under the same sequence numbers.
 struct SourcePosition: Equatable {
@@ -24,13 +24,14 @@ struct SourcePosition: Equatable {
   }
   /// The last journal row in the trail, with the random number that the source will store for it.
   var mark: Mark
-  /// The mark (last row taken, and a random number) that was stored in the source when this position was written.
+  /// The mark that was stored in the source when this position was written: the last journal row recorded as captured,
+  /// and a random number.
   var previous: Mark
   /// The CRC-32C of the journal rows after `previous.taken`, through `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
   /// A reading of the source that is not finished: its rows are in several transactions of the trail, and more follow.
-  /// It has the journal row after which the reading began, and the last row that it saw.
+  /// It has the journal row after which the reading began, and the last journal row that the reading saw.
   struct Look: Equatable {
     var from: Int64
     var through: Int64

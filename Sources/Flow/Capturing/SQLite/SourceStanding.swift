@@ -2,11 +2,11 @@ import Changes
 import SQLiteKit
 import Trails
 
-/// The relation of an SQLite file to the end of its trail.
+/// The result of comparing an SQLite file with the end of its trail.
 enum SourceStanding {
-  /// The source has stored the last journal row of the trail as taken (its mark).
+  /// The source has recorded the last journal row of the trail as captured (its mark).
   case atMark
-  /// The source has stored an earlier journal row as taken (its mark), the one in `SourcePosition.previous`. Its
+  /// The source has recorded an earlier journal row as captured (its mark): the row in `SourcePosition.previous`. Its
   /// journal has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
@@ -16,7 +16,7 @@ enum SourceStanding {
 
   /// Compares a file with the end of its trail.
   /// - Parameters:
-  ///   - marked: The mark that is stored in the file: the last journal row taken, and a random number.
+  ///   - marked: The mark that is stored in the file: the last journal row recorded as captured, and a random number.
   ///   - position: The position at the end of the trail.
   init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
     if marked == position.mark {
@@ -52,8 +52,8 @@ enum SourceStanding {
 }
 
 extension SourcePosition.Mark {
-  /// Reads the mark (the last journal row taken, and a random number) from the table `cairn_control`. Nil if Cairn did
-  /// not write it.
+  /// Reads the mark (the last journal row recorded as captured, and a random number) from the table `cairn_control`.
+  /// Nil if Cairn did not write it.
   init?(of source: Database) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],

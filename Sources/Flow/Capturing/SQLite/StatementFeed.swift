@@ -18,7 +18,7 @@ final class StatementFeed {
   private(set) var openThrough: Int64?
   private var record = ByteWriter()
 
-  /// Begins with the journal row after `from`, and reads through row `through`.
+  /// Creates a feed that begins with the journal row after `from`, and reads through row `through`.
   init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
     path = source.path
     func cursor(_ codes: String) throws -> Statement {

@@ -71,7 +71,7 @@ struct TableRefresher {
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
-  /// Appends the start record for a requested copy of a table whose first chunk comes later.
+  /// Appends the start record for a requested copy of a table; the first chunk of the copy follows later in the trail.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
@@ -207,7 +207,8 @@ private struct KeyRange {
   private let key: [String]
   private let sorted: [String]
 
-  /// Creates the range of rows after the key `cursor`. `collation` replaces BINARY in comparisons.
+  /// Creates the range of rows after the key `cursor`. `collation` is used in comparisons instead of the collation
+  /// BINARY.
   init(_ schema: TableSchema, after cursor: [Value]?, binary collation: String) {
     key = schema.key.map { schema.columns[$0].name.quotedName }
     sorted = schema.key.map { index in

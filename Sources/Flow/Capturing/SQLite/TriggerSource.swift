@@ -23,7 +23,7 @@ final class TriggerSource: ChangeSource {
 
   /// The least time between two transactions of the trail that only name what applies brought (``AppliedNote``), ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// The least time between two updates of the last row taken, in the source, while the application writes on, ms.
+  /// While the application writes on: the least time between two records in the source of the last captured row, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row that capture has seen. Up to it, only rows that name what applies brought may wait.
+  /// The last journal row seen. The trail has all rows up to it, except perhaps rows that name what applies brought.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the trail has the journal rows after the last row that the source has stored as taken.
+  /// Checks that the trail has the journal rows after the last row that the source has recorded as captured.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -188,8 +188,8 @@ final class TriggerSource: ChangeSource {
     }
   }
 
-  /// Forgets a copy of a table that cannot continue after a restart. The reason: the table has no key, so that a VACUUM
-  /// may have renumbered its rows, or the copy was requested and begins again.
+  /// Forgets the running copy of a table if it cannot continue after a restart. It cannot if a VACUUM may have
+  /// renumbered its rows, because the table has no key, or if the copy was requested and so begins again.
   private func forgetFinishedRefresh() {
     guard let refresh = writer.position.refresh else { return }
     // A finished copy that is still wanted was requested again, or its end was not stored before a crash.
@@ -370,8 +370,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks what capture last stored as taken, as after a restore of an older
-  /// file.
+  /// Throws `source-went-back` if the source lacks the journal row that capture last recorded as captured, as after a
+  /// restore of an older file.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,
@@ -468,6 +468,6 @@ final class TriggerSource: ChangeSource {
 }
 
 extension SourcePosition.Mark {
-  /// Returns a random number that identifies a stored state of the last row taken (the mark).
+  /// Returns a random number that identifies one recording of the last captured journal row in the source (the mark).
   static func nonce() -> Int64 { randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) } }
 }

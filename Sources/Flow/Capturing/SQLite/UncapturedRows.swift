@@ -6,7 +6,7 @@ import SQLiteKit
 /// An apply into the same file reads these changes inside its write transaction: no other connection can add to them
 /// before the commit.
 package enum UncapturedRows {
-  /// The most journal rows that are read. If there are more, apply waits until capture has taken them into the trail.
+  /// The most journal rows that are read. If there are more, apply waits until capture has written them to the trail.
   static let rowsMax: Int64 = 10_000
 
   /// Calls `body` with each old and new row of a change, in the shape that the table had then. If a REPLACE may have

@@ -8,10 +8,11 @@ final class Captured {
   /// For each column, whether it has a value in an old row that contains only the key.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if a later copy of
-  /// the table will include their result.
+  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if its rows are still
+  /// to be copied, as the copy will show the changes.
   let isWanted: Bool
-  /// For each column, whether it has a value in every old row (NOT NULL); nil for a table without partitions.
+  /// For each column, whether it is NOT NULL, so that every complete old row has a value there. Nil for a table without
+  /// partitions.
   let givenAlways: [Bool]?
   /// Whether each UPDATE in the stream has the whole old row (REPLICA IDENTITY FULL).
   let isFull: Bool

@@ -10,9 +10,8 @@ import PostgresKit
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once.
   ///
-  /// The tables are of one moment, unless some were locked. Then each table is of its own moment: after the fingerprint
-  /// (a digest of the catalog) was computed, and before the barrier, a message that capture commits after it has read
-  /// all.
+  /// If no table was locked, all tables are of one moment. Otherwise each table was read at its own moment between two
+  /// events: capture computed the fingerprint (a digest of the catalog), and capture committed the barrier message.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
@@ -51,7 +50,8 @@ struct CatalogWatch {
     case adopt(Catalog)
   }
 
-  /// Starts again for another connection. Objects that were reported to the operator are not reported again.
+  /// Forgets what was read from the catalog, because the connection to the server is a new one. Objects that were
+  /// reported to the operator are not reported again.
   mutating func reconnect() {
     let known = self
     self = CatalogWatch()
@@ -108,7 +108,7 @@ struct CatalogWatch {
   ///
   /// - Parameter isWhole: Whether all tables could be read, because none was locked.
   /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint of the catalog does not
-  ///   show.
+  ///   show. Then the catalog is read again after a pause.
   mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
     let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint

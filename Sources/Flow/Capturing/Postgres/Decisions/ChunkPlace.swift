@@ -31,8 +31,8 @@ struct ChunkPlace {
   /// Returns whether the chunk must be written to the trail before the transaction that begins now.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Checks whether the chunk in the trail shows a transaction of the stream that begins now. If so, the chunk is
-  /// raced.
+  /// Checks whether the chunk in the trail shows a transaction of the stream that begins now. If so, marks the chunk as
+  /// raced: the transaction's changes come a second time.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
   /// Returns what to do with the open chunk, once every transaction before `received` has been processed.

@@ -21,7 +21,8 @@ struct IncomingTransaction {
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A message of an apply in its own transaction: the name of its trail, and the transactions that it has brought.
+    /// A message that an apply writes in its own transaction (a note): the name of the apply's trail, and which
+    /// transactions the apply has brought.
     case note
     /// A schema change, reported by an event trigger.
     case schema
@@ -73,11 +74,11 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The message in which the apply that made the transaction first named what it brought (its note). Nil if this
-    /// trail does not need the rows that the apply wrote, or if no apply made the transaction.
+    /// The note of the apply that made the transaction: the apply's first message, which names what it brought. Nil if
+    /// this trail does not need the rows that the apply wrote, or if no apply made the transaction.
     var relay: AppliedNote?
-    /// Whether a message of an apply shows that it made the transaction, and the trail does not have the transaction
-    /// yet. Then its schema changes go into the trail.
+    /// Whether an apply made the transaction, and the trail does not have the transaction yet. Then its schema changes
+    /// go into the trail.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
@@ -104,8 +105,8 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the note of the apply that made it: what it brought. The note is nil
-  /// if the rows do not go into this trail. The result is nil if no transaction is open.
+  /// The commit time of the open transaction, and the note of the apply that made it: a message that names what the
+  /// apply brought. The note is nil if the rows do not go into this trail. The result is nil if no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages

@@ -71,7 +71,8 @@ struct KnownTables {
 
   mutating func noteSaved() { isSaved = true }
 
-  /// Makes the present tables final: if a later transaction of the trail is dropped, they stay.
+  /// Makes the changes to tables final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
+  /// them.
   mutating func settle() { committed = registry }
 
   /// Undoes the changes to tables since ``settle()``, because the transaction of the trail is dropped.

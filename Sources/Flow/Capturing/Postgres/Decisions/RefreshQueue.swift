@@ -1,11 +1,10 @@
 import Changes
 import PostgresKit
 
-/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended. It reads
-/// rows for initial loads, refreshes and requests, and rows that an update moved. It does no I/O; `now` is monotonic
-/// time in ms.
+/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended.
 ///
-/// The reason why a table is to be copied is part of ``KnownTables``, which is an input.
+/// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved. This type does no I/O;
+/// `now` is monotonic time in ms. The reason why a table is to be copied is part of ``KnownTables``, which is an input.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
@@ -56,7 +55,8 @@ struct RefreshQueue {
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now: since when, when the next attempt is due, and whether this was reported.
+  /// The tables that cannot be read now. For each: since when, the time of the next attempt, both in monotonic ms, and
+  /// whether the operator was informed.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
   /// The tables for which the trail has the start but not the end of a copy of requested rows.
   private var openRows: Set<UInt32> = []
@@ -73,7 +73,8 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Makes the present state of copies final: if a later transaction of the trail is dropped, it stays.
+  /// Makes the changes to copies final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
+  /// them.
   mutating func settle() { committedOpenRows = openRows }
 
   /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
@@ -87,8 +88,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets a copy that cannot continue after a start of capture. Its table has no key, or another shape, or the copy
-  /// is complete. Or updates had moved rows to other keys, which are not known any more.
+  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if the table has no key or
+  /// got another shape, or if the copy is complete. Nor can it if updates moved rows to keys that are no longer known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -99,7 +100,8 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets copies that cannot continue on another connection to the server.
+  /// Forgets moved rows, and the running copy if it cannot continue on another connection to the server: it needed
+  /// moved rows, or its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
@@ -119,8 +121,8 @@ struct RefreshQueue {
   /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
   /// without them a copy may be complete and wrong.
   ///
-  /// A table that cannot be read delays others only if its copy has begun. Then they wait three seconds for it, because
-  /// its copy must begin again after another table was read.
+  /// A table that cannot be read now is skipped, unless its copy has begun. In that case other tables wait three
+  /// seconds: reading one of them would make the copy begin again.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
@@ -180,7 +182,7 @@ struct RefreshQueue {
   }
 
   /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
-  /// change. If the copy has passed that key, no chunk would bring these values.
+  /// change. If the copy has passed that key, no chunk would bring these values. Returns how the row is treated.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
@@ -212,9 +214,9 @@ struct RefreshQueue {
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow: later
-  /// changes may concern rows that a target does not have. Nil if no record is needed, or if a copy of the table brings
-  /// the rows.
+  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow. Targets
+  /// need that record, because changes from now on may concern rows that they do not have. Nil if no record is needed,
+  /// or if a copy of the table brings the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -236,8 +238,8 @@ struct RefreshQueue {
   /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Marks tables for which a copy is requested as to be copied, and returns notices for the operator. Save the known
-  /// tables before ``forgetRequestedCopies()``.
+  /// Marks the tables of requested copies as to be copied, and returns notices for the operator. The caller must save
+  /// the known tables before it calls ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
     for name in requests.copies {

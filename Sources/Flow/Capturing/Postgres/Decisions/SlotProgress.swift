@@ -25,7 +25,8 @@ struct SlotProgress {
   /// The longest time between two syncs of the trail while transactions arrive without a pause, ms.
   private static let syncMilliseconds: Int64 = 50
   private static let reportMilliseconds: Int64 = 5000
-  /// The least number of unsynced transactions after which the sync waits 2 ms for more; after ``unsyncedMany``, 10 ms.
+  /// The number of unsynced transactions above which a sync waits 2 ms for more transactions. Above ``unsyncedMany``,
+  /// it waits 10 ms.
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
@@ -38,11 +39,12 @@ struct SlotProgress {
   /// The place in the server's log after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that a server with the right history sends before any newer one; nil if it has been seen.
+  /// The transaction that a server with the trail's history sends before any newer transaction; nil if it has been
+  /// seen.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. Transactions of the trail
-  /// that capture makes itself get it as their clock. So changes that wait in the stream do not seem later than they
-  /// are.
+  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
+  /// transactions that capture makes itself. The present time would instead give changes that arrive afterwards too
+  /// late a clock.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
@@ -90,8 +92,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends later transactions
-  /// again.
+  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends the transactions
+  /// after that again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -198,8 +200,8 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time until what applies have noted is written to the trail if nothing else arrives, ms; nil if there
-  /// is nothing to write.
+  /// Returns the time after which the notes of applies are written to the trail if nothing else arrives, ms. Nil if
+  /// there is nothing to write.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
