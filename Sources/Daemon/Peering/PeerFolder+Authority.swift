@@ -27,13 +27,13 @@ extension PeerFolder {
     return (try Certificate.selfSigned(terms, key: key), key)
   }
 
-  /// Replaces the authority, the listener's key, or both.
+  /// Replaces the authority of this node, the key of its listener, or both.
   ///
   /// The new authority signs from now on. The old one remains trusted until every peer has a certificate of the new
   /// one; then ``upkeep(node:now:)`` drops it.
   ///
-  /// - Parameter dropsOld: Whether the old authority is dropped at once: peers with a certificate of it must join
-  ///   again.
+  /// - Parameter dropsOld: Whether the old authority is dropped at once. Peers whose certificates it signed must
+  ///   then join again.
   package func rotate(
     node: String, authority: Bool, listener: Bool, dropsOld: Bool, now: Int64
   ) throws -> Rotation {

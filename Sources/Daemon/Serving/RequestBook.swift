@@ -40,7 +40,7 @@ package final class RequestBook: Sendable {
 
   /// The time in µs after which a request is removed, finished or not, if no node repeats it.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
-  /// The maximum number of open requests of a peer.
+  /// The maximum number of open requests that are kept for a peer.
   static let ofPeerMax = 64
   /// The maximum number of finished requests of a peer that are kept; the oldest are dropped first.
   static let doneOfPeerMax = 256
@@ -130,7 +130,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished, because the capture has started its copies. The same id then has no further effect.
+  /// Marks a request as finished, because the capture has started its copies. If a peer repeats the request with the
+  /// same id, no further copy is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {

@@ -13,7 +13,8 @@ final class RuleUpkeep: Sendable {
     var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// The time of the last request for a copy, by table, for suspended tables that need only a copy to continue.
+    /// The time of the last request for a copy, by table. Only suspended tables that need nothing but a copy are
+    /// included.
     var wanted: [NameKey: Int64] = [:]
   }
 
@@ -32,7 +33,7 @@ final class RuleUpkeep: Sendable {
   /// The tables with changed rules that still wait for the start of their copies.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
-  /// Removes all tables, when a run of the apply begins.
+  /// Removes all tables from this object. Called when a run of the apply begins.
   func rest() { state.withLock { $0 = State() } }
 
   func begin(_ rules: [TableRule], _ changed: [ChangedRule]) {

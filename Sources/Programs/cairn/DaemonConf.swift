@@ -97,7 +97,7 @@ enum DaemonConf {
   }
 }
 
-/// A client of a daemon, together with the problem of its configuration, if there is one.
+/// A client of a daemon's control socket, with the error in the conf that names the socket, if there is one.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?

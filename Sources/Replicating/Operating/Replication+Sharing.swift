@@ -38,7 +38,7 @@ extension Replication {
     home.withLock { $0 = found }
   }
 
-  /// Adds this replication to the readers of the trail. Returns true if it was not one before.
+  /// Adds this replication to the list of the trail's readers. Returns true if it was not in the list before.
   func enroll(_ to: TargetEnd) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)

@@ -302,7 +302,7 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// The name in a form that is equal for table names which SQLite does not distinguish.
+  /// The name in a form that is equal for all names which SQLite takes for the same table.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 
