@@ -16,7 +16,8 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
-  /// Whether sections of peers that push trails may be added later. A trail that nothing brings is then no problem.
+  /// Whether sections of peers that push trails may be added later. If so, an apply of a trail that no peer may push
+  /// yet is not a problem.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []

@@ -102,8 +102,8 @@ package struct Configuration: Equatable, Sendable {
     /// The treatment of writes by applications to tables that only this apply should write, unless a table has its own
     /// setting.
     package var localWrites = LocalWrites.stop
-    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. Transactions from
-    /// further ahead are held back.
+    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. A transaction whose
+    /// time is further ahead is not applied until the difference is small enough.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
     /// The treatment of rows that are in the target's tables before the first copy; nil: the apply stops if there are

@@ -18,7 +18,8 @@ struct CopyOrder {
     case everything
   }
 
-  /// Throws `source-went-back` if the source does not continue where the trail ends. The trail cannot take a copy then.
+  /// Throws `source-went-back` if the source does not continue where the trail ends. Then no copy of a table can be
+  /// sent through the trail.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)

@@ -23,8 +23,8 @@ final class HeartbeatWorker: Worker {
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a running capture: the number of transactions, and the last row taken from an SQLite journal (0:
-  /// none yet).
+  /// The progress of a running capture: the number of transactions, and the last row that was read from an SQLite
+  /// journal (0: none yet).
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64

@@ -84,7 +84,7 @@ package final class RequestBook: Sendable {
   /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
   /// function returns.
   ///
-  /// - Parameter behind: The last transaction in the trail; only a later copy answers the request.
+  /// - Parameter behind: The last transaction in the trail. Only a copy that begins after it answers the request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in

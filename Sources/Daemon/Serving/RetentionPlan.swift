@@ -31,7 +31,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader expired by an earlier plan, and still waits for its copy.
+    /// Whether the reader expired by an earlier plan, and has not received the copies of its tables since.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -144,7 +144,7 @@ package struct RetentionPlan: Equatable, Sendable {
       ?? false
   }
 
-  /// Returns the reader for which the oldest segment is kept, except the readers in `given`; nil if there is none.
+  /// Returns the reader that needs the oldest segment, except the readers in `given`; nil if there is none.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

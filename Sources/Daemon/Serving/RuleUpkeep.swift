@@ -18,8 +18,8 @@ final class RuleUpkeep: Sendable {
     var wanted: [NameKey: Int64] = [:]
   }
 
-  /// The pause before a copy is requested again. A capture that is already copying the table takes that copy as the
-  /// answer, although it may have begun before the rule changed.
+  /// The time, in milliseconds, after which a copy is requested again. A capture that was already copying the table
+  /// may have ignored the first request, although its copy began before the rule changed.
   private let askAgainMilliseconds: Int64
 
   private let apply: String
@@ -40,8 +40,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes tables whose rows now follow their rules, also from the ``RuleNote``, and requests the missing copies
-  /// again. Returns log entries.
+  /// Removes tables whose rows follow their rules now from this object and from the ``RuleNote``. Requests missing
+  /// copies again. Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

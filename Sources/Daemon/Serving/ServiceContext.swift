@@ -89,9 +89,9 @@ package final class ServiceContext: Sendable {
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
 
-  /// Returns the bell that wakes readers when a trail grows; the first call creates it.
+  /// Returns the notifier that wakes readers when a trail grows; the first call creates it.
   ///
-  /// - Throws: `io-failed` if the system has no room for it.
+  /// - Throws: An error if the system allows no more inotify descriptors or threads.
   func trailBell() throws -> TrailBell {
     try bell.withLock { bell in
       if let bell { return bell }

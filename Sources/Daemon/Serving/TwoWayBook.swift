@@ -9,7 +9,7 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state that applies to the same two-way database share, for each such database of the node.
+/// The state that all applies to one two-way database share, for each such database of the node.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let links = Mutex<[String: CaptureLink]>([:])

@@ -34,7 +34,7 @@ package struct PumpHooks: Sendable {
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
   /// Called when bytes of other nodes' trails have arrived, with their number.
   package var come: @Sendable (Int) -> Void = { _ in }
-  /// Called when a peer has reported that it has a trail durably up to a place.
+  /// Called when a peer has reported that it has a trail durably up to a position.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
