@@ -66,7 +66,8 @@ extension PeerFolder {
 
   /// Renews the listener's certificate when that is due, and drops old authorities when no peer needs them.
   ///
-  /// Certificates of earlier builds, which were valid for thirty years, are replaced by one for the same key.
+  /// Certificates of earlier versions of Cairn, which were valid for thirty years, are replaced by certificates of the
+  /// present lifetime for the same key.
   ///
   /// - Returns: The actions that were taken, in words; empty in most cases.
   package func upkeep(node: String, now: Int64) throws -> [String] {

@@ -18,7 +18,7 @@ package final class RefreshDesk: Sendable {
   /// spare the databases.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// The number of copies that may still be started, by peer and trail.
+  /// The limits on how many copies may be started, for each peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
   /// The number of copies of one trail that a peer may start at once; after that, one more each minute. Requests that
   /// wait for this are carried out together as one copy.

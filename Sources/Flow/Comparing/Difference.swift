@@ -42,8 +42,8 @@ package struct Difference: Sendable {
   package init(table: String, kind: Kind) { (self.table, self.kind) = (table, kind) }
 }
 
-/// A row that was different at both ends when it was read. Later reads prove whether that is a difference or a change
-/// in flight.
+/// A row that differed between source and target when it was read. Later reads prove whether that is a difference or a
+/// change in flight.
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64

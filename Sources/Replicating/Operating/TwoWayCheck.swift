@@ -84,8 +84,8 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. The amounts by
-  /// which its changes differ are then unknown.
+  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. It is then
+  /// unknown by how much an update changed the column.
   /// - Parameter tables: the tables of the captured database.
   /// - Parameter plan: the rules of an apply to the database, or from it.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {

@@ -8,8 +8,8 @@ import Mapping
 /// The other node may send any bytes, so each number and value is checked here. After that check, adding counts cannot
 /// overflow, and reserving memory for them is safe.
 final class OriginRowReader: RowReader {
-  /// The limit on the number of bytes that an answer may claim to have read: more than a node can read in the allowed
-  /// time.
+  /// The smallest number of bytes that is invalid as the size of rows in an answer. No node can read that many bytes
+  /// in the allowed time.
   private static let bytesMax: UInt64 = 1 << 34
   /// The smallest size of a row in an answer, in bytes: two hashes, the size of the row, and its key.
   private static let markBytes = 18

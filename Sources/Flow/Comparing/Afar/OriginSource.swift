@@ -108,7 +108,8 @@ package struct OriginSource: Sendable {
   }
 }
 
-/// The first byte of an answer; the rest depends on the question.
+/// The first byte of an encoded answer: whether the rest has the whole result, or the source's node refuses it as too
+/// large.
 enum OriginAnswer {
   static let whole: UInt8 = 0
   static let tooLarge: UInt8 = 1
