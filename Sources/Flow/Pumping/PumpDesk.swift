@@ -14,7 +14,8 @@ package final class PumpDesk: HTTPHandler {
     /// Answers `POST join` and `POST renew`, by which nodes get and renew certificates.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
-    /// The maximum size, in bytes, of a response with several blocks of a trail. A block that is larger is sent alone.
+    /// The maximum size, in bytes, of a response or a pushed body with several blocks of a trail. A block that is
+    /// larger is sent alone.
     package var bodyBytes = 8 << 20
 
     package init(

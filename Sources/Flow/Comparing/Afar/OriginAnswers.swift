@@ -22,7 +22,7 @@ package final class OriginAnswers: Sendable {
   private static let pauseMicroseconds: UInt32 = 5_000
   /// The time, in milliseconds, after which the source is closed if no question uses it.
   private static let idleMilliseconds: Int64 = 30_000
-  /// The maximum number of rows that one answer covers.
+  /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
   /// The shortest time, in milliseconds, between two requests that a PostgreSQL source write its progress into the
   /// trail. Each request runs a transaction at the source.
