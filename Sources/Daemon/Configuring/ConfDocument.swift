@@ -131,7 +131,7 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Returns the text about the behaviour if the option is missing.
+  /// Returns the text that says what Cairn does if the option is missing.
   ///
   /// - Parameter code: The quote character around code.
   package func without(code: String) -> String {

@@ -16,7 +16,8 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// Whether all files could be read. If not, a section that seems to be missing may be in an unreadable file.
   let isWhole: Bool
-  /// Whether sections of peers that push trails may be added later. A trail that nothing brings is then no problem.
+  /// Whether sections of peers that push trails may be added later. If so, an apply of a trail that no peer may push
+  /// yet is not a problem.
   let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
@@ -55,8 +56,8 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns the identity of a section's database: its URL, or for a file a text that is equal for all its paths. Nil
-  /// if it is unknown.
+  /// Returns a text by which two sections name the same database: its URL, or for a file a text that is equal for all
+  /// its paths. Nil if it is unknown.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -144,8 +145,8 @@ struct ConfReferences {
     return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
   }
 
-  /// Follows applies from one database to another, through any number of databases. Returns the last apply of the path;
-  /// nil if there is no path.
+  /// Returns the last apply of a path of applies that leads from database `start` to database `end`, through any
+  /// number of databases. Returns nil if there is no such path.
   private func wayBack(from start: String, to end: String) -> ReadSection? {
     var reached: Set<String> = [start]
     var new = [start]
@@ -204,8 +205,8 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if a conflict rule must be evaluated by one node only, and the option `decides` does not name that
-  /// node.
+  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, but its option `decides` does not
+  /// name that node.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {

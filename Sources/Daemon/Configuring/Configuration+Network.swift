@@ -136,7 +136,8 @@ extension Configuration.Pump {
 }
 
 extension Configuration {
-  /// The limit, in bytes of disk, for the trails that one node sends, unless the conf sets it; nil: no limit.
+  /// The default limit, in bytes of disk, for the trails that one node sends: half of the limit for all trails. Nil:
+  /// no limit.
   private var shareBytes: Int64? { limits.diskBytes.map { $0 / 2 } }
 
   /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.

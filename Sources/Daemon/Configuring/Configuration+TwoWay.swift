@@ -65,8 +65,8 @@ extension Configuration {
       ?? !applies.contains { $0.database == capture.database && leadsBack($0) }
   }
 
-  /// Returns a line that says whether rows that applies write to a capture's database go into its trail. Returns nil if
-  /// there are no such applies, or if the origin of those rows applies that trail on this node.
+  /// Returns a line for the operator that says whether rows that applies write to a capture's database go into its
+  /// trail. Returns nil if there is nothing to report.
   ///
   ///     rows that [apply.pos] writes to database erp go into trail hq.erp
   package func lineOnApplied(_ capture: Capture) -> String? {
@@ -91,8 +91,8 @@ extension Configuration {
     return "rows that \(names) \(applies.count == 1 ? "writes" : "write") to database \(capture.database)"
   }
 
-  /// Returns a line about rows that never reach an apply: other applies write them to its source, and the capture there
-  /// leaves them out. Nil if there are none.
+  /// Returns a line for the operator about rows that never reach the apply: other applies write them to its source,
+  /// and the capture of that source leaves them out. Nil if there are none.
   package func lineOnLacking(_ apply: Apply) -> String? {
     guard let capture = captures.first(where: { trail(of: $0) == apply.trail }), !handsOn(capture) else { return nil }
     let others = applies.filter { $0.database == capture.database && captureBehind($0) == nil }

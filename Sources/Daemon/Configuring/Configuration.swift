@@ -74,7 +74,7 @@ package struct Configuration: Equatable, Sendable {
     package var statements = true
     /// SQLite: the maximum number of rows in the journal.
     package var journalRows = 5_000_000
-    /// Whether the rows that exist when capture begins are sent.
+    /// Whether the rows that are in the tables when capture begins are sent.
     package var copiesRows = true
     /// The treatment of rows that applies write to the database; nil: they go into the trail if no path of applies
     /// returns them to their origin.
@@ -102,8 +102,8 @@ package struct Configuration: Equatable, Sendable {
     /// The treatment of writes by applications to tables that only this apply should write, unless a table has its own
     /// setting.
     package var localWrites = LocalWrites.stop
-    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. Transactions from
-    /// further ahead are held back.
+    /// The maximum time by which the clock of the trail's node may be ahead of the local clock. A transaction whose
+    /// time is further ahead is not applied until the difference is small enough.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
     /// The treatment of rows that are in the target's tables before the first copy; nil: the apply stops if there are
@@ -114,8 +114,8 @@ package struct Configuration: Equatable, Sendable {
     /// The treatment of schema changes; nil: it depends on whether Cairn created the table.
     package var ddl: DDLPolicy?
     package var replay = ReplayPolicy.rows
-    /// The maximum bytes of rows per second that an audit reads, at both ends together. 0: no audit; nil: it depends on
-    /// ``mayDiffer``.
+    /// The maximum number of bytes per second that an audit reads, at both ends together. 0: no audit. Nil: the
+    /// default rate if the target must equal the source (see ``mayDiffer``), otherwise no audit.
     package var auditBytesPerSecond: Int?
     /// The rules of tables, in the order of the configuration.
     package var rules: [TableRule] = []
@@ -128,8 +128,8 @@ package struct Configuration: Equatable, Sendable {
       (self.name, self.trail, self.database) = (name, trail, database)
     }
 
-    /// Whether the settings permit that rows of the target differ from the source although everything is applied. The
-    /// value has no meaning in two-way replication.
+    /// Whether these settings let rows of the target differ from the source after all changes are applied. The value
+    /// has no meaning in two-way replication.
     package var mayDiffer: Bool {
       localWrites == .allow || ![nil, .overwrite].contains(existing) || misfits != MisfitPolicies()
         || rules.contains { $0.delete != .apply || $0.mode != .mirror }

@@ -28,7 +28,7 @@ package struct LoadedConfiguration: Sendable {
     case ofConflict(isOfRows: Bool)
   }
 
-  /// Returns an error in an expression that is wrong for any table; nil if there is none.
+  /// A function that returns an error in an expression if the expression is invalid for every table; otherwise nil.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// The configuration; nil if there are problems.
@@ -42,7 +42,7 @@ package struct LoadedConfiguration: Sendable {
   package let credentialFiles: [String]
   /// Settings that are valid, but probably not intended.
   package let notices: [String]
-  /// The options that say where the daemon is, even if the conf has problems.
+  /// The options by which a running daemon is found. They are known even if the conf has problems.
   package let place: DaemonPlace
 
   /// Parses and checks a configuration. All input is passed in; nothing is read from disk.

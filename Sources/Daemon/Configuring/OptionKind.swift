@@ -47,7 +47,7 @@ package enum OptionKind: Equatable, Sendable {
   case rule
   /// Rules that resolve conflicts column by column: a TOML table from column names to rules.
   case rules
-  /// Any value. For options that are always refused.
+  /// Any value. Used for reserved options, whose values are never accepted.
   case anything
 
   /// The description of valid values, for messages.
@@ -91,7 +91,7 @@ package enum OptionKind: Equatable, Sendable {
   static var durationUnits: String { Quantity.durationUnits.map(\.name).joined(separator: ", ") }
   static var byteUnits: String { Quantity.byteUnits.map(\.name).joined(separator: ", ") }
 
-  /// Returns the duration in the largest unit that divides it.
+  /// Returns the duration as text, in the largest unit that gives a whole number.
   static func text(_ duration: Duration) -> String {
     let milliseconds =
       Double(duration.components.seconds) * 1000 + Double(duration.components.attoseconds / 1_000_000_000_000_000)

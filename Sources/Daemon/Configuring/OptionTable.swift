@@ -72,7 +72,8 @@ package enum OptionTable {
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
-  /// Returns the section with a key, unless it is part of another section.
+  /// Returns the section with this name in its header, such as `capture`; nil if there is none, or if it repeats like
+  /// `[[apply.NAME.table]]`.
   static func section(_ key: String) -> Section? {
     sections.first { section in
       if case .list = section.form { return false }

@@ -12,7 +12,7 @@ struct ReadSection {
 
   let source: ConfSection
   private(set) var values: [String: Entry] = [:]
-  /// The options that are present but invalid.
+  /// The options that are present but invalid, each with its place in the conf.
   private(set) var wrong: [String: ConfPlace] = [:]
 
   /// Reads the options of a section. Unknown, invalid and missing options become problems of the reader.

@@ -20,8 +20,8 @@ package struct Setting: Equatable, Sendable {
   /// The behaviour of Cairn if there is no value.
   @ByBytes package var absence: String
 
-  /// Returns all settings: of the sections in the files, and of sections that apply with defaults although no file has
-  /// them.
+  /// Returns all settings: those of the sections in the files, and the defaults of sections that are in force although
+  /// no file has them.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
     OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }

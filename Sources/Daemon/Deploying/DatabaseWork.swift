@@ -7,7 +7,7 @@ package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for a worker that wants a task which `worker` already has.
+  /// Returns the error for a second worker that needs this task while `worker` has it.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

@@ -4,15 +4,16 @@ import SystemKit
 
 /// The certificates that the authority of this node has signed for peers, one file each in `issued`.
 ///
-/// Each name has one valid certificate. A renewed certificate has the same key. Both are valid until the peer first
-/// uses the new one. If a node joins again with a new invitation, all earlier certificates of its name become invalid.
+/// Each name has one valid certificate, except after a renewal: then the old certificate remains valid until the peer
+/// first uses the new one. If a node joins again with a new invitation, all earlier certificates of its name become
+/// invalid.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
     package let isRevoked: Bool
   }
 
-  /// The lifetime of a certificate, which is renewed when a third of that is left.
+  /// The lifetime of a certificate. A certificate is renewed when a third of its lifetime is left.
   static let lifetime = PeerFolder.year
 
   private let peers: PeerFolder
@@ -42,8 +43,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a new certificate for the key of the present certificate. It does so in the last third of the present
-  /// certificate's life, or if the authority that signed it is being replaced. A repeated request gets the same
+  /// Signs a new certificate for the key of the certificate that a peer presents. It does so in the last third of that
+  /// certificate's lifetime, or if the authority that signed it is being replaced. A repeated request gets the same
   /// certificate.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {

@@ -9,7 +9,7 @@ import SystemKit
 /// authority` to find out whether there is a new authority.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
-  /// The maximum number of renewals for each name in a minute. One is enough.
+  /// The maximum number of renewals for each name in a minute.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
   /// The maximum number of presented certificates that are remembered, and of names whose renewals are counted.
@@ -140,8 +140,8 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// Returns the fingerprint of the present authority to a peer. A peer whose certificate another authority has signed
-  /// then asks for a renewal.
+  /// Returns a response with the fingerprint of the present authority. A peer whose certificate was signed by another
+  /// authority requests a renewal after that.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(

@@ -16,7 +16,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The line as printed, `HOST:PORT/TOKEN/KEY`.
   package var description: String { "\(address)/\(token)/\(key)" }
 
-  /// Parses such a line, with or without surrounding blanks. Returns nil for any other text.
+  /// Parses a line `HOST:PORT/TOKEN/KEY`, with or without surrounding blanks. Returns nil for any other text.
   package init?(_ text: String) {
     let trimmed = text.split(whereSeparator: \.isWhitespace)
     guard trimmed.count == 1 else { return nil }

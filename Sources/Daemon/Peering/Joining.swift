@@ -90,8 +90,8 @@ package struct Joining {
     return answer.certificate.facts
   }
 
-  /// Returns whether the other node signs with another authority now: one that is unknown to this node, or that did not
-  /// sign this node's certificate.
+  /// Returns whether the other node now signs with another authority: one that this node does not know, or that did
+  /// not sign this node's certificate.
   private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
     let reply = try client.perform("GET", "/cairn/1/authority")
     // Earlier builds do not know the address.

@@ -27,13 +27,13 @@ extension PeerFolder {
     return (try Certificate.selfSigned(terms, key: key), key)
   }
 
-  /// Replaces the authority, the listener's key, or both.
+  /// Replaces the authority of this node, the key of its listener, or both.
   ///
   /// The new authority signs from now on. The old one remains trusted until every peer has a certificate of the new
   /// one; then ``upkeep(node:now:)`` drops it.
   ///
-  /// - Parameter dropsOld: Whether the old authority is dropped at once: peers with a certificate of it must join
-  ///   again.
+  /// - Parameter dropsOld: Whether the old authority is dropped at once. Peers whose certificates it signed must
+  ///   then join again.
   package func rotate(
     node: String, authority: Bool, listener: Bool, dropsOld: Bool, now: Int64
   ) throws -> Rotation {
@@ -66,7 +66,8 @@ extension PeerFolder {
 
   /// Renews the listener's certificate when that is due, and drops old authorities when no peer needs them.
   ///
-  /// Certificates of earlier builds, which were valid for thirty years, are replaced by one for the same key.
+  /// Certificates of earlier versions of Cairn, which were valid for thirty years, are replaced by certificates of the
+  /// present lifetime for the same key.
   ///
   /// - Returns: The actions that were taken, in words; empty in most cases.
   package func upkeep(node: String, now: Int64) throws -> [String] {

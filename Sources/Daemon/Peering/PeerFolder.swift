@@ -35,7 +35,7 @@ package struct PeerFolder: Sendable {
   }
 
   /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
-  /// the node has joined the peer, both come from joining. Otherwise they are the listener's.
+  /// the node has joined the peer, it got both by joining. Otherwise they are those of the listener.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(

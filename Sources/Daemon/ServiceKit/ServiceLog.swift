@@ -82,7 +82,7 @@ extension ErrorCode {
 }
 
 /// The log of a service. If systemd reads standard error, entries go to systemd's journal with their fields. Otherwise
-/// they go to standard error, with priorities as in sd-daemon(3). Any thread may write.
+/// they go to standard error, with priorities as in sd-daemon(3). Any thread may write entries.
 package final class ServiceLog: Sendable {
   private let isJournal: Bool
   private let isTerminal: Bool

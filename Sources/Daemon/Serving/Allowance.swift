@@ -8,7 +8,7 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// The time, in µs, up to which the count `left` has been refilled.
+  /// The time, in µs, until which the refills are included in the count `left`; nil before the first event.
   private var countedAt: Int64?
 
   /// Creates a full allowance: `burst` events may happen at once.
@@ -30,17 +30,17 @@ struct Allowance: Equatable, Sendable {
     return true
   }
 
-  /// Returns whether all events are allowed again at `now`. Such an allowance equals a new one, so it need not be
-  /// stored.
+  /// Returns whether `burst` events are allowed again at `now`. Such an allowance is equal to a new one, so it need
+  /// not be kept.
   func isFull(now: Int64) -> Bool {
     guard let countedAt else { return true }
     return Int64(left) + max(0, now - countedAt) / refill >= Int64(burst)
   }
 }
 
-/// A rate limit for each of many askers, such as peers, in bounded memory.
+/// A rate limit for each of many clients, such as peers, in bounded memory.
 struct Allowances: Sendable {
-  /// The maximum number of askers whose allowances are stored.
+  /// The maximum number of clients whose allowances are kept.
   static let most = 4096
 
   private let fresh: Allowance
@@ -50,8 +50,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Takes one event from the allowance of `asker`; returns false if none is left. When too many allowances are in use,
-  /// an asker without one is refused.
+  /// Returns whether an event of the client `asker` is allowed now, and counts it if so. If too many allowances are
+  /// kept, a client without one is refused.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

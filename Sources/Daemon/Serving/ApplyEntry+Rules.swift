@@ -8,7 +8,7 @@ import Trails
 
 // Rules that changed after rows had been written under the earlier ones.
 extension ApplyEntry {
-  /// Returns the tables whose rules changed, after it has requested the copies that they need.
+  /// Requests the copies that changed rules need, and returns the tables whose rules changed.
   ///
   /// The change is written to a ``RuleNote`` before the first step, and ``RuleUpkeep`` removes it after the last. If
   /// the daemon ends in between, the steps are repeated.
@@ -124,7 +124,7 @@ extension [ChangedRule] {
   }
 }
 
-/// The name of a table, split into the parts that a rule writes.
+/// The name of a table, split into the parts that a rule can replace.
 private struct NamePlace {
   let namespace: String
   let name: String

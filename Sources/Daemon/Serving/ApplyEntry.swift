@@ -21,8 +21,8 @@ struct ApplyEntry {
   let scope: TargetScope
   let context: ServiceContext
 
-  /// Makes all checks that can stop an apply before it starts. Returns the requested copy of all tables (nil: none),
-  /// and the tables whose rules changed after their rows were applied.
+  /// Makes all checks that can stop an apply before it starts. Returns the open request for a copy of all tables (nil:
+  /// none), and the tables whose rules changed after their rows were applied.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
@@ -82,8 +82,8 @@ struct ApplyEntry {
     return try copyAll(end, info, request, forgets: false)
   }
 
-  /// Throws `trail-elsewhere` while this node's copy of another node's trail ends before the target's checkpoint. If
-  /// the copy was removed or restored, the sending node completes it.
+  /// Throws `trail-elsewhere` while this node's copy of another node's trail ends before the target's checkpoint. The
+  /// copy may have been removed or restored; the sending node then completes it.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
     guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
@@ -95,8 +95,8 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Throws `checkpoint-foreign` if the target already has tables of the trail. If it has none, no order of the
-  /// operator is needed to copy all tables.
+  /// Throws `checkpoint-foreign` if the target already has tables of the trail. If it has none, all tables are copied
+  /// without an order of the operator.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
@@ -183,7 +183,7 @@ struct ApplyEntry {
     return asked
   }
 
-  /// Requests a copy of all tables from the node where the trail begins, since only that node has the rows.
+  /// Sends a request for a copy of all tables to the node where the trail begins, since only that node has the rows.
   private func askFromAfar(_ info: TrailInfo) throws {
     guard trail.origin != context.node else {
       throw CairnError(

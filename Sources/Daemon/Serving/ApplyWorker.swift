@@ -182,8 +182,8 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The oldest request for copies that this apply made and that the trail's node has not answered; nil if there is
-  /// none.
+  /// The trail's node, the requested tables and the time of the oldest request for copies by this apply that is not
+  /// answered yet. Nil if there is none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }

@@ -2,7 +2,7 @@ import Configuring
 import Steering
 
 /// The log messages for the steps taken when trails exceed their disk budget. They name the limit, the bytes used, the
-/// readers that hold them, and the operator's options.
+/// readers that still need the segments, and the operator's options.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits

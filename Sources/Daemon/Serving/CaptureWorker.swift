@@ -137,8 +137,8 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// The time since a capture last read its source. Changes committed since then may be missing from the trail, so the
-/// lag grows.
+/// The time since a capture could last read its source. The trail may lack changes that were committed since then, so
+/// the lag grows.
 struct Sight: Equatable, Sendable {
   /// Whether the capture is running and has opened its source.
   var isOpen = false

@@ -5,7 +5,8 @@ import Operating
 import Steering
 import Trails
 
-/// An order from an operator or another node that makes a capture of this node copy tables through its trail again.
+/// An order of an operator or of another node: a capture of this node is to send rows of tables through its trail
+/// again.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
@@ -17,7 +18,8 @@ struct CopyOrder {
     case everything
   }
 
-  /// Throws `source-went-back` if the source does not continue where the trail ends. The trail cannot take a copy then.
+  /// Throws `source-went-back` if the source does not continue where the trail ends. Then no copy of a table can be
+  /// sent through the trail.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
@@ -26,7 +28,7 @@ struct CopyOrder {
       hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
-  /// Returns the error of a capture that the daemon does not start again; nil if the capture has not failed so.
+  /// Returns the error with which a capture has ended if the daemon does not start it again; otherwise nil.
   private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {
     let name = WorkerName(.capture, capture.name)
     guard let worker = supervisor.workers().first(where: { $0.name == name && $0.state == .failed }) else { return nil }

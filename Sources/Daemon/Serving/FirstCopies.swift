@@ -1,9 +1,9 @@
 import Changes
 import SystemKit
 
-/// A file that exists until an apply of a received trail has had the first copies of its tables.
+/// A file that exists until an apply of another node's trail has received the first copies of its tables.
 ///
-/// Until then, a table that already holds rows stops the apply: source and target cannot be compared from one node.
+/// Until then, the apply stops if a table already holds rows, because one node alone cannot compare source and target.
 struct FirstCopies {
   private let path: String
 

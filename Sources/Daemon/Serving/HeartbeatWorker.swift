@@ -10,21 +10,21 @@ import Steering
 import SystemKit
 import Trails
 
-/// Watches one source: how full its slot or journal is. It also writes to an idle PostgreSQL database, so that the slot
-/// advances.
+/// Observes one source: how full its slot or journal is. It also writes messages to an idle PostgreSQL database, so
+/// that the slot advances.
 final class HeartbeatWorker: Worker {
   let name: WorkerName
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// Returns the progress of the capture, by which the source is found to be idle; nil while the capture does not run.
+  /// Returns the progress of the capture, which shows whether the source is idle. Nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
   /// Returns whether capture may drop the slot of a source now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// The progress of a running capture: the number of transactions, and the last row taken from an SQLite journal (0:
-  /// none yet).
+  /// The progress of a running capture: the number of transactions, and the last row that was read from an SQLite
+  /// journal (0: none yet).
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64
@@ -129,8 +129,8 @@ final class HeartbeatWorker: Worker {
     }
   }
 
-  /// Writes a heartbeat message to the source's log, so that the slot can advance. If the role lacks the permission to
-  /// sign messages, logs a line and returns false.
+  /// Writes a heartbeat message to the log of PostgreSQL, so that the slot can advance. If the role lacks a permission
+  /// for that, logs a warning and returns false.
   private func beat(_ connection: PostgresConnection) throws -> Bool {
     do { try MessageKey.emit(PostgresCapture.progressPrefix, [], connection) } catch let error as CairnError
       where error.code == .privilegeMissing

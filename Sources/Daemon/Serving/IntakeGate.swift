@@ -15,8 +15,7 @@ struct IntakeRoom: Equatable, Sendable {
   /// The part of ``held`` in the open segments of trails that are fully applied. These can be deleted only after more
   /// bytes have arrived.
   var live: UInt64 = 0
-  /// Whether the retention plan pauses captures, because the trails exceed their budget even after every possible
-  /// deletion.
+  /// Whether captures are paused because the trails exceed their disk budget even after every possible deletion.
   var isPaused = false
   /// The sizes and limits of the trails of each node, by the node's name.
   var peers: [String: Share] = [:]
@@ -125,8 +124,8 @@ extension ServiceContext {
   }
 }
 
-/// Decides whether a peer may send bytes: before each request body, and again for each piece of it. It measures the
-/// trails at most once a second.
+/// Decides whether a peer may send bytes: before each request body, and again for each piece of the body. It measures
+/// the trails at most once a second.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
 
@@ -153,8 +152,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails are full. Calls `look` to measure them if the last measurement is a second old; other
-  /// callers wait meanwhile.
+  /// Returns whether the trails are full. If the last measurement is a second old, it calls `look` to measure them
+  /// again, and other callers wait meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -200,7 +199,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether segments should be deleted now because the trails are over their limit. True only once for each
-  /// measurement.
+  /// Returns whether segments should be deleted now because the trails exceed their limit. After a true, it returns
+  /// false until the next measurement.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

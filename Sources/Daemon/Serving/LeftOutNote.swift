@@ -10,7 +10,7 @@ import SystemKit
 /// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
 /// ```
 struct LeftOutNote: Sendable {
-  /// The maximum number of tables in the file. A trail may have any number of tables; further names are dropped.
+  /// The maximum number of tables in the file. If a trail has more tables, their names are not added.
   static let tablesMax = 10_000
 
   private let path: String

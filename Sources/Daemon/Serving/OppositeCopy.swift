@@ -4,12 +4,12 @@ import Changes
 import Configuring
 import Operating
 
-/// A check that keeps the two applies of a two-way pair from copying at the same time.
+/// A check that keeps the two applies of a two-way pair from receiving copies of tables at the same time.
 ///
-/// A copy has no deleted rows, and no rows that cannot be written yet because another row holds one of their unique
-/// values. If both databases were copied at once, such a row might stay in one of them.
+/// A copy contains no deleted rows, and no rows that cannot be written yet because another row holds one of their
+/// unique values. If both databases were copied at once, such a row might remain in one of them.
 struct OppositeCopy {
-  /// The captures and applies that copy now, by their names in the conf.
+  /// The captures that send copies now and the applies that receive copies now, by their names in the conf.
   struct Copying: Equatable {
     var captures: Set<String> = []
     var applies: Set<String> = []
@@ -49,7 +49,7 @@ struct OppositeCopy {
 }
 
 extension Supervisor {
-  /// The captures that still have tables to copy, and the applies that are still copying.
+  /// The captures that still have tables to copy, and the applies that are still receiving copies.
   var copying: OppositeCopy.Copying {
     let workers = state.withLock { state in state.entries.values.map(\.worker) }
     var copying = OppositeCopy.Copying()

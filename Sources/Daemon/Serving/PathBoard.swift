@@ -2,8 +2,8 @@ import Changes
 import Steering
 import Trails
 
-/// The state of each transfer of a trail to or from another node, for the status. It combines facts of the workers with
-/// reports of the peers, and computes the lag.
+/// The state of each transfer of a trail to or from another node, for `cairn status`. It combines what workers and
+/// peers report, and computes the lag.
 struct PathBoard {
   private struct FilePlace: Comparable, Sendable {
     var segment: UInt64
@@ -27,9 +27,9 @@ struct PathBoard {
   private var clocks: [String: Clocks] = [:]
   private var rates: [String: Rate] = [:]
 
-  /// Returns the state of all transfers.
+  /// Returns the state of all transfers, for `cairn status`.
   ///
-  /// - Parameter transfers: The transfers as the workers see them, with the names of the peers.
+  /// - Parameter transfers: The transfers as the workers report them, with the names of the peers.
   /// - Parameter keys: All readers of trails at other nodes.
   /// - Parameter standings: The ends of the trails.
   /// - Parameter infos: The segments of the trails.

@@ -4,10 +4,10 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// The positions up to which other nodes have this node's trails durably, as they reported.
+/// The positions up to which other nodes have reported that they have this node's trails durably.
 ///
-/// They are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If a stored
-/// position is older than the peer's, more is kept than necessary.
+/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If
+/// the position in the file is too old, only more segments than necessary are kept.
 package final class PeerBook: Sendable {
   /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes it
   /// there.
@@ -23,8 +23,8 @@ package final class PeerBook: Sendable {
     /// The position up to which the peer has the trail durably: the segment, and the offset in its file.
     package var segment: UInt64
     package var offset: UInt64
-    /// The position up to which every apply of the peer has applied the trail; nil if the peer has no apply or did not
-    /// report it.
+    /// The position up to which every apply of the peer has applied the trail; nil if the peer has no apply of the
+    /// trail or did not report it.
     package var applied: Position?
     /// The time of the last contact with the peer, in µs since 1970 UTC.
     package var seenAt: Int64
@@ -33,8 +33,8 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// The pause between two writes to the file while the position stays in one segment. A contact without a new position
-  /// is not written.
+  /// The minimum time, in µs, between two writes of a peer's position to the file while it stays in one segment. A
+  /// contact without a new position is not written.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {

@@ -33,10 +33,10 @@ package enum PeerReaders {
       } : configuration.peers.contains { $0.name == key.reader.name && $0.pull.includes(key.trail) }
   }
 
-  /// Returns a reader for the retention plan.
+  /// Returns another node as a reader of a trail, for the plan of which segments may be deleted.
   ///
-  /// A reader whose position is unknown needs the whole trail. A reader whose position was deleted is expired. So is a
-  /// reader that expired earlier and is still in the same segment.
+  /// A reader whose position is unknown needs the whole trail. If the segment at its position was deleted, the reader
+  /// is expired. A reader that expired earlier stays expired until it has left that segment.
   ///
   /// - Parameter givenUpIn: The segment in which the reader expired (0: it had none); nil if it has not expired.
   package static func reader(

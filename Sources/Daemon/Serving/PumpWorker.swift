@@ -13,7 +13,7 @@ import SystemKit
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
-  /// The certificate files of `[receive]`, used if `[pump.NAME]` names none.
+  /// The certificate files of `[receive]`. They are used if the section `[pump.NAME]` names none.
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan

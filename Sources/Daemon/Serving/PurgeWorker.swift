@@ -75,7 +75,7 @@ final class PurgeWorker: Worker {
       hint: Self.newTrail(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
   }
 
-  /// Returns the hint for a trail whose folder was removed or moved.
+  /// Returns the hint for an error about a trail whose folder was removed or moved.
   static func newTrail(_ capture: String, trail: TrailName) -> String {
     "capture.\(capture) begins a new trail by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old trail if 'cairn check' reports one"
   }

@@ -43,8 +43,8 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns an error that says why a peer may not push now; nil if it may. A push that may begin counts as in progress
-  /// from now on.
+  /// Returns an error that says why a peer may not push now; nil if it may. If it may, its request body is counted as
+  /// in progress from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -64,8 +64,8 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Returns the entry for the ``VisitBook`` if a peer with the grant pulls or pushes bytes of a trail; nil for all
-  /// other requests.
+  /// Returns the peer, trail and direction of a request by which a peer with the grant pulls or pushes bytes of a
+  /// trail; nil for all other requests.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",

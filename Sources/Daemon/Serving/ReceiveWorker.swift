@@ -14,7 +14,7 @@ import SystemKit
 final class ReceiveWorker: Worker {
   let name = WorkerName.receive
   private static let lookMilliseconds: Int32 = 1_000
-  /// Milliseconds between two checks of the certificates; changed by tests.
+  /// The time between two checks of the certificates, in milliseconds. Tests change it.
   static let upkeepMilliseconds =
     getenv("CAIRN_TEST_UPKEEP_MS").flatMap { Int64(String(cString: $0)) } ?? 600_000
 

@@ -6,8 +6,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Makes captures of this node execute the copies that other nodes request. It also ends requests of this node's
-/// applies when their rows have arrived.
+/// Makes captures of this node carry out the copies that other nodes request. It also removes requests of this node's
+/// applies when the requested rows have arrived.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
@@ -18,10 +18,10 @@ package final class RefreshDesk: Sendable {
   /// spare the databases.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// The number of copies that may still be started, by peer and trail.
+  /// The limits on how many copies may be started, for each peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
-  /// The number of copies of one trail that a peer may start at once; then one more each minute. Requests that arrive
-  /// meanwhile are carried out as one copy.
+  /// The number of copies of one trail that a peer may start at once; after that, one more each minute. Requests that
+  /// wait for this are carried out together as one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -62,7 +62,8 @@ package final class RefreshDesk: Sendable {
     return due.compactMapValues { within(rate: $0) }
   }
 
-  /// Returns the requests without those of peers that make too many; these stay open. Returns nil if none is left.
+  /// Returns the requests without those of peers that have started too many copies; these requests stay open. Returns
+  /// nil if none is left.
   private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
     let now = Clock.monotonicMilliseconds * 1000
     var verdicts: [String: Bool] = [:]
@@ -117,8 +118,8 @@ package final class RefreshDesk: Sendable {
     }
   }
 
-  /// Returns the names of the applies and nodes that made requests. A node that this node dials is named by its
-  /// address, after its own name if it has reported one.
+  /// Returns the names of the applies and nodes that made requests, for the log. A node that this node dials is named
+  /// by its address, after its own name if it has reported one.
   ///
   ///     "apply.pos, store-042, hq (https://hq.example:7420)"
   private func askers(_ requests: [RequestBook.Request]) -> String {
@@ -133,7 +134,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Ends the requests for copies whose rows have arrived at the applies of this node.
+  /// Removes the requests for copies whose rows have arrived at the applies of this node.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -151,8 +152,8 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. After a request for all tables, no table may
-  /// still wait for a copy.
+  /// Returns whether the requested copies have started at the target. For a request of all tables, no table may still
+  /// wait for a copy.
   ///
   /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.
   /// - Parameter awaitsMore: Whether the apply still waits for copies of tables.

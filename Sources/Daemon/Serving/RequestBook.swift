@@ -40,7 +40,7 @@ package final class RequestBook: Sendable {
 
   /// The time in µs after which a request is removed, finished or not, if no node repeats it.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
-  /// The maximum number of open requests of a peer.
+  /// The maximum number of open requests that are kept for a peer.
   static let ofPeerMax = 64
   /// The maximum number of finished requests of a peer that are kept; the oldest are dropped first.
   static let doneOfPeerMax = 256
@@ -52,7 +52,7 @@ package final class RequestBook: Sendable {
   private let book = Mutex<[Request]>([])
   /// The ids of this node's own latest requests. In a ring of nodes such a request comes back, and is ignored.
   private let own = Mutex<[String]>([])
-  /// The number of requests that may still be made, by peer.
+  /// The limits on how many requests may be made, for each peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 
@@ -84,7 +84,7 @@ package final class RequestBook: Sendable {
   /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
   /// function returns.
   ///
-  /// - Parameter behind: The last transaction in the trail; only a later copy answers the request.
+  /// - Parameter behind: The last transaction in the trail. Only a copy that begins after it answers the request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in
@@ -130,7 +130,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished, because the capture has started its copies. The same id then has no further effect.
+  /// Marks a request as finished, because the capture has started its copies. If a peer repeats the request with the
+  /// same id, no further copy is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {

@@ -8,11 +8,11 @@ package enum RestartPolicy {
     case never
   }
 
-  /// The first and the longest pause between attempts to start a worker again.
+  /// The pauses between attempts to start a worker again: a first and a longest one.
   package enum Pace: Equatable, Sendable {
-    /// The pace for causes that usually pass by themselves: a lock, a connection.
+    /// Short pauses, for causes that usually pass by themselves: a lock, a connection.
     case brief
-    /// The pace for causes that an operator removes elsewhere, without notice to the daemon: a disk, a login, a file
+    /// Long pauses, for causes that an operator removes without a command to the daemon: a full disk, a login, a file
     /// that was moved.
     case patient
 
@@ -22,7 +22,7 @@ package enum RestartPolicy {
 
   /// The length of a run, in milliseconds, after which the next error counts as the first one.
   package static let steadyMilliseconds: Int64 = 60_000
-  /// The maximum number of new attempts after a fault of Cairn itself.
+  /// The maximum number of times that a worker is started again after a bug of Cairn.
   private static let bugTries = 3
 
   package static func judge(_ error: CairnError, failures: Int) -> Judgement {
@@ -39,10 +39,10 @@ package enum RestartPolicy {
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))
   }
 
-  /// Returns whether the error is the expected result of an order to end, so that it is not reported.
+  /// Returns whether the error is the intended end of the worker, which is not reported as a failure.
   static func isOfEnding(_ error: CairnError) -> Bool { error.code == .schemaStopped }
 
-  /// Returns whether the cause of the error is outside of the databases' contents and of Cairn's own state. A new
+  /// Returns whether the cause of an error is neither in the contents of a database nor in Cairn's own state. A new
   /// attempt then does no harm, and succeeds as soon as the cause is gone.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {

@@ -5,8 +5,8 @@ import Trails
 
 /// The segments of trails that may be deleted, and the next steps if that does not free enough disk space.
 ///
-/// First the reader that lags most expires: its tables will be copied again. Then captures pause. The plan is computed
-/// without I/O.
+/// The first step is to let the reader with the largest lag expire: its tables will be copied again. The next one is
+/// to pause captures. The plan is computed without I/O.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
@@ -31,7 +31,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader expired by an earlier plan, and still waits for its copy.
+    /// Whether the reader expired by an earlier plan, and has not received the copies of its tables since.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -39,12 +39,13 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// The part of the disk budget below which paused captures continue.
+  /// The fraction of the disk budget below which paused captures continue.
   static let resumeShare = 0.9
 
   /// The number of the first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire by this plan and not by an earlier one: segments are no longer kept for them.
+  /// The readers that expire by this plan: no segments are kept for them any longer. Readers that an earlier plan let
+  /// expire are not included.
   package private(set) var expired: [ReaderID] = []
   /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.
   package private(set) var expiredForRoom: Set<ReaderID> = []
@@ -112,7 +113,7 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// Computes the segments that may be deleted when nothing is kept for the readers in `given`.
+  /// Computes which segments may be deleted if none are kept for the readers in `given`.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
@@ -136,14 +137,14 @@ package struct RetentionPlan: Equatable, Sendable {
     return trail.segments.last { $0.created <= oldest }?.number ?? 0
   }
 
-  /// Returns whether all bytes of a segment were written before a moment: the next segment was begun before that
-  /// moment.
+  /// Returns whether all bytes of a segment were written before `moment`. This is so if the next segment was begun
+  /// before `moment`.
   private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
     trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
       ?? false
   }
 
-  /// Returns the reader for which the oldest segment is kept, except the readers in `given`; nil if there is none.
+  /// Returns the reader that needs the oldest segment, except the readers in `given`; nil if there is none.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

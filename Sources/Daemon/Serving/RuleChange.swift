@@ -3,7 +3,7 @@ import Changes
 import Mapping
 import Reshaping
 
-/// The effect of a changed rule on the rows that a table got under the earlier rule.
+/// The effect of a changed rule on the rows that were written to a table under the earlier rule.
 enum RuleChange: Equatable {
   /// All rows are copied again.
   case copied
@@ -13,7 +13,7 @@ enum RuleChange: Equatable {
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)
-  /// The change is refused: a table of the target cannot have rows that equal the source and also a history of changes.
+  /// The change is refused. A target table cannot both have rows that equal the source and keep a history of changes.
   case refused
 
   /// Compares two rules of a table. Returns nil if both have the same effect.
@@ -75,7 +75,7 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the names at the source of tables in a target, as the rules named them when their rows were written.
+  /// Returns the names at the source of target tables, by the rules that were in force when their rows were written.
   static func sources(of names: [String], _ rules: [TableRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
@@ -103,7 +103,8 @@ enum RuleChange: Equatable {
     String(decoding: plain(name).utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 
-  /// Returns the tables in `pending`, whose rows do not follow their rule yet, with the tables in `changes` added.
+  /// Returns `pending` with the tables in `changes` added. `pending` has the tables whose rows do not follow their
+  /// present rule yet.
   static func merged(
     _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [TableRule]
   ) -> [ChangedRule] {

@@ -13,12 +13,13 @@ final class RuleUpkeep: Sendable {
     var rules: [TableRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// The time of the last request for a copy, by table, for suspended tables that need only a copy to continue.
+    /// The time of the last request for a copy, by table. Only suspended tables that need nothing but a copy are
+    /// included.
     var wanted: [NameKey: Int64] = [:]
   }
 
-  /// The pause before a copy is requested again. A capture that is already copying the table takes that copy as the
-  /// answer, although it may have begun before the rule changed.
+  /// The time, in milliseconds, after which a copy is requested again. A capture that was already copying the table
+  /// may have ignored the first request, although its copy began before the rule changed.
   private let askAgainMilliseconds: Int64
 
   private let apply: String
@@ -32,15 +33,15 @@ final class RuleUpkeep: Sendable {
   /// The tables with changed rules that still wait for the start of their copies.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
-  /// Removes all tables, when a run of the apply begins.
+  /// Removes all tables from this object. Called when a run of the apply begins.
   func rest() { state.withLock { $0 = State() } }
 
   func begin(_ rules: [TableRule], _ changed: [ChangedRule]) {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes tables whose rows now follow their rules, also from the ``RuleNote``, and requests the missing copies
-  /// again. Returns log entries.
+  /// Removes tables whose rows follow their rules now from this object and from the ``RuleNote``. Requests missing
+  /// copies again. Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

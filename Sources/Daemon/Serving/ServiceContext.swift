@@ -78,7 +78,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// The grants of the conf in force.
+  /// The grants by the conf in force: the trails that each peer may push or pull.
   var grants: Grants { granted.withLock { $0 } }
 
   private static func grants(_ configuration: Configuration) -> Grants {
@@ -89,9 +89,9 @@ package final class ServiceContext: Sendable {
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
 
-  /// Returns the bell that wakes readers when a trail grows; the first call creates it.
+  /// Returns the notifier that wakes readers when a trail grows; the first call creates it.
   ///
-  /// - Throws: `io-failed` if the system has no room for it.
+  /// - Throws: An error if the system allows no more inotify descriptors or threads.
   func trailBell() throws -> TrailBell {
     try bell.withLock { bell in
       if let bell { return bell }
@@ -139,7 +139,7 @@ package final class ServiceContext: Sendable {
     return configuration.captures.first { $0.name == trail.name }
   }
 
-  /// Runs `body` while no other worker has the same task.
+  /// Runs `body` while no other worker has the task `work`.
   ///
   /// - Throws: `conf-reference` if another worker has it.
   func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {
@@ -159,8 +159,8 @@ package final class ServiceContext: Sendable {
     set { full.store(newValue, ordering: .relaxed) }
   }
 
-  /// Returns the position up to which every apply of this node has applied a trail; nil if there is no apply, or one
-  /// has not begun.
+  /// Returns the position up to which every apply of this node has applied a trail; nil if no apply reads the trail,
+  /// or one of them has not begun.
   func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
   func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
 

@@ -4,7 +4,8 @@ import Steering
 /// Decides whether to drop a replication slot before the log that it holds back fills its server's disk. This is the
 /// last resort, and only if the conf allows it.
 package enum SlotVerdict {
-  /// The number of bytes left to the slot below which the server will invalidate it soon anyway.
+  /// If the server keeps fewer than this many further bytes of log for a slot, it will invalidate the slot soon
+  /// anyway.
   static let safeBytesMin: Int64 = 256 << 20
 
   /// Returns whether capture may drop the slot.

@@ -10,13 +10,13 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers questions about the rows of this node's sources. Each capture has its own ``OriginAnswers``.
+/// Answers questions of other nodes about the rows of this node's sources. Each source has its own ``OriginAnswers``.
 final class SourceAnswers: Sendable {
-  /// The number of requests at once by which a peer may have up to 1,000 rows each sent through the trail again; then
-  /// one more each second.
+  /// The number of requests to send up to 1,000 rows again that a peer may make at once; after that, one more each
+  /// second.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// The number of requests at once by which a peer may have a whole table copied; then one more each minute.
+  /// The number of requests to copy a whole table that a peer may make at once; after that, one more each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 
@@ -28,7 +28,7 @@ final class SourceAnswers: Sendable {
 
   /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
-  /// The requests to send rows again that are still allowed, by asker and trail.
+  /// The limits on requests to send rows again, for each peer and trail.
   private let repairs = Mutex(Allowances(burst: SourceAnswers.repairBurst, refill: SourceAnswers.repairMicroseconds))
   private let copies = Mutex(Allowances(burst: SourceAnswers.copyBurst, refill: SourceAnswers.copyMicroseconds))
 
@@ -58,7 +58,7 @@ final class SourceAnswers: Sendable {
     return isWholeTable ? copies.withLock { $0.take(key, now: now) } : repairs.withLock { $0.take(key, now: now) }
   }
 
-  /// Closes databases about which no node has asked for a while.
+  /// Closes the sources about which no node has asked for some time.
   func closeIdle() { for source in sources.withLock({ Array($0.values) }) { source.answers.closeIdle() } }
 }
 
@@ -81,7 +81,7 @@ extension ServiceContext {
       question, about: trail, capture, database.location(), state: statePath, of: asker, isOver: isOver)
   }
 
-  /// Returns the source of another node's trail, for a comparison at this node.
+  /// Returns access to the source of another node's trail, for a comparison at this node.
   func origin(of trail: TrailName, for asker: String, stop: StopSignal) -> OriginSource {
     OriginSource(stop: stop) { [self] question in
       try answer(question, about: trail, of: asker) { stop.isSet }

@@ -1,8 +1,8 @@
 import Changes
 
-/// Decides when one worker is started, stopped, and started again after an error.
+/// The state of one worker, which decides when the worker is started, stopped, and started again after an error.
 ///
-/// It takes events and returns decisions, without threads and clocks. Times are milliseconds of a monotonic clock.
+/// It handles events and returns decisions, without threads and clocks. Times are milliseconds of a monotonic clock.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
     /// The worker will be started at the time `at`.
@@ -32,12 +32,12 @@ package struct Supervision: Equatable, Sendable {
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// Whether the failure is over, because the worker has run without an error for long enough since.
+    /// Whether the failure counts as over, because the worker has run without an error for long enough.
     package var isPassed = false
   }
 
   package private(set) var state: State
-  /// The state that the worker takes after its thread has ended; nil if it was not ordered to end.
+  /// The state that the worker gets after its thread has ended; nil if the worker was not ordered to end.
   private var wish: State?
   /// The last failure.
   package private(set) var failure: Failure?
@@ -116,7 +116,8 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// Lets the worker run from now on. Always returns false, because no thread has to be ended.
+  /// Handles an order to start the worker, also after a stop or a failure. Always returns false, because no thread has
+  /// to be ended.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false

@@ -7,8 +7,7 @@ import Trails
 
 // Deletion of segments, and pauses of workers while the trails exceed their disk budget.
 extension Supervisor {
-  /// Returns the segments that may be deleted now, and the next steps. Marks the readers that expire by this plan as
-  /// expired.
+  /// Returns the plan of which segments may be deleted now. Marks the readers that expire by this plan as expired.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos

@@ -3,9 +3,9 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// The file with the names that the tables of a trail had at the target in the apply's last run.
+/// A file with the names that the tables of a trail had at the target in the last run of the apply.
 ///
-/// The changes that a suspended table missed are found in the trail by these names.
+/// By these names, the changes that a suspended table missed are found in the trail.
 struct TargetNames {
   private let path: String
 

@@ -9,7 +9,7 @@ import SystemKit
 import Trails
 import Versions
 
-/// The state shared by all applies that write to the same two-way database, for each such database.
+/// The state that all applies to one two-way database share, for each such database of the node.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let links = Mutex<[String: CaptureLink]>([:])
@@ -45,11 +45,11 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// The number of stored row versions above which the peer counts as late with its confirmations.
+  /// The number of row versions in the version window from which on a peer that has not confirmed them is reported.
   private static let manyVersions = 100_000
 
-  /// Returns the number of stored row versions that the peer of an apply has not confirmed, if there are many;
-  /// otherwise nil.
+  /// Returns the number of row versions in the version window if it is large, and if the peer of an apply has not
+  /// confirmed that it knows them. Otherwise nil.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil

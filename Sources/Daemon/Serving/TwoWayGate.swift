@@ -26,10 +26,10 @@ struct TwoWayGate {
     }
   }
 
-  /// Starts a thread that repeats the checks after the first copies have created the tables. Returns nil if the apply
-  /// is one-way.
+  /// Starts a thread that repeats the checks after the first copies have created the tables. Returns the thread; nil
+  /// if the apply is one-way.
   ///
-  /// - Parameter restart: Restarts the apply, which then reports the error; called if a check fails.
+  /// - Parameter restart: Called if a check fails. It restarts the apply, which then reports the error.
   func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void) throws
     -> WorkerThread<Void>?
   {
@@ -75,8 +75,8 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules, apply.names)
   }
 
-  /// Checks the tables that the trail of another node brings, in this node's database only: the other database cannot
-  /// be reached.
+  /// Checks the tables that another node's trail brings, in the database of this node. The database of the other node
+  /// is not checked, because it cannot be reached.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical

@@ -21,7 +21,7 @@ final class VisitBook: Sendable {
   /// seconds. While a request is being answered, which may take a minute, `patientMicroseconds` applies.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
-  /// The maximum number of entries. Only peers with a grant get one.
+  /// The maximum number of entries. Only peers that have a grant get an entry.
   private static let entriesMax = 20_000
 
   private let book = Mutex<[Key: Visits]>([:])
@@ -51,8 +51,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Ends a request whose connection broke before the answer. An earlier problem may persist, so it stays in the
-  /// status.
+  /// Ends a request whose connection broke before the response. The problem of an earlier request stays in the status,
+  /// because it may persist.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -61,7 +61,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Ends a request that had no effect. An earlier problem stays in the status.
+  /// Ends a request that had no effect. The problem of an earlier request stays in the status.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)

@@ -21,7 +21,7 @@ protocol Worker: Sendable {
   /// Returns the log entries since the last call.
   func news() -> [LogEntry]
 
-  /// Whether a part of the worker, such as one transfer, has stopped and waits for a restart of the worker.
+  /// Whether a part of the worker, such as one transfer of a pump, has stopped until the worker is restarted.
   var isPartlyAtRest: Bool { get }
 }
 
@@ -49,19 +49,21 @@ enum CurrentLag {
   }
 }
 
-/// Estimates since when changes wait to be applied. Times are µs since 1970 UTC.
+/// Estimates since when changes have been waiting to be applied. Times are µs since 1970 UTC.
 struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for a worker that was created at `since`, which is the result until more is known.
+  /// Creates an estimate for a worker that was created at `since`. Until a transaction is applied or no change waits,
+  /// the result is `since`.
   init(since: Int64) { startedAt = since }
 
-  /// Remembers that no change waits at `now`, so later changes can only wait from then on.
+  /// Stores that no change waits at `now`, so that changes after that have waited since `now` at most.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// Returns the earliest time since which the present changes can wait: the later of two times. These are the commit
-  /// of the last applied transaction (0: none) and the last moment at which no change waited.
+  /// Returns the earliest time since which the present changes can have been waiting.
+  ///
+  /// - Parameter lastCommitTime: The commit time of the last applied transaction; 0 if there is none.
   func since(lastCommitTime: Int64) -> Int64 {
     if let noneAt { return max(noneAt, lastCommitTime) }
     return lastCommitTime > 0 ? lastCommitTime : startedAt

@@ -81,7 +81,8 @@ package struct WorkerPlan: Equatable, Sendable {
       altered: names.filter { name in other.specs[name].map { $0 != specs[name] } ?? false })
   }
 
-  /// Returns why a daemon that runs with `old` cannot change to `new` without a restart; nil: it can.
+  /// Returns an error if a daemon that runs with the conf `old` must be restarted to use the conf `new`; otherwise
+  /// nil.
   package static func refusal(from old: Configuration, to new: Configuration) -> CairnError? {
     func settings(_ conf: Configuration) -> [(key: String, value: String)] {
       [

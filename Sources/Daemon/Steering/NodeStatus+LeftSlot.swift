@@ -7,7 +7,7 @@ extension NodeStatus {
     package var slot: String
     /// The database as messages name it, without a password.
     package var place: String
-    /// The bytes of log that the server keeps for the slot; nil: the server did not say.
+    /// The number of bytes of log that the server keeps for the slot; nil if the server did not report it.
     package var bytes: Int64?
     /// The reason why the server could not be asked; nil if it answered.
     package var problem: String?

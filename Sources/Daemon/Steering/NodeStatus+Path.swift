@@ -22,9 +22,9 @@ extension NodeStatus {
       case connected
       /// The other side cannot be reached, or has not connected.
       case waiting
-      /// The other side refuses, or the two trails do not agree.
+      /// The other node refuses the transfer, or its trail and this node's trail of the same name differ.
       case failed
-      /// The other side lagged too far, so its tables are copied again.
+      /// The other node lagged too far, so no segments are kept for it. Its tables are copied again.
       case givenUp = "given_up"
     }
 
@@ -41,9 +41,10 @@ extension NodeStatus {
     /// The position up to which the receiving node has applied the trail; empty if it has no apply or did not report
     /// it.
     package var applied = ""
-    /// Bytes of the trail that the other side does not have yet; nil: not known.
+    /// The number of bytes of the trail that the other side does not have yet; nil if unknown.
     package var behindBytes: UInt64?
-    /// The milliseconds since the other side last had the whole trail durably, and since it last had applied all of it.
+    /// The milliseconds since the other side last had the whole trail durably. `appliedLagMilliseconds` is the time
+    /// since it had applied all of it. Nil if unknown.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
     /// The bytes of the trail that were transferred since the daemon was started.

@@ -60,7 +60,7 @@ package struct NodeStatus: Sendable {
     package var trail = ""
     /// The database as messages name it, without a password.
     package var place = ""
-    /// The present activity of the worker, or its reason to wait, in words.
+    /// The present activity of the worker, or the reason why it waits, as text.
     package var detail = ""
     package var position = ""
     package var rows: UInt64 = 0
@@ -71,9 +71,9 @@ package struct NodeStatus: Sendable {
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
-    /// Transactions in the quarantine of an apply.
+    /// The number of transactions that the apply has put into quarantine.
     package var quarantined = 0
-    /// Tables in which the audit of an apply found rows that differ from the source.
+    /// The number of tables in which the audit of the apply found rows that differ from the source.
     package var driftedTables = 0
     /// The number of rows, by table, that an apply could not write yet because another row holds one of their unique
     /// values.
@@ -81,8 +81,8 @@ package struct NodeStatus: Sendable {
     /// The tables of the trail that an apply skips because its option `tables` does not list them, by their names at
     /// the target.
     package var leftOut: [String] = []
-    /// The number of row versions that a two-way apply stores until the trail's node confirms them; 0 if there are few
-    /// or they are confirmed.
+    /// The number of row versions that a two-way apply keeps until the trail's node has confirmed that it knows them.
+    /// 0 if there are few, or if all are confirmed.
     package var versionsKept = 0
     /// The number of statements of the trail that the apply executed at the target, and of those whose rows it wrote
     /// instead.
@@ -96,8 +96,8 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence about the trail's node if it has long not confirmed row versions, so that many are stored; otherwise
-    /// nil.
+    /// A sentence for the operator if the trail's node has not confirmed row versions for so long that many are kept;
+    /// otherwise nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
@@ -106,14 +106,14 @@ package struct NodeStatus: Sendable {
 
     /// Returns whether the worker runs without problems.
     ///
-    /// - Parameter lag: The largest acceptable lag.
+    /// - Parameter lag: The largest lag, in milliseconds, that is no problem.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       state == .running && waits.isEmpty && quarantined == 0 && driftedTables == 0 && (lagMilliseconds ?? 0) <= lag
     }
   }
 
-  /// The number of statements since the worker began that were executed at the target, and of those whose rows were
-  /// written instead.
+  /// Counts of statements since the worker began: those executed at the target, and those whose rows were written
+  /// instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
@@ -132,7 +132,7 @@ package struct NodeStatus: Sendable {
   package struct Copying: Equatable, Sendable {
     package var table: String
     package var rows: UInt64
-    /// The rows that the source had when the copy began, by its own estimate; 0: it had none.
+    /// The number of rows that the source estimated for the table when the copy began; 0 if there was no estimate.
     package var estimated: UInt64
     /// The number of tables copied since the daemon was started.
     package var tablesDone: Int
@@ -156,14 +156,16 @@ package struct NodeStatus: Sendable {
   /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the bytes of log that the slot holds back, how many more it may hold back, and `wal_status`.
+    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more it may keep;
+    /// `slotStatus` is its `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
-    /// SQLite: the number of rows in the journal that capture has not taken yet, and the maximum number of its rows.
+    /// SQLite: the number of journal rows that capture has not read yet. `journalCapRows` is the maximum number of
+    /// rows in the journal.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
-    /// Whether the journal dropped rows before the capture took them, because it was full.
+    /// Whether the journal was full and therefore lost rows that capture had not read yet.
     package var isJournalFull = false
     /// The name of the database in the conf.
     package var database = ""

@@ -1,4 +1,4 @@
-/// The hints of a daemon for a trail that does not continue at the position of its source.
+/// The hints of a daemon for a trail whose end does not match the position of its source.
 package enum TrailHint {
   /// Returns the hint for a source or a state folder that was restored from an older copy or replaced.
   package static func wentBack(_ folder: String) -> String {

@@ -44,8 +44,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker of `all` that `text` names, by its whole name or by its section's name. A section's name must
-  /// belong to one capture, pump or apply only.
+  /// Returns the worker in `all` that `text` names: by its whole name, or by the name of its section if only one
+  /// capture, pump or apply has that name. Nil if there is none.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

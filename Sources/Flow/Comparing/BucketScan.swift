@@ -3,8 +3,8 @@ import Changes
 import Mapping
 import SystemKit
 
-/// Reads a whole table at both ends, each in its fastest order, and finds the buckets, of 65,536, in which rows differ.
-/// The hash of a row's key, or of the whole row, selects its bucket.
+/// Reads a whole table at both ends, each in its fastest order, and finds the buckets in which rows differ. The hash
+/// of a row's key, or of the whole row, selects one of 65,536 buckets.
 struct BucketScan: Sendable {
   static let bucketCount = 65_536
 
@@ -28,7 +28,7 @@ struct BucketScan: Sendable {
     case behind((source: [Value]?, target: [Value]?))
   }
 
-  /// Buckets in which rows differ, with the number of rows in them at the end that has more.
+  /// A group of buckets in which rows differ. `rows` is the number of rows in them, at the end that has more.
   struct Group {
     fileprivate(set) var buckets: Set<Int> = []
     fileprivate(set) var rows = 0
@@ -75,8 +75,10 @@ struct BucketScan: Sendable {
     return sums
   }
 
-  /// Reads all rows in short parts, and passes the hashes of their keys to `body`. Rows count as progress only if
-  /// `isFirst`. `between` is called after each part, when the reader is free.
+  /// Reads all rows in short parts, and passes the hashes of each row to `body`.
+  ///
+  /// - Parameter isFirst: Whether the rows count as progress of the comparison. A repeated read does not.
+  /// - Parameter between: Called after each part, when `reader` may be used for something else.
   func scan(
     _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
     _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}
@@ -120,8 +122,8 @@ struct BucketScan: Sendable {
   private static let pagesMax: UInt32 = 512
   private static let millisecondsGoal: Int64 = 200
 
-  /// Reads the pages of one table, in groups that each take a short time. Data outside of these pages, such as TOASTed
-  /// values, is not counted.
+  /// Reads the pages of one PostgreSQL table in groups, each of which takes a short time. The size of values that are
+  /// stored outside of these pages (TOAST) is not taken into account.
   private func scan(_ name: String, _ pages: UInt32, _ read: (Slice) throws -> SliceEnd) throws {
     var from: UInt32 = 0
     var step: UInt32 = 8

@@ -4,7 +4,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// An open database of a comparison, with its tables. Only the thread that opened it may use it.
+/// An open database that is compared, with its tables. Only the thread that opened it may use it.
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)
@@ -17,21 +17,21 @@ package final class CompareDatabase {
     let name: String
     let schema: TableSchema
     let refusal: String?
-    /// Whether another session keeps the table locked, so that nothing but its name is known.
+    /// Whether another session keeps the table locked, so that only its name is known.
     var isLocked = false
-    /// Returns the table as one end of a comparison, with these columns.
+    /// Returns the table as one end of a comparison. The argument has the indexes of the compared columns.
     let end: ([Int]) -> TableEnd
   }
 
   package let handle: Handle
   package let engine: Engine
   let sortsByBytes: Bool
-  /// Whether text that sorts by its bytes sorts by bytes of UTF-8. For a PostgreSQL source at another node, only
-  /// ``sortsByBytes`` is known.
+  /// Whether the database encodes text in UTF-8. Always true for a PostgreSQL source at another node: if its encoding
+  /// is another one, ``sortsByBytes`` is false.
   let isUTF8: Bool
   /// The tables of a source at another node, as that node describes them.
   private let told: [OriginTable]
-  /// The SQLite tables, by name, in whose key index at least one column is in descending order.
+  /// The names of SQLite tables in whose key index at least one column is in descending order.
   private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {
@@ -108,11 +108,12 @@ package final class CompareDatabase {
     }
   }
 
-  /// Returns whether the key's index of an SQLite table may sort backwards in part. A wrong true costs only speed.
+  /// Returns whether an SQLite table may have an index on its key with a descending column. A wrong true only makes
+  /// the comparison slower.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Returns the full names of the tables that Cairn created here; nil if Cairn has no state here. If the database has
-  /// tables of `trail`, tables that only other trails write are excluded.
+  /// Returns the full names of the tables that Cairn created in this database; nil if Cairn has no records here. If
+  /// the records list tables of `trail`, tables that only other trails write are left out.
   func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
     let trail = trail?.description ?? ""
     switch handle {

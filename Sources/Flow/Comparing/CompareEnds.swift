@@ -5,25 +5,26 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// The locations of the two databases, from which each thread opens its own connections.
+/// The addresses of the two compared databases, from which each thread opens its own connections.
 package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
     case postgres(uri: String)
-    /// A source at another node; never a target.
+    /// A source at another node. A target is never at another node.
     case origin(OriginSource, Engine)
   }
 
   package let source: Place
   package let target: Place
-  /// The random seed of the hashes of one comparison. So an attacker cannot prepare rows whose hashes collide.
+  /// The random seed of the hashes in one comparison. Because it is random, an attacker cannot prepare rows whose
+  /// hashes collide.
   let seed: UInt64
 
   package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
     (self.source, self.target, self.seed) = (source, target, seed)
   }
 
-  /// Returns a reader of one database for the calling thread.
+  /// Returns a reader of the source or the target for the calling thread.
   func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
     switch side == .source ? source : target {
     case .sqlite(let path):
@@ -48,7 +49,7 @@ package final class CompareWatch: Sendable {
     package var table = ""
     package var tablesDone = 0
     package var tables = 0
-    /// The number of rows of the current table that were read at the source.
+    /// The number of rows that were read at the source, in the table that is being compared.
     package var sourceRows = 0
     package var targetRows = 0
     package var rows = 0

@@ -9,9 +9,10 @@ import Trails
 struct ComparePlan {
   private(set) var tables: [ComparedTable] = []
   private(set) var differences: [Difference] = []
-  /// Tables of the source that are left out, with the reason.
+  /// Messages about tables of the source that are not compared, with the reason.
   private(set) var notices: [String] = []
-  /// Tables that are not compared because another session keeps them locked at one end, with the place.
+  /// The tables that are not compared because another session keeps them locked, each with the database in which it is
+  /// locked.
   private(set) var locked: [(name: String, place: String)] = []
 
   private let source: CompareDatabase

@@ -9,23 +9,23 @@ import SQLiteKit
 package struct ComparedTable: Sendable {
   /// The order in which the rows of both ends are matched.
   package enum Order: Sendable {
-    /// The table is read in ranges of the key, which sorts alike at both ends.
+    /// The rows are matched in ranges of the key, which sorts in the same way at both ends.
     case ranges
-    /// The table is read in buckets that are selected by the hash of the key, or of the whole row.
+    /// The rows are matched in buckets, which are selected by the hash of the key or of the whole row.
     case buckets
   }
 
-  /// The name of the source's table for messages.
+  /// The name of the source table, as messages show it.
   package let name: String
   package let source: TableEnd
   package let target: TableEnd
   package let columns: [CanonicalColumn]
-  /// The places of the key; empty if rows are identified by all their columns.
+  /// The places of the key columns among the compared columns; empty if rows are identified by all their columns.
   package let key: [Int]
-  /// Whether the key may contain NULL. Rows with NULL are identified by all their columns.
+  /// Whether the key may contain NULL. Rows with NULL in the key are identified by all their columns.
   package let isNullable: Bool
   package var order: Order
-  /// Whether both ends have the same bytes for equal values, for all compared columns.
+  /// Whether equal values have the same bytes at both ends, in all compared columns.
   package let isSame: Bool
 
   package init(name: String, source: TableEnd, target: TableEnd, columns: [CanonicalColumn], order: Order) {
@@ -39,8 +39,8 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Creates the table, and pairs its columns by their contracts. Unless the order is changed later, the table is read
-  /// in buckets.
+  /// Creates the pair of tables, and pairs their columns by the contracts of their types. The rows are matched in
+  /// buckets unless the order is changed later.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -55,14 +55,14 @@ package struct ComparedTable: Sendable {
 
   package func end(_ side: CanonicalColumn.Side) -> TableEnd { side == .source ? source : target }
 
-  /// Returns key values of the source in the target's representation.
+  /// Returns the key values of a source row in the form that the target stores.
   package func targetKey(_ values: [Value]) throws(Misfit) -> [Value] {
     var all: [Value] = []
     for (place, value) in zip(key, values) { all.append(try columns[place].targetValue(value)) }
     return all
   }
 
-  /// Returns the source keys that correspond to a key of the target.
+  /// Returns the keys of source rows that would have the key `values` at the target.
   package func sourceKeys(_ values: [Value]) -> [[Value]] {
     var keys: [[Value]] = [[]]
     for (place, value) in zip(key, values) {
@@ -74,12 +74,12 @@ package struct ComparedTable: Sendable {
   }
 }
 
-/// A table in one of the two databases, with its names and types there.
+/// One of the two compared tables, with its names and types in its own database.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
   /// The index of each compared column in the schema, in the order of places.
   package let columns: [Int]
-  /// The name for a FROM clause.
+  /// The table's name in SQL, as a FROM clause needs it.
   package let sqlName: String
   /// The name by which SQL reads the rowid of an SQLite table; nil if there is none.
   package let rowidName: String?
@@ -88,7 +88,7 @@ package struct TableEnd: Sendable {
   /// The oid of the type of each of the schema's columns in PostgreSQL; empty for other ends.
   let types: [UInt32]
   package let isPartitioned: Bool
-  /// Whether text keys of a PostgreSQL table sort by their bytes.
+  /// Whether PostgreSQL sorts the text keys of the table by their bytes.
   package let sortsByBytes: Bool
 
   package init(
@@ -109,7 +109,8 @@ package struct TableEnd: Sendable {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
   }
-  /// The table and the types of its compared columns, by which a reader checks that a name still means the same table.
+  /// The identity of the table and the types of its compared columns. A reader compares it before each read, because a
+  /// table of the same name may have replaced this one.
   var shape: HeldShape {
     HeldShape(table: oid, columns: columns.map { schema.columns[$0].name }, types: columns.map { types[$0] })
   }

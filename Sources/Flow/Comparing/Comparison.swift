@@ -9,11 +9,11 @@ import Trails
 /// Compares two databases row by row (`docs/explanation/compare.md`).
 package final class Comparison {
   package struct Options: Sendable {
-    /// The tables to compare; nil: the tables of the replication, or all.
+    /// The tables to compare; nil: the tables that the replication copies, or all tables if there is no replication.
     package var tables: TablePatterns?
-    /// The conversion of names between the engines; nil: that of the replication.
+    /// The conversion of names between the engines; nil: the conversion that the replication uses.
     package var names: NamePolicy?
-    /// The trail of the replication between both ends; nil if there is none.
+    /// The trail of the replication from the source to the target; nil if there is none.
     package var trail: TrailPlace?
     /// Whether differing rows are sent again through the trail.
     package var repairs = false
@@ -43,7 +43,7 @@ package final class Comparison {
   package enum Event {
     case notice(String)
     case difference(Difference, ComparedTable?)
-    /// A row that differs and that may be in flight, so that the difference could not be proven.
+    /// A row that differs, but that may be in flight, so that the difference is not proven.
     case unproven(Difference)
     case table(TableResult)
   }
@@ -56,7 +56,7 @@ package final class Comparison {
     package var mended = 0
     package var milliseconds: Int64 = 0
     package var isStopped = false
-    /// The number of tables that were not begun, or not finished, when the comparison was stopped.
+    /// The number of tables whose comparison had not begun or not ended when the comparison was stopped.
     package var tablesLeft = 0
   }
 
@@ -124,8 +124,8 @@ package final class Comparison {
     return summary
   }
 
-  /// Returns a judge of suspects that recognises rows in flight from the trail. Nil if no replication connects the two
-  /// databases, or if it has applied nothing yet.
+  /// Returns an object that finds out from the trail which suspect rows are in flight. Nil if no replication connects
+  /// the two databases, or if apply has applied nothing yet.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
     guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
@@ -134,7 +134,8 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
-  /// Returns a message if the target is fed from a trail that is not on this machine: then nothing can be proven.
+  /// Returns a message if the target gets rows from a trail that is not on this machine, so that no difference can be
+  /// proven. Otherwise nil.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
     guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)

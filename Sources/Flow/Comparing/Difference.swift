@@ -5,7 +5,7 @@ package struct Difference: Sendable {
   package enum Kind: String, Sendable {
     /// The target lacks a row of the source.
     case missing
-    /// The target has a row that the source has not.
+    /// The target has a row that the source does not have.
     case extra
     /// Both ends have the row, with different values.
     case different
@@ -27,27 +27,28 @@ package struct Difference: Sendable {
 
   package let table: String
   package let kind: Kind
-  /// The columns that identify the row: the key, or all columns.
+  /// The names and values of the columns that identify the row: the key columns, or all columns.
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete rows, each in its end's representation; nil if the row is missing.
+  /// The complete row of the source, and in `target` that of the target. Nil if the row is missing there.
   package var source: [Value]?
   package var target: [Value]?
-  /// The number of identical rows without a key for which this difference counts.
+  /// The number of equal rows to which this difference applies; more than 1 only for rows without a key.
   package var times = 1
-  /// The name of the column, for differences that are about one column.
+  /// The name of the column if the difference is about a column, such as a missing one; otherwise empty.
   package var column = ""
 
   package init(table: String, kind: Kind) { (self.table, self.kind) = (table, kind) }
 }
 
-/// A row that differed between two reads. Whether it is a difference is still to be proven.
+/// A row that differed between source and target when it was read. Later reads prove whether that is a difference or a
+/// change in flight.
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The keys in the representations of source and target, as far as they were read there; nil for a row without a
-  /// usable key.
+  /// The key of the row as read at the source, and in `targetKey` as read at the target. Nil if the row was not read
+  /// there or has no usable key.
   var sourceKey: [Value]?
   var targetKey: [Value]?
   /// The approximate size of the row, in bytes.

@@ -1,7 +1,8 @@
 import Changes
 import Mapping
 
-/// The check whether a table can be read in ranges of its key: both ends must sort the key alike, and by an index.
+/// The check whether a table can be read in ranges of its key. Both ends must sort the key in the same way and have an
+/// index for it.
 struct KeyOrder {
   let isShared: Bool
 
@@ -73,7 +74,7 @@ struct KeyOrder {
     ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
-  /// Returns whether a collation is built into SQLite. Cairn does not know how a collation of an application sorts.
+  /// Returns whether a collation is built into SQLite. An application's own collation is not known to Cairn.
   private static func isBuiltIn(_ collation: String) -> Bool {
     ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }

@@ -1,6 +1,6 @@
 import Changes
 
-/// Finds the rows in which parts of both ends differ, by hashes of keys and of whole rows.
+/// Finds the rows that differ in one range or in some buckets, by the hashes of keys and of whole rows.
 ///
 /// It takes all rows of the source first, then the rows of the target. It reports suspects while the target is read,
 /// and at the end. Memory holds the hashes of each row and its key at the source.
@@ -10,18 +10,18 @@ struct Narrowing: ~Copyable {
 
   private struct Entry {
     let rowHash: UInt64
-    /// The place of the source's key among the encoded keys; -1: all values identify the row; -2: only the target has
-    /// the row.
+    /// The offset of the source row's key among the encoded keys; -1: all values identify the row; -2: only the target
+    /// has the row.
     let key: Int
     var rowBytes: UInt32
-    /// The balance of a row. With a key: 1 until the target's row was read, 0 if that was equal, -1 for a suspect.
-    /// Without a key: the number of equal rows at the source minus the number at the target.
+    /// The state of a row with a key: 1 until the target's row is read, 0 if that was equal, -1 for a suspect. For a
+    /// row without a key: the number of equal rows at the source minus the number at the target.
     var balance: Int32
   }
 
-  /// The most rows for which memory is reserved in advance.
+  /// The maximum number of rows for which memory is reserved in advance.
   private static let reservedMax = 1 << 18
-  /// The most bytes that the hashes and keys in memory may take.
+  /// The maximum memory for hashes and keys, in bytes.
   private static let bytesMax = 64 << 20
 
   private let isUnique: Bool
@@ -36,11 +36,11 @@ struct Narrowing: ~Copyable {
     entries.reserveCapacity(min(max(0, rows), Self.reservedMax))
   }
 
-  /// The error for too many rows in memory. It means that more rows have the same hash than chance explains.
+  /// The error that the rows exceed the memory limit. More rows then have the same hash than chance explains.
   struct TooMany: Error {}
 
-  /// Throws ``TooMany`` if the rows exceed the memory limit. That happens only if rows were made so that their hashes
-  /// collide.
+  /// Throws ``TooMany`` if the rows exceed the memory limit. That happens only if rows were constructed so that their
+  /// hashes collide.
   func check() throws {
     if entries.count * Self.rowBytes + keys.count > Self.bytesMax { throw TooMany() }
   }

@@ -2,9 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Reads rows of a PostgreSQL database by COPY. Each slice is one statement, so one short snapshot.
+/// Reads rows of a PostgreSQL database by the COPY command. Each slice is one statement, which reads one short
+/// snapshot.
 final class PostgresRowReader: RowReader {
-  /// The longest wait for a lock of another session. It is shorter than the time in which a daemon must end.
+  /// The longest wait for a lock of another session, in milliseconds. It is shorter than the time that a daemon has to
+  /// end.
   static let patienceMilliseconds = 5000
 
   let engine = Engine.postgres
@@ -121,10 +123,11 @@ final class PostgresRowReader: RowReader {
 
   // MARK: SQL
 
-  /// Runs a COPY of the query in a transaction, after `bind` has bound the values that the query asks for.
+  /// Runs a COPY of `query` in a transaction, after `bind` has bound the parameters of the query.
   ///
-  /// The table is locked before COPY takes its snapshot: one from before an `ALTER TABLE` that rewrites the table would
-  /// find it empty. Under the lock, the name and the columns must still be those for which the query was made.
+  /// The table is locked before COPY takes its snapshot: in a snapshot from before an `ALTER TABLE` that rewrites the
+  /// table, the table would be empty. Under the lock, the name and the columns must still be those for which the query
+  /// was made.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(
@@ -146,9 +149,10 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Throws `table-refused` if another session keeps a table locked for longer than ``patienceMilliseconds``.
+  /// Runs `body`. Throws `table-refused` if another session keeps the table locked for longer than
+  /// ``patienceMilliseconds``.
   ///
-  /// The owner of a table may lock it for as long as he likes. That must not keep other tables from being compared.
+  /// The owner of a table may lock it for any time. That must not keep other tables from being compared.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as PostgresError where error.isLockTimeout {
       throw CairnError(
@@ -158,8 +162,8 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// Runs a read of a table. If a partition is a foreign table, an error of the server becomes `table-refused`: the
-  /// foreign server may be to blame, and must not keep other tables from being compared.
+  /// Runs `read`, which reads a table. If a partition is a foreign table, an error of the server becomes
+  /// `table-refused`: the foreign server may be the cause, and the other tables must still be compared.
   private func withForeignPartitions(of end: TableEnd, _ read: () throws -> Void) throws {
     guard end.isPartitioned, let partition = try connection.foreignPartition(of: end.oid) else { return try read() }
     do { try read() } catch let error as PostgresError where !error.isConnectionLost {
@@ -170,12 +174,14 @@ final class PostgresRowReader: RowReader {
     }
   }
 
-  /// The text of a key's value; nil for NULL.
+  /// Returns the text of a key value; nil for NULL.
   private static func text(_ value: Value) -> String? {
     if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
   }
 
-  /// Returns the key in SQL: the values that were bound under a name, cast to the types of their columns.
+  /// Returns a key as SQL: the parameters that hold its values, each cast to the type of its column.
+  ///
+  /// - Parameter name: The prefix under which the values were bound.
   private static func bound(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], _ name: String) -> String {
     let values = zip(table.key, key).enumerated().map { index, part in
       text(part.1) == nil
@@ -210,11 +216,11 @@ final class PostgresRowReader: RowReader {
 }
 
 extension TableSchema.Column {
-  /// A type for a cast that keeps the value: `character` alone would be one character.
+  /// The type name for a cast that keeps the whole value. A cast to `character` would shorten a text to one character.
   var castName: String { undomainedType == "character" ? "bpchar" : undomainedType }
 }
 
-/// The fields of a line of COPY, unescaped.
+/// The fields of one line of COPY output, without escapes.
 struct CopyFields: ~Copyable {
   private var bytes = ByteWriter()
   private var field = ByteWriter(capacity: 256)

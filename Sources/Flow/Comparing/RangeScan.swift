@@ -2,13 +2,13 @@ import Changes
 import Mapping
 import SystemKit
 
-/// A range of the key, with bounds in the source's representation.
+/// A range of the key. The bounds are in the form that the source stores.
 struct KeyRange: Sendable {
   let after: [Value]?
   let through: [Value]?
   let count: Int
   let sum: UInt64
-  /// The number of rows of the source before the range.
+  /// The number of source rows before the range.
   let rowsBefore: Int
 }
 
@@ -31,19 +31,19 @@ private struct ReadPace {
 
 /// Reads a table in ranges of its key at both ends, each end on its own thread, and finds the ranges that differ.
 ///
-/// The source defines the borders; the last range is open, so that nothing at the target is left out. Each range is a
-/// separate read of some 250 ms.
+/// The source's rows define the borders. The last range has no upper bound, so that it includes all remaining rows of
+/// the target. Each range is a separate read of some 250 ms.
 struct RangeScan: Sendable {
-  /// The error for a key of the source that cannot be sorted among the target's keys. From the start of `range` on,
-  /// rows cannot be matched by ranges.
+  /// The error that a key of the source cannot be sorted among the target's keys. From the start of `range` on, rows
+  /// cannot be matched by ranges.
   struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range while the scan continues. While there is none, it calls `idle` about once
-  /// a second.
+  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, it
+  /// calls `idle` about once a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
@@ -118,8 +118,8 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range: at once if there are about as many as at the source, else in parts. Calls
-  /// `between` after each part, when the reader is free.
+  /// Reads the target's rows of a range: in one read if there are about as many as at the source, otherwise in parts.
+  /// Calls `between` after each part, when `reader` may be used for something else.
   func scanTarget(
     _ reader: any RowReader, _ range: KeyRange, naming: Bool, _ body: (borrowing RowMark) throws -> Void,
     between: (SliceEnd) throws -> Void

@@ -6,9 +6,10 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// Makes the source send differing rows again through the trail, and then compares them again.
+/// Makes the source send differing rows again through the trail, and then compares these rows again.
 final class Repair {
-  /// The limit for one table: if more rows differ, the table is copied as a whole.
+  /// The maximum number of differing rows of one table that are sent singly. If more rows differ, the whole table is
+  /// copied.
   private static let rowsMax = 100_000
   private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
@@ -92,9 +93,9 @@ final class Repair {
     }
   }
 
-  /// Waits until the rows have gone through the trail to the target. Returns the number of rows that still differ.
-  /// Afterwards, another table can be repaired.
-  /// - Parameter recount: compares the whole table again.
+  /// Waits until the rows have arrived at the target through the trail, and compares them again. Returns the number of
+  /// rows that still differ; `Int.max` if the wait was interrupted. After this call, another table can be repaired.
+  /// - Parameter recount: Compares the whole table again, and returns the number of differences.
   func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {
     defer {
       asked = SuspectList()

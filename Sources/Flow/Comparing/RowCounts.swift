@@ -1,18 +1,18 @@
 import Changes
 
-/// A count of identical rows, by the hash of all values of a row. It also keeps the values of one row of each hash.
+/// Counts equal rows, by the hash of all their values. It also keeps the values of one row for each hash.
 final class RowCounts {
-  /// The memory for one hash at one end, without the row, in bytes.
+  /// The memory for one hash of one end, in bytes, without the values of the row.
   static let hashBytes = 24
 
   /// The hashes in ascending order.
   let hashes: [UInt64]
   private var counts: [Int32]
-  /// The places of the kept rows in the buffer; -1 for a hash of which no row was counted.
+  /// The offset in the buffer of the row that is kept for each hash; -1 for a hash of which no row was counted.
   private var places: [Int]
   private var rows = ByteWriter()
 
-  /// Creates counters for the rows with these hashes.
+  /// Creates a counter for each of these hashes; all counts are 0.
   ///
   /// - Parameter hashes: The hashes in ascending order.
   init(_ hashes: [UInt64]) {
@@ -32,7 +32,7 @@ final class RowCounts {
 
   func contains(_ hash: UInt64) -> Bool { index(hash) != nil }
 
-  /// The memory of the held rows, in bytes.
+  /// The memory for the values of the kept rows, in bytes.
   var bytes: Int { rows.count }
 
   /// Counts a row if its hash is one of ``hashes``, and keeps the values of the first such row.
@@ -47,12 +47,12 @@ final class RowCounts {
 
   subscript(_ hash: UInt64) -> Int { index(hash).map { Int(counts[$0]) } ?? 0 }
 
-  /// Returns the values of a row that was counted.
+  /// Returns the values of a counted row with this hash; nil if none was counted.
   func row(_ hash: UInt64) -> [Value]? {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }
 
-  /// Keeps the numbers of rows only, and frees their values.
+  /// Frees the values of the kept rows. The counts stay.
   func forgetRows() {
     places = Array(repeating: -1, count: hashes.count)
     rows = ByteWriter()

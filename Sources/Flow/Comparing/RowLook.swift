@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// Returns the existing rows of suspects with a key at one end, by the hash of the key. A target that does not
-  /// enforce the source's key may have several rows with one key.
+  /// Returns the rows of one end that have the keys of these suspects, by the hash of the key. If the target does not
+  /// enforce the source's key, several rows may have one key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []
@@ -46,8 +46,8 @@ final class RowLook {
     return found
   }
 
-  /// Returns the number of rows for each of these hashes of all values, with the values of one such row. `hashes` is in
-  /// ascending order.
+  /// Returns the number of rows of one end with each of these hashes, and the values of one such row. The hashes cover
+  /// all values of a row, and are in ascending order.
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
     let counts = RowCounts(hashes)

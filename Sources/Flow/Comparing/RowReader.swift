@@ -2,12 +2,15 @@ import Changes
 import CodecKit
 import Mapping
 
-/// Reads rows of one database. Each row is a hash of its common form (``CanonicalColumn``). For one thread.
+/// Reads rows of one database, and hashes each row in the common form of both ends (``CanonicalColumn``). Only one
+/// thread may use a reader.
 protocol RowReader: AnyObject {
   var engine: Engine { get }
 
-  /// Calls `body` with each row of a slice. With `naming`, each row has the hash of its key, and `body` may use
-  /// ``RowMark/key``. Without it, one call may cover several rows, with the sum of their hashes.
+  /// Calls `body` with each row of a slice.
+  ///
+  /// - Parameter naming: Whether each row gets the hash of its key, and `body` may use ``RowMark/key``. If false,
+  ///   one call may cover several rows, with the sum of their hashes.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
@@ -17,15 +20,16 @@ protocol RowReader: AnyObject {
   /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
   func currentRow(_ table: ComparedTable) -> [Value]
 
-  /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement, so that the statement is short.
+  /// The number of keys that ``rows(_:keys:_:)`` looks up in one statement. It is small enough that a statement takes
+  /// a short time.
   var keysAtOnce: Int { get }
 
-  /// Calls `body` with the existing rows with these keys, in this end's representation. In SQLite, it also passes the
-  /// index of the key by which a row was found.
+  /// Calls `body` with each existing row that has one of these keys. The values are in the form that this end stores.
+  /// In SQLite, `body` also gets the index of the key by which the row was found.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Counts the rows that are identified by all their values: every row of a table without a key, else those with NULL
-  /// in the key.
+  /// Adds to `counts` the rows that are identified by all their values. These are all rows of a table without a key;
+  /// in other tables, the rows with NULL in the key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 
@@ -39,14 +43,15 @@ extension RowReader {
 
 /// A selection of rows of a table.
 enum Slice {
-  /// The rows after `after`, up to and including `through`, in this end's representation; nil for no bound. With a
-  /// limit, rows are read in order.
+  /// The rows whose keys are after `after`, up to and including `through`; nil: no bound. If there is a limit, rows
+  /// are read in the order of the key.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// The rows after a rowid or key, in the order that the engine reads fastest.
+  /// The rows after a rowid or key, in the order in which the engine reads them fastest; nil: from the first row.
   case behind([Value]?, limit: Int)
-  /// PostgreSQL: pages of a table.
+  /// The rows in the pages of a PostgreSQL table from `from` up to, but not including, `below`; nil: up to the last
+  /// page.
   case pages(table: String, from: UInt32, below: UInt32?)
   case all
 }
@@ -54,27 +59,27 @@ enum Slice {
 struct SliceEnd {
   var rows = 0
   var bytes = 0
-  /// The key (or rowid) of the last row, if the limit was reached.
+  /// The key or rowid of the last row if the read ended at the limit; nil if the slice has no more rows.
   var last: [Value]?
   var milliseconds: Int64 = 0
 }
 
 /// The parts in which a whole table is read.
 enum PartSequence {
-  /// Parts that follow each other: each one starts after the end of the previous one.
+  /// Consecutive parts: each one starts after the last row of the previous one.
   case behind
   case slices([Slice])
-  /// Runs of pages, sized so that each takes a short time.
+  /// Groups of pages of each of these PostgreSQL tables. A group is so small that reading it takes a short time.
   case pages([(table: String, pages: UInt32)])
 }
 
-/// A row that is being read.
+/// The hashes, size and key of a row that is being read.
 struct RowMark: ~Copyable {
   /// The hash of the key, or of the whole row if it has no key or the key contains NULL. 0 if no hash was requested.
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The encoded key in this end's representation; empty for a row without a usable key.
+  /// The encoded key in the form that this end stores; empty for a row without a usable key.
   let key: UnsafeRawBufferPointer
 }
 
@@ -106,11 +111,11 @@ struct RowHasher: ~Copyable {
   var hash: UInt64 { XXHash64.of(form.bytes, seed: seed) }
   var bytes: Int { form.count }
 
-  /// Returns the hash of bytes that are already in canonical form.
+  /// Returns the hash of bytes that are already in the common form of both ends.
   func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { XXHash64.of(bytes, seed: seed) }
 
   /// Returns the hash of a key; nil if it contains NULL.
-  /// - Parameter value: returns the value of a place.
+  /// - Parameter value: Returns the value of the compared column with this index.
   mutating func keyHash(_ value: (Int) -> ColumnView) -> UInt64? {
     keyForm.removeAll()
     native.removeAll()
@@ -149,7 +154,7 @@ struct RowHasher: ~Copyable {
     return hash
   }
 
-  /// The last hashed key, in its end's representation.
+  /// The key that was hashed last, in the form that its end stores.
   var key: UnsafeRawBufferPointer { native.bytes }
 }
 

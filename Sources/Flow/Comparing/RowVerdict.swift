@@ -5,7 +5,8 @@ import PostgresKit
 /// Decides whether a row of the source and a row of the target are equal, by the contracts of their columns.
 final class RowVerdict {
   let table: ComparedTable
-  /// The target's server, which is queried if only PostgreSQL knows how the type reads a text.
+  /// The connection to a PostgreSQL target; nil for SQLite. It is queried if only PostgreSQL knows which value a text
+  /// gives in a type.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()
@@ -13,7 +14,7 @@ final class RowVerdict {
 
   init(_ table: ComparedTable, server: PostgresConnection?) { (self.table, self.server) = (table, server) }
 
-  /// Returns the places of the columns that differ.
+  /// Returns the indexes of the compared columns in which two rows differ.
   func differing(_ source: [Value], _ target: [Value]) throws -> [Int] {
     try table.columns.indices.filter { try !isEqual($0, source[$0], target[$0]) }
   }
@@ -38,8 +39,8 @@ final class RowVerdict {
     } catch let error as PostgresError where error.isBadValue { return false }
   }
 
-  /// Returns the differences between a row of the source and the target's rows with its key. At most one of several
-  /// rows can be equal; the others are extra.
+  /// Returns the differences between a row of the source and the target rows with its key. At most one target row can
+  /// be equal; all others are reported as extra.
   func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
     guard targets.count > 1, let source else {
       if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }
@@ -51,7 +52,7 @@ final class RowVerdict {
     }
   }
 
-  /// Returns the difference between two rows; nil if they are equal. A missing row is nil.
+  /// Returns the difference between two rows; nil if they are equal. Pass nil for a row that is missing.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
     switch (source, target) {

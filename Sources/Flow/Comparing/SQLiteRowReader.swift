@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Reads rows of an SQLite file. Each slice is one statement, so one short snapshot.
+/// Reads rows of an SQLite file. Each slice is one statement, which reads one short snapshot.
 final class SQLiteRowReader: RowReader {
   let engine = Engine.sqlite
   let database: Database

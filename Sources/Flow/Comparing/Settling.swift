@@ -3,12 +3,12 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// The result of examining suspects.
+/// The result of examining suspects: the proven differences, and the rows that may be in flight.
 struct Settlement {
   var differences: [Difference] = []
-  /// The number of rows about which nothing could be proven.
+  /// The number of rows that differ without a proof, because they may be in flight.
   var inFlight = 0
-  /// The apparent differences of these rows, as far as known.
+  /// The apparent differences of the rows that ``inFlight`` counts, as far as they are known.
   var unproven: [Difference] = []
 
   mutating func add(_ other: Settlement) {
@@ -17,7 +17,7 @@ struct Settlement {
     unproven += other.unproven
   }
 
-  /// Counts the differences as unproven, because they may disappear.
+  /// Moves all differences to the unproven ones, because they may disappear when changes in flight arrive.
   mutating func doubt() {
     inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
@@ -25,33 +25,34 @@ struct Settlement {
   }
 }
 
-/// A method to distinguish differences from rows in flight.
+/// A method to find out which suspects are differences and which are in flight.
 protocol Settling {
-  /// Judges suspects that have a key.
+  /// Examines suspects that have a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Judges suspects that all their values identify, by their hashes in ascending order. `report` receives the
-  /// verdicts, those about one hash together.
+  /// Examines suspects that are identified by all their values, given their hashes in ascending order. `report` is
+  /// called with results; all results for one hash are in the same call.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Judges suspects without a trail, by reading their rows again after pauses. Rows in flight cannot be recognised then.
-/// A row that stays the same at both ends, and unequal, is a difference.
+/// Examines suspects without a trail, by reading their rows again after pauses. A row that stays unequal and unchanged
+/// at both ends counts as a difference; rows in flight cannot be recognised.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The pauses in milliseconds after the comparison has waited 20 s in all, because many rows differ.
+  /// The shorter pauses, in milliseconds, that are used after the comparison has waited 20 s in total. That happens if
+  /// many rows differ.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
   private let stop: StopSignal
-  /// Whether differences can be proven. False if the target is fed from a trail that is unknown here.
+  /// Whether differences can be proven. False if the target gets rows from a trail that is not on this machine.
   private let proves: Bool
   private var waited: Int64 = 0
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Calls `body` until it returns false, with a pause before each call except the first, a few times at most. Stops
-  /// early if the comparison is stopped.
+  /// Calls `body` repeatedly, with a pause before each call except the first. Ends when `body` returns false, after a
+  /// few calls, or when the comparison is stopped.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {
@@ -116,8 +117,9 @@ final class SettlingByLooks: Settling {
 }
 
 extension RowVerdict {
-  /// Returns the rows that one end has more often than the other; nil if there are none. `balance` is negative for the
-  /// target.
+  /// Returns the difference for rows that one end has more often than the other; nil if both have the same number.
+  ///
+  /// - Parameter balance: The number of equal rows at the source minus the number at the target.
   func difference(_ balance: Int, source: [Value]?, target: [Value]?) throws -> Difference? {
     guard balance != 0 else { return nil }
     var difference = try balance > 0 ? difference(source, nil) : difference(nil, target)

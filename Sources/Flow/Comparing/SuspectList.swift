@@ -1,11 +1,11 @@
 import Changes
 
-/// A compact list of suspects, as many rows may differ.
+/// A list of suspects that needs little memory, because many rows may differ.
 struct SuspectList: ~Copyable {
   private struct Entry {
     let hash: UInt64
-    /// The places of the source's key and the target's key among the encoded keys; -1 for a row that was not seen
-    /// there.
+    /// The offsets of the source's key and of the target's key among the encoded keys; -1 if the row was not read at
+    /// that end.
     let source: Int
     let target: Int
     let rowBytes: Int
@@ -16,7 +16,7 @@ struct SuspectList: ~Copyable {
 
   var count: Int { entries.count }
 
-  /// Appends a suspect. The keys are encoded in their end's representation; nil if the row was not seen there.
+  /// Appends a suspect. Each key is encoded in the form that its end stores; nil if the row was not read at that end.
   mutating func append(
     hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
   ) {
@@ -56,7 +56,7 @@ struct SuspectList: ~Copyable {
 }
 
 extension ByteWriter {
-  /// Returns the encoded values at a place; nil for a place below 0.
+  /// Returns the values that are encoded at an offset; nil for an offset below 0.
   func values(at place: Int) -> [Value]? {
     guard place >= 0 else { return nil }
     var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[place...]))

@@ -3,16 +3,17 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Compares the rows of one table. It scans both ends, narrows differing ranges or buckets to rows, and judges those.
+/// Compares the rows of one table. It reads both ends, narrows differing ranges or buckets down to single rows, and
+/// examines those.
 final class TableComparison {
-  /// The number of suspects that are judged together; fewer once they have waited for a second.
+  /// The number of suspects that are examined together. If they have waited for a second, fewer are examined.
   private static let batchRows = 4000
-  /// The memory for judging one suspect, without the rows themselves, in bytes.
+  /// The memory for examining one suspect, in bytes, without the values of its row.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
   /// The limit on the memory for hashes and keys, in bytes.
   private static let bytesInMemory = 12 << 20
-  /// The bytes of rows without a key that one scan judges; each scan reads the table once.
+  /// The total size, in bytes, of rows without a key that are examined in one read of the table.
   private static let wholeBytes = 16 << 20
   /// The limit of `wholeBytes` for a source at another node, in bytes: the rows must fit into one question and its
   /// answer.
@@ -28,11 +29,14 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The hashes of suspects without a key.
+  /// The hashes of suspects without a key, which are not examined yet.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
-  /// Creates a comparison. `report` receives the verdicts on suspects. `looks` are readers of the calling thread.
+  /// Creates a comparison of one table.
+  ///
+  /// - Parameter looks: Readers for the calling thread.
+  /// - Parameter report: Called with the results for suspects.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
     looks: (source: any RowReader, target: any RowReader), report: @escaping (Settlement) throws -> Void
@@ -73,8 +77,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of both ends row by row, as long as the source has about as many rows there as before. Returns the
-  /// rest of the range.
+  /// Reads a range of both ends row by row. If the source has many more rows there than before, it stops early.
+  /// Returns the rest of the range; nil if all of it was read.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

@@ -4,10 +4,10 @@ import Synchronization
 
 /// A limit on the number of request bodies of each peer that are held in memory at one time.
 final class BodyPermits: Sendable {
-  /// The most bodies of one peer at a time.
+  /// The maximum number of request bodies of one peer that are held in memory at one time.
   static let ofPeerMax = 4
 
-  /// The right to hold one body, until the object is released.
+  /// The permission to hold one request body in memory, until this object is released.
   final class Permit {
     private let book: BodyPermits
     private let peer: String
@@ -19,9 +19,9 @@ final class BodyPermits: Sendable {
 
   private let counts = Mutex<[String: Int]>([:])
 
-  /// Returns the permit for one more body of a peer.
+  /// Returns the permission to hold one more request body of a peer in memory.
   ///
-  /// - Throws: `busy` if the peer has ``ofPeerMax`` bodies in progress.
+  /// - Throws: `busy` if the peer already has ``ofPeerMax`` bodies in memory.
   func permit(_ peer: String) throws -> Permit {
     let isFree = counts.withLock { counts in
       guard counts[peer, default: 0] < Self.ofPeerMax else { return false }

@@ -1,6 +1,6 @@
 import Changes
 
-/// The rights of peers to trails (`docs/reference/protocol.md`, Who is who).
+/// The grants of peers: the trails that each peer may push or pull (`docs/reference/protocol.md`, Who is who).
 package struct Grants: Equatable, Sendable {
   package enum Right: Sendable {
     case push
@@ -19,8 +19,8 @@ package struct Grants: Equatable, Sendable {
 
   /// Returns whether a peer has a right to a trail.
   ///
-  /// Names are compared by their bytes. A certificate may hold a text that is not a peer's name, yet equals one in
-  /// Swift, as the Kelvin sign equals K.
+  /// Names are compared by their bytes. Swift treats some different texts as equal, such as the Kelvin sign and the
+  /// letter K, so a certificate could imitate the name of a peer.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
     guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {

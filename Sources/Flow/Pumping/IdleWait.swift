@@ -1,13 +1,12 @@
-/// The wait of a transfer that has nothing to transfer, in seconds. After it, the transfer exchanges the applied position with
-/// the peer.
+/// The seconds that an idle transfer waits before it exchanges the applied position with the peer again.
 ///
-/// Bytes that have just arrived are applied a moment later, so the first waits are short. While they are not applied,
-/// the waits grow.
+/// Bytes that have just arrived are applied a moment later, so the first waits are short. Each further wait is longer
+/// while they are not applied.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1
 
-  /// Starts again with the shortest wait, because something was transferred.
+  /// Makes the next wait the shortest one, because bytes were transferred.
   mutating func begin() { next = 1 }
 
   mutating func seconds(isApplyBehind: Bool) -> Int {

@@ -1,13 +1,13 @@
 import Changes
 import SystemKit
 
-/// A buffer that gathers bytes from the network into larger pieces. Another thread works on one piece while the next
-/// one arrives.
+/// A buffer that gathers bytes from the network into larger pieces. Another thread processes one piece while the next
+/// one is filled.
 ///
-/// To check and to write a piece takes longer than to receive it. Pieces are worked on one after the other, in order;
-/// there are two at most. Belongs to one thread.
+/// To check and to write a piece takes longer than to receive it. Pieces are processed in order, one at a time; at
+/// most two exist. Only one thread may add bytes.
 final class PieceHandover {
-  /// A piece that one thread fills and another one works on, never both at a time.
+  /// A piece of the bytes that one thread fills and another thread processes, never both at the same time.
   private final class Piece: @unchecked Sendable {
     var bytes = ByteWriter(capacity: 128 << 10)
     let work: (UnsafeRawBufferPointer) throws -> Void
@@ -29,13 +29,14 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Called on other threads, never on two at a time, and on none when ``settle()`` has returned.
+  /// - Parameter work: Processes a piece. Called on other threads, never on two at a time, and not after
+  ///   ``settle()`` has returned.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work
     coming = Piece(work)
   }
 
-  /// Adds bytes. Throws what the work on an earlier piece threw.
+  /// Adds bytes. Throws the error of `work` if an earlier piece could not be processed.
   func put(_ bytes: UnsafeRawBufferPointer) throws {
     if coming.bytes.count + bytes.count > Self.pieceBytes { try handOver() }
     coming.bytes.append(bytes)
@@ -58,13 +59,14 @@ final class PieceHandover {
     }
   }
 
-  /// Ends the handover when all bytes have arrived: passes on the last piece, and waits for the work.
+  /// Passes on the last piece, which may be partly filled, and waits until it is processed. Call this after all bytes
+  /// have been added.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits until the work on the last piece has ended, and throws its error.
+  /// Waits until the piece that was passed on last is processed, and throws the error of that, if any.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

@@ -13,9 +13,9 @@ package struct PumpPlan: Sendable {
   /// The name of this node.
   package var node: String
   package var tls: ClientTLS?
-  /// The rate limit of all transfers together.
+  /// The limit in bytes per second for all transfers of the pump together; nil: no limit.
   package var rate: RateLimit?
-  /// The most trails that are transferred at one time.
+  /// The maximum number of trails that the pump transfers at one time.
   package var trailsMax: Int
 
   package init(
@@ -40,7 +40,8 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump: a transfer on its own thread for each trail that its patterns match. Transfers start and end with their trails.
+/// A pump, which has a transfer on its own thread for each trail that its patterns match. Transfers start and end with
+/// their trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: TransferGauge
@@ -54,8 +55,8 @@ package final class Pump: Sendable {
   }
 
   private static let lookMilliseconds: Int32 = 2000
-  /// The most trails of one pump at one time. Each takes a thread, or two under load: one pump must not use up all
-  /// threads of the service (`TasksMax=4096`).
+  /// The maximum number of trails that one pump transfers at one time. Each needs one or two threads, and one pump
+  /// must not use all threads of the service (`TasksMax=4096`).
   package static let transfersMax = 512
 
   package let plan: PumpPlan
@@ -73,8 +74,8 @@ package final class Pump: Sendable {
   /// The error that prevents the pump from listing the trails; nil if there is none.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set, and returns when all transfers have ended. Errors of transfers are in ``progress``; most are
-  /// tried again.
+  /// Runs until `stop` is set, and returns when all transfers have ended. Errors of single transfers are in
+  /// ``progress``; after most of them, the transfer tries again.
   ///
   /// - Throws: `bad-url`; `io-failed` if no thread can be started.
   package func run(stop: StopSignal) throws {
@@ -130,8 +131,8 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns the trails to transfer if there are more than `most`. The trails of this node come first, then one of each
-  /// other node in turn. So a node with many trails does not displace all trails of another.
+  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. Then each other node gets one
+  /// trail after the other in turn, so that no node displaces all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }
@@ -144,7 +145,7 @@ package final class Pump: Sendable {
   }
 
   /// Ends and starts transfers, so that there is one for each trail in `wanted`. If an error is thrown, the transfers
-  /// that started continue.
+  /// that were already started continue.
   private func adjust(to wanted: Set<TrailName>) throws {
     let known = state.withLock { $0.transfers }
     let ended = known.filter { !wanted.contains($0.key) }

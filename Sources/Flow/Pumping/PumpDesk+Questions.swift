@@ -5,7 +5,8 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Receives a question about rows of a trail's source from a peer that may pull the trail, and returns the answer.
+  /// Returns the action that receives a question about rows of a trail's source, and answers it. The peer must have
+  /// the right to pull the trail.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -20,8 +21,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether a question about rows waits that this peer may answer, because it may push the trail. In the first
-  /// seconds, only the trail's origin may answer.
+  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer if it may push
+  /// the trail. In the first seconds, only the trail's origin may.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -29,8 +30,8 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns the next question about rows that a peer may answer, as soon as there is one. The status is 204 if none
-  /// arrived in time.
+  /// Returns a response with the next question about rows that the peer may answer. It waits until there is one; if
+  /// none arrives in time, the status is 204.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -46,7 +47,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the receiver for the body of a peer's answer to a question that the peer took.
+  /// Returns the receiver of a request body with the peer's answer to a question that it has fetched.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in
@@ -68,12 +69,13 @@ extension PumpDesk.Visit {
   }
 }
 
-/// A receiver that holds a request body up to a size limit, and answers it when it is complete.
+/// A receiver that keeps a request body in memory up to a size limit. When the body is complete, it computes the
+/// response.
 private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse
   private var bytes: [UInt8] = []
-  /// The permit for the memory of the body, until the body was answered or abandoned.
+  /// The permission to hold the body in memory, until the response is made or the request is abandoned.
   private let permit: BodyPermits.Permit
 
   init(most: Int, _ permit: BodyPermits.Permit, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) {

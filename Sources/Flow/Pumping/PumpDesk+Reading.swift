@@ -74,8 +74,8 @@ extension PumpDesk {
 
   /// Returns the state of a trail; nil if there is no such trail.
   ///
-  /// - Parameter withUnread: Whether the end may be inside a transaction that is not complete yet. Peers that append to
-  ///   the copy need that end.
+  /// - Parameter withUnread: Whether the reported end may be inside a transaction that is incomplete. A peer that
+  ///   appends to a copy needs that end.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -99,7 +99,7 @@ extension PumpDesk {
     return try follow(visit, source, segment, ear)
   }
 
-  /// Returns the content of a finished segment, from an offset to its end.
+  /// Returns a response with the content of a finished segment, or with the part that the Range header names.
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
@@ -130,7 +130,7 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the bytes of a trail after a place. It waits until there are some.
+  /// Returns a response with the bytes of a trail after the offset in the request. It waits until there are some.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {
@@ -196,8 +196,8 @@ extension PumpDesk {
   }
 }
 
-/// The part of a body that a Range header asks for. Several ranges at once are answered with all. Source: RFC 9110,
-/// section 14.
+/// The part of a body that a Range header requests. If it requests several ranges, the response has the whole body.
+/// Source: RFC 9110, section 14.
 enum ByteRange: Equatable {
   case all
   case part(Range<UInt64>)

@@ -43,7 +43,7 @@ final class PushSink: HTTPBodySink {
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
-  /// The number of bytes of the body that were passed to the copy.
+  /// The number of bytes of the request body that were written to the copy of the trail.
   private var taken = 0
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }
@@ -81,8 +81,8 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// Ends the body after an error. The blocks that were checked stay in the copy: whole blocks are valid even if the
-  /// rest of the body is lost.
+  /// Ends the request after an error. Blocks that were checked stay in the copy: a whole block is valid even if the
+  /// rest of the request body is lost.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }

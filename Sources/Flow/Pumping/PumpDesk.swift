@@ -7,14 +7,15 @@ import Trails
 /// The handler that answers the requests of peers at a node that listens (`docs/reference/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
-    /// The name of this node.
+    /// The name of the node that answers.
     package var node: String
-    /// Returns the rights of peers; called for each request.
+    /// Returns the grants of peers; called for each request.
     package var grants: @Sendable () -> Grants
     /// Answers `POST join` and `POST renew`, by which nodes get and renew certificates.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
-    /// The longest body of whole blocks that is sent at once; a larger block is sent alone.
+    /// The maximum size, in bytes, of a response or a pushed body with several blocks of a trail. A block that is
+    /// larger is sent alone.
     package var bodyBytes = 8 << 20
 
     package init(
@@ -38,7 +39,7 @@ package final class PumpDesk: HTTPHandler {
     (self.options, self.copies, self.bell) = (options, copies, bell)
   }
 
-  /// Ends all requests that wait; later ones are answered with `busy`.
+  /// Ends all requests that wait for data. Later requests are answered with the error `busy`.
   package func end() { stop.set() }
 
   package func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -98,18 +99,18 @@ package final class PumpDesk: HTTPHandler {
     }
   }
 
-  /// The methods for reading. The answer to HEAD has no body.
+  /// The HTTP methods of requests that read. The response to HEAD has no body.
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Throws if a path does not allow the method. The answer does not depend on whether something exists at the path, so
-  /// it tells a stranger nothing.
+  /// Throws an error if a path does not allow the method. The error is the same whether or not the path exists, so it
+  /// tells an unknown client nothing.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
   }
 
-  /// A request about a trail, with the peer that makes it.
+  /// A request about a trail, together with the peer that makes it and the trail.
   struct Visit {
     let peer: String
     let trail: TrailName
@@ -188,7 +189,7 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the answer to a request whose body is not read. The connection is closed after it.
+  /// Returns the response to a request whose body is not read. The connection is closed after it.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true
@@ -209,17 +210,17 @@ extension PumpDesk {
   }
 }
 
-/// The error for a method that a path does not allow.
+/// The error that a path does not allow the HTTP method.
 private struct PumpMethodRefusal: Error {
   let allowed: [String]
 }
 
-/// The error for a body that is longer than the protocol allows.
+/// The error that a request body is longer than the protocol allows.
 struct PumpBodyTooLarge: Error {
   let most: Int
 }
 
-/// An error that is reported together with the state of the trail.
+/// An error, and the state of the trail that is reported with it.
 struct PumpRefusal: Error {
   let error: CairnError
   let report: TrailReport?

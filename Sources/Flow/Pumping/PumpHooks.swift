@@ -4,49 +4,50 @@ import Trails
 /// The functions by which pumps and the listener ask the node for its state and report to it. They are called on the
 /// threads of connections and transfers.
 package struct PumpHooks: Sendable {
-  /// Returns the position up to which every apply of this node has processed the trail; nil if there is no such
-  /// position.
+  /// Returns the position up to which every apply of this node has applied the trail; nil if no apply reads the trail,
+  /// or one has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
-  /// Returns whether capture has opened a trail of this node for writing. From then on, the trail's end is after
-  /// everything that was ever synced.
+  /// Returns whether the capture of this node that writes the trail has opened it. After that, the trail's end is
+  /// never before a position that was synced.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Returns the requests of this node for copies of a trail's tables that a capture of another node must make.
+  /// Returns the requests for copies of a trail's tables that this node sends to the trail's node.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
-  /// Returns the requests that ``requests`` returns, for all trails of other nodes.
+  /// Returns the requests for copies of tables, as ``requests`` returns them, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// Stores the requests for copies of a trail's tables that a peer has at present.
+  /// Stores all requests for copies of a trail's tables that a peer has open now.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
-  /// - Returns: The number of copies that are refused because they exceed the peer's limit.
+  /// - Returns: The number of requests that are refused because they exceed the peer's limit.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
-  /// The open questions of this node and of its peers to the origins of trails at other nodes.
+  /// The questions about rows of sources at other nodes, asked by this node or its peers, that are not answered yet.
   package var questions = QuestionBook()
-  /// Answers a question about the rows of a trail's source, or passes it on towards the origin. It is called on the
-  /// thread that waits for the answer.
+  /// Answers a question about the rows of a trail's source, or forwards it towards the trail's node. It is called on
+  /// the thread that waits for the answer.
   ///
   /// - Parameter asker: The peer, named as in ``asked``.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
-  /// Returns the reason why this node accepts no bytes of other nodes' trails now; nil if it accepts them.
+  /// Returns an error that says why this node accepts no bytes of other nodes' trails now; nil if it accepts them.
   package var full: @Sendable () -> CairnError? = { nil }
-  /// Returns the reason why a pump must not begin to copy a trail to this node; nil if it may.
+  /// Returns an error that says why a pump must not begin to copy a trail to this node; nil if it may.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
-  /// Reports that this number of bytes of other nodes' trails has arrived.
+  /// Called when bytes of other nodes' trails have arrived, with their number.
   package var come: @Sendable (Int) -> Void = { _ in }
-  /// Reports that a peer has stored everything in the trail before the place durably.
+  /// Called when a peer has reported that it has a trail durably up to a position.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
-  /// Reports that a peer has applied everything in the trail before the position.
+  /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Reports that the copy of a trail at this node started again at a later segment, so that the changes in between are
-  /// missing.
+  /// Called when the copy of a trail at this node was started again at a later segment. The changes before that
+  /// segment are missing then.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
 
-  /// Returns whether a peer's copy that is longer than the trail at this node must have diverged from the trail.
+  /// Returns whether a peer's copy must have diverged from the trail if the copy is longer than the trail at this
+  /// node.
   ///
-  /// At the trail's origin that is so once capture has opened the trail: everything that was ever sent is then before
-  /// the trail's end. At any other node the missing part may still arrive.
+  /// The result is true at the trail's origin after capture has opened the trail: its end is then after everything
+  /// that was ever sent. At any other node, the missing bytes may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

@@ -3,13 +3,13 @@ import NetKit
 import SystemKit
 import Trails
 
-/// The connection of one transfer to a peer: the requests of the protocol and their answers. Belongs to one thread.
+/// The connection of one transfer to a peer, with the requests of the protocol. Only one thread may use it.
 final class PumpLink {
   private static let version: Int64 = 1
-  /// The longest wait that a request asks the peer for, in seconds.
+  /// The longest time, in seconds, for which a request lets the peer wait before it answers.
   static let waitSeconds = IdleWait.longest
-  /// The seconds that an answer may take beyond the requested wait. A dead link is detected sooner; a slow disk needs
-  /// this time.
+  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk; a broken
+  /// connection is detected sooner.
   private static let answerSeconds = 10
 
   let client: HTTPClient
@@ -42,8 +42,8 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// Throws if the peer speaks another protocol, or another version of this one. That may be the reason why it does not
-  /// know a trail.
+  /// Throws an error if the peer speaks another protocol or another version. Called when the peer does not know a
+  /// trail, since that may be the reason.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
@@ -61,7 +61,7 @@ final class PumpLink {
       hint: "bring both to the same version of Cairn; Cairn tries again by itself", remedy: .retry)
   }
 
-  /// Returns the trails that this node may pull.
+  /// Returns the state of each trail that this node may pull from the peer.
   func trails() throws -> [TrailReport] {
     let reply = try perform("GET", "/cairn/1/trails")
     if reply.status == 404 { try checkVersion() }
@@ -71,9 +71,9 @@ final class PumpLink {
     return object.objects("trails").compactMap { TrailReport($0) }
   }
 
-  /// Adds bytes to the copy at the peer, and returns its state after that.
+  /// Appends bytes to the copy at the peer, and returns the state of the copy after that.
   ///
-  /// - Parameter restart: The end of the peer's copy, if the copy starts again at a later segment; else nil.
+  /// - Parameter restart: The present end of the copy if it is started again at a later segment; otherwise nil.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
@@ -85,13 +85,13 @@ final class PumpLink {
 
   enum Fetched {
     case bytes
-    /// No bytes arrived in time.
+    /// The peer sent no bytes, because there were none within the requested wait.
     case nothing
   }
 
-  /// Passes the bytes of a trail after a place to `sink`. It waits until there are some, `waitSeconds` at most.
+  /// Passes the bytes of a trail after `place` to `sink`. If there are none, it waits for them, at most `waitSeconds`.
   ///
-  /// - Parameter isKnown: Whether `place.chain` is known, so that it is sent.
+  /// - Parameter isKnown: Whether `place.chain` is known; then it is sent to the peer, which checks it.
   func follow(
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
     waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
@@ -102,13 +102,13 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Reports to the peer that this node has everything before a place durably. If the place is wrong, the next request
-  /// gets the error.
+  /// Reports to the peer that this node has everything before `place` durably. If the peer rejects the place, the
+  /// error is thrown by the next request.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
 
-  /// Returns the path and query of a request for the bytes of a trail after a place.
+  /// Returns the path and query of a request for the bytes of a trail after `place`.
   private func address(
     of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
   ) -> String {
@@ -118,7 +118,7 @@ final class PumpLink {
     return target
   }
 
-  /// Fetches a finished segment.
+  /// Fetches a finished segment, and passes its bytes to `sink`.
   func segment(
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
@@ -127,7 +127,7 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply) }
   }
 
-  /// Sends the list of all copies of a trail's tables that this node waits for now.
+  /// Sends to the peer all requests for copies of a trail's tables that are open at this node.
   func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
     let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
     let reply = try Array(body.utf8).withUnsafeBytes { bytes in
@@ -136,7 +136,7 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
-  /// The most trails whose requests fit into one answer.
+  /// The maximum number of trails whose requests are read from one answer.
   private static let requestsMax = 4096
 
   /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push there. The peer
@@ -159,19 +159,20 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The seconds to wait for a question, and the seconds that the transfer of an answer may take.
+  /// The maximum time, in seconds, for the transfer of an answer to a question. `questionWaitSeconds` is the maximum
+  /// time to wait for a question.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 
-  /// Asks a question of the origin of a trail; returns the encoded answer.
+  /// Sends a question about rows of a trail's source to the peer; returns the encoded answer of the trail's node.
   func ask(_ question: [UInt8], _ trail: TrailName) throws -> [UInt8] {
     let reply = try question.withUnsafeBytes { try perform("POST", "/cairn/1/trails/\(trail)/questions", body: $0) }
     guard reply.status == 200 else { throw fault(reply).error }
     return reply.body
   }
 
-  /// Returns the next question of the peer about rows of a trail that this node may push there; nil if none arrives in
-  /// time.
+  /// Returns the next question of the peer about rows of a trail that this node may push to it; nil if no question
+  /// arrives in time.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }

@@ -1,10 +1,10 @@
 import Changes
 import Trails
 
-/// A request of a node that reads a trail: the source is to send rows of tables through the trail again
+/// A request of a node for copies of tables: their source is to send the rows through the trail again
 /// (`docs/reference/protocol.md`, Refresh).
 package struct CopyRequest: Hashable, Sendable {
-  /// The id. Two requests with the same id are one request.
+  /// The id of the request. Two requests with the same id are the same request.
   @ByBytes package var id: String
   /// The patterns of the requested tables; empty: all tables.
   @ByBytes package var tables: [String]
@@ -12,7 +12,7 @@ package struct CopyRequest: Hashable, Sendable {
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
-  /// The most requests that are accepted for one trail.
+  /// The maximum number of requests that are accepted for one trail.
   static let countMax = 256
   private static let tableBytesMax = 64 << 10
 
@@ -25,7 +25,7 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Reads a request. Returns nil if any part is invalid: an empty list of tables would mean all of them.
+  /// Parses a request. Returns nil if any part is invalid, since an empty list of tables would mean all tables.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -47,7 +47,8 @@ package struct TrailReport: Equatable, Sendable {
   /// The node that sends the report.
   package var node: String
   package var standing: TrailStanding
-  /// The position up to which every apply of the node has processed the trail.
+  /// The position up to which every apply of the node has applied the trail; nil if it has no apply or did not report
+  /// it.
   package var applied: Position?
   package var requests: [CopyRequest]
 
@@ -68,7 +69,7 @@ package struct TrailReport: Equatable, Sendable {
     return object
   }
 
-  /// Reads a report. Returns nil if something is missing.
+  /// Parses a report. Returns nil if a required member is missing.
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),
@@ -88,7 +89,8 @@ package struct TrailReport: Equatable, Sendable {
 extension JSONObject {
   private static let toldBytesMax = 4096
 
-  /// Returns a text member that another node sent, cut to 4096 bytes, because a log or a status page repeats it.
+  /// Returns a text member of an object that another node sent; nil if there is none. The text is cut to 4096 bytes,
+  /// because logs and status pages repeat it.
   func told(_ name: String) -> String? {
     guard let text = text(name), text.utf8.count > Self.toldBytesMax else { return text(name) }
     return String(decoding: text.utf8.prefix(Self.toldBytesMax), as: UTF8.self) + "…"
@@ -112,7 +114,8 @@ extension TrailPlace {
   }
 }
 
-/// Returns the bytes of lower- or upper-case hexadecimal digits, up to 64 bytes; nil for any other text.
+/// Returns the bytes that hexadecimal digits in lower or upper case stand for, at most 64 bytes; nil for any other
+/// text.
 func bytes(hex text: String) -> [UInt8]? {
   let digits = Array(text.utf8)
   guard digits.count.isMultiple(of: 2), digits.count <= 128 else { return nil }
@@ -132,11 +135,11 @@ func bytes(hex text: String) -> [UInt8]? {
   return bytes
 }
 
-/// An error as sent to a peer and read by it (`docs/reference/protocol.md`, Errors).
+/// An error that one node reports to another in an HTTP response (`docs/reference/protocol.md`, Errors).
 package struct PumpFault: Sendable {
   package let status: Int
   package let error: CairnError
-  /// The state of the trail at the other side, if it was reported.
+  /// The state of the trail at the node that reports the error; nil if it reported none.
   package let report: TrailReport?
 
   package init(_ error: CairnError, report: TrailReport? = nil) {
@@ -144,7 +147,7 @@ package struct PumpFault: Sendable {
     status = Self.status(of: error.code)
   }
 
-  /// Reads the body of an answer that is no success.
+  /// Reads the error from the body of a response whose status is no success.
   package init(status: Int, body: [UInt8], from peer: String) {
     self.status = status
     var told: JSONObject?

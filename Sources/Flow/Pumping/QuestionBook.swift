@@ -3,11 +3,10 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The questions about rows of sources at other nodes that wait for answers (`docs/reference/protocol.md`, Questions
-/// about rows).
+/// The questions about rows of sources at other nodes that are not answered yet (`docs/reference/protocol.md`,
+/// Questions about rows).
 ///
-/// The thread that asks waits. A pump or a peer that is nearer to the source takes the question, and returns the
-/// answer.
+/// The thread that asks waits. A pump, or a peer nearer to the source, fetches the question and returns the answer.
 ///
 ///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
 package final class QuestionBook: Sendable {
@@ -17,13 +16,14 @@ package final class QuestionBook: Sendable {
     package let bytes: [UInt8]
   }
 
-  /// The size limits in bytes of a question and of an answer.
+  /// The maximum size of a question, in bytes; `answerBytesMax` is that of an answer.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The limits on the number of waiting questions: of one asker, and of all together.
+  /// The maximum number of open questions of one asker; `entriesMax` is that of all askers together.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// The time limits in milliseconds: until a pump or a peer takes a question, and until the answer arrives.
+  /// The time, in milliseconds, within which a pump or a peer must fetch a question. `answeredMilliseconds` is the
+  /// time for the answer.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -37,7 +37,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// The name that the node at a dialled address gives itself, by address.
+  /// The name that each dialled node gives itself, by the address at which it is dialled.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -49,10 +49,10 @@ package final class QuestionBook: Sendable {
   /// Asks a question, and waits for the answer.
   ///
   /// - Parameters:
-  ///   - asker: The apply or the peer that waits here. A question is not passed back to the peer that asks it.
+  ///   - asker: The apply or the peer that asks. A question is not sent back to the peer that asks it.
   ///   - isOver: Returns whether the asker has stopped waiting.
-  /// - Throws: `busy` if too many questions wait; `peer-unreachable` if no answer arrives; the error that the origin
-  ///   answers.
+  /// - Throws: `busy` if too many questions are open; `peer-unreachable` if no answer arrives; the error that the
+  ///   trail's node answers.
   package func ask(
     _ trail: TrailName, _ bytes: [UInt8], of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -94,16 +94,16 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time in milliseconds in which only the origin of the trail may take a question. After it, a peer that passes
-  /// questions on may take it too.
+  /// The time, in milliseconds, during which only the trail's origin may fetch a question. After that, a peer that
+  /// forwards questions may fetch it too.
   private static let originFirstMilliseconds: Int64 = 3_000
 
-  /// Stores the name of the node at the address `asker`, so that its question is not passed back to a peer of this
-  /// name.
+  /// Stores the name of the node at the address `asker`. A question from that address is then not sent back to a peer
+  /// of this name.
   func note(_ name: String, at asker: String) { names.withLock { $0[asker] = name } }
 
-  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since the
-  /// start.
+  /// Returns the name that the node at a dialled address gives itself, for logs. Nil if it has not answered since this
+  /// process started.
   package func name(at address: String) -> String? { names.withLock { $0[address] } }
 
   private func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
@@ -112,13 +112,13 @@ package final class QuestionBook: Sendable {
     return entry.taker == nil && !isAsker && mayTake(entry.question.trail, isOld)
   }
 
-  /// Returns whether a question waits that the peer `taker` may answer or pass on.
+  /// Returns whether there is an open question that the peer `taker` may answer or forward.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     entries.withLock { $0.contains { self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Returns the oldest question that the peer `taker` may answer or pass on. No other peer gets the question after
-  /// that.
+  /// Returns the oldest open question that the peer `taker` may answer or forward; nil if there is none. After that,
+  /// no other peer gets the question.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -127,12 +127,13 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question that the peer `taker` took still waits for its answer.
+  /// Returns whether a question that the peer `taker` has fetched is still without an answer.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
-  /// Stores the answer from the peer that took the question. Returns false if no thread waits for it any longer.
+  /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
+  /// longer.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -149,7 +150,7 @@ package final class QuestionBook: Sendable {
     .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
   ]
 
-  /// Returns the answer, or the error that `answer` throws, in the encoding for the network.
+  /// Returns the result of `answer` in the encoding for the network: the answer, or the error that it throws.
   static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
     do {
       let bytes = try answer()

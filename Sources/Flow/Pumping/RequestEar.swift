@@ -6,8 +6,8 @@ import Trails
 /// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It does so at
 /// once, without waiting for the transfers.
 ///
-/// For a pushed trail, it receives the requests of the peer. For a pulled trail, it sends those of this node. Errors
-/// are left to the transfers to report. It belongs to one thread.
+/// For a pushed trail, it fetches the requests of the peer. For a pulled trail, it sends those of this node. It does
+/// not report errors, since the transfers report them. It runs on one thread.
 ///
 /// A dialled node is identified by its address in the conf, which its certificate proves. The limits of the node must
 /// not depend on the name that it gives itself.
@@ -24,11 +24,11 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// The time at which the loop last passed on a question about rows. The next one often follows soon, so the loop then
-  /// pauses less.
+  /// The time at which the loop last forwarded a question about rows, in milliseconds. The next one often follows
+  /// soon, so the loop then makes shorter pauses.
   private var questionedAt: Int64 = 0
 
-  /// Creates the loop for the peer of a plan.
+  /// Creates the loop for the peer of a pump.
   ///
   /// - Parameter trails: Returns the trails of the transfers that have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
@@ -104,8 +104,8 @@ final class RequestEar {
     }
   }
 
-  /// Returns the error to pass on to the node that asked. A peer without support for questions answers `trail-missing`,
-  /// which would mislead.
+  /// Returns the error to send to the node that asked. A peer of a version that cannot answer questions returns
+  /// `trail-missing`, which is replaced by `unsupported`.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

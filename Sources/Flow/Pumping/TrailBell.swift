@@ -3,12 +3,12 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// A notifier for threads that wait until a trail's durable mark moves. It has one thread and one inotify(7) descriptor
-/// for all trails.
+/// A notifier that wakes threads when the durable mark of a trail moves. It has one thread and one inotify(7)
+/// descriptor for all trails.
 package final class TrailBell: Sendable {
-  /// A listener for one trail. A notification between two waits is not lost.
+  /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {
-    /// The descriptors of the pipe that wakes the waiting thread: its reading end and its writing end.
+    /// The reading end of the pipe that wakes the waiting thread. The other descriptor is its writing end.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32
@@ -35,7 +35,8 @@ package final class TrailBell: Sendable {
       close(writing)
     }
 
-    /// Waits. Returns true if the durable mark may have moved; false if the time is over or `stop` was set.
+    /// Waits for a notification. Returns true if the durable mark may have moved; false if the time is over or `stop`
+    /// was set.
     package func wait(milliseconds: Int, stop: StopSignal) -> Bool {
       var polled = [
         pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -111,8 +112,8 @@ package final class TrailBell: Sendable {
       return seen
     }
 
-    /// Notifies the listeners of an inotify watch. A negative watch means that events were lost: then it notifies all
-    /// listeners.
+    /// Wakes the listeners of an inotify watch. A negative watch means that events were lost: then all listeners are
+    /// woken.
     private func ring(_ watch: Int32) {
       watches.withLock { watches in
         var one: UInt8 = 1
@@ -127,7 +128,10 @@ package final class TrailBell: Sendable {
   private let core: Core
   private let stop = StopSignal()
 
-  /// Throws a `FileError` if inotify is used up, `io-failed` if no thread can be started.
+  /// Creates a notifier without listeners.
+  ///
+  /// - Throws: A `FileError` if the system allows no more inotify descriptors; `io-failed` if no thread can be
+  ///   started.
   package init() throws {
     let core = try Core()
     self.core = core
@@ -137,7 +141,8 @@ package final class TrailBell: Sendable {
 
   deinit { stop.set() }
 
-  /// Starts to listen. A caller that reads the trail after this call misses nothing.
+  /// Returns a listener for the trail in a folder. A caller that reads the trail after this call misses no later
+  /// change.
   ///
   /// - Throws: `trail-missing` if there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {

@@ -3,10 +3,10 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies of other nodes' trails that this process writes. Each trail has one open copy, shared by all transfers and
-/// peers that send its bytes.
+/// The copies of other nodes' trails that this process writes. Each trail has one open copy, which all transfers and
+/// peers that send its bytes share.
 package final class TrailCopies: Sendable {
-  /// A holder of one open copy. Its content is used only under its lock.
+  /// A holder of one open copy of a trail. A thread uses the copy only while it holds the lock of the holder.
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())
     var copy: TrailCopy?
@@ -15,7 +15,7 @@ package final class TrailCopies: Sendable {
 
   private static let openMax = 500
 
-  /// The state folder, which has the folders of the trails.
+  /// The state folder, in which the folders of the trails are.
   package let state: String
   private let slots = Mutex<[TrailName: Slot]>([:])
 
@@ -26,10 +26,10 @@ package final class TrailCopies: Sendable {
   /// Returns whether the state folder has a copy of the trail.
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
-  /// Calls `body` with the copy of a trail, which no other thread uses meanwhile.
+  /// Calls `body` with the copy of a trail. No other thread uses the copy meanwhile.
   ///
-  /// The copy is opened if it is not open. If `body` throws an error after which the copy's state is unknown, the copy
-  /// is closed. A copy to which nothing was written leaves no files.
+  /// The copy is opened if it is not open. If an error of `body` leaves its state unknown, it is closed. A new copy to
+  /// which nothing was written leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -60,7 +60,8 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Deletes a copy from the disk if `isGone` returns true while no other thread uses it.
+  /// Deletes a copy from the disk if `isGone` returns true. No other thread uses the copy meanwhile. Returns whether
+  /// the copy was deleted.
   package func remove(_ trail: TrailName, if isGone: (TrailCopy) throws -> Bool) throws -> Bool {
     try with(trail) { copy in
       guard copy.hasBegun, try isGone(copy) else { return false }
@@ -79,7 +80,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Closes the copies that have been idle longest, because each open copy needs open files.
+  /// Closes the copies that have not been used for the longest time, because each open copy needs open files.
   private func closeIdle() {
     let surplus = slots.withLock { slots -> [Slot] in
       guard slots.count > Self.openMax else { return [] }

@@ -3,10 +3,11 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Fetches one trail from one peer and adds it to the copy here, one request after the other.
+/// A transfer that fetches one trail from one peer, one request after the other, and appends it to this node's copy.
 final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// The pause in milliseconds between two reports of the place to the sender while whole segment files are fetched.
+  /// The shortest time, in milliseconds, between two reports to the sender of how much has been fetched. It applies
+  /// while whole segment files are fetched.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: TransferGauge
@@ -89,8 +90,8 @@ final class TrailPull: TrailTransfer {
     return result ?? standing
   }
 
-  /// Writes the bytes that `fetch` receives to the copy, and syncs the copy. Returns the copy's state after that; nil
-  /// if `fetch` received nothing. After an error, it keeps the blocks that were checked and written before.
+  /// Appends the bytes that `fetch` receives to the copy, and syncs the copy. Returns the copy's state after that; nil
+  /// if `fetch` received nothing. If an error is thrown, blocks that were already checked and written stay.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
@@ -117,8 +118,8 @@ final class TrailPull: TrailTransfer {
     return standing
   }
 
-  /// Starts the copy again at the oldest segment of the sender, which has deleted the segments that follow the copy.
-  /// Returns the copy's state after that; nil if the sender has no such trail, or nothing was copied yet.
+  /// Starts the copy again at the oldest segment of the sender, which has deleted the next segments that the copy
+  /// needs. Returns the copy's state after that; nil if the sender has no such trail, or nothing was copied yet.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {
@@ -155,7 +156,7 @@ final class TrailPull: TrailTransfer {
   }
 }
 
-/// The receiver of fetched bytes, which checks them and writes them to a copy.
+/// A receiver that checks fetched bytes and writes them to a copy of a trail.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID
@@ -185,7 +186,7 @@ private final class Intake {
     }
   }
 
-  /// Returns whether the copy received anything. It receives no more bytes after this call returns.
+  /// Returns whether the copy received any bytes. It receives no more bytes after this call.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil

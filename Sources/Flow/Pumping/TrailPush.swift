@@ -4,11 +4,14 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A transfer that sends one trail to one peer: the bytes that the copy there does not have, one request after the other.
+/// A transfer that sends one trail to one peer, one request after the other. It sends the bytes that the copy at the
+/// peer lacks.
 final class TrailPush: TrailTransfer {
-  /// The size of a body in bytes while there is a backlog; a larger block is sent alone.
+  /// The size of a request body, in bytes, while many bytes are still to be sent. A block that is larger is sent
+  /// alone.
   private static let bodyBytes = 8 << 20
-  /// The size in bytes up to which a body is sent in one packet with its head; a larger body is read while it is sent.
+  /// The size, in bytes, up to which a request body is sent in one packet with its header. A larger body is read while
+  /// it is sent.
   private static let smallBytes = 32 << 10
 
   let gauge: TransferGauge
@@ -83,7 +86,7 @@ final class TrailPush: TrailTransfer {
     }
   }
 
-  /// Starts the copy at the peer, or starts it again, from the oldest segment that this node has.
+  /// Starts the copy at the peer, for the first time or again, at the oldest segment that this node has.
   private func begin(
     _ source: SegmentSource, _ link: PumpLink, _ standing: TrailStanding, restart: TrailPlace?, _ achieved: () -> Void
   ) throws -> TrailReport {
@@ -138,7 +141,7 @@ final class TrailPush: TrailTransfer {
   }
 }
 
-/// The bytes of a piece, read while they are sent.
+/// A request body of bytes that are read from a segment while they are sent.
 private final class PieceSource: HTTPBodySource {
   private let source: SegmentSource
   private let piece: SegmentSource.Piece

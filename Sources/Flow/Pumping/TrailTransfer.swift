@@ -3,18 +3,17 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that transfers one trail to or from one peer until it is ordered to stop. It tries again after errors that
-/// may pass.
+/// A loop that transfers one trail to or from one peer until it is ordered to stop. After most errors it tries again.
 protocol TrailTransfer: AnyObject {
   var gauge: TransferGauge { get }
   var stop: StopSignal { get }
-  /// Runs until an error occurs.
+  /// Transfers the trail until an error occurs, which it throws.
   ///
-  /// - Parameter achieved: Called after each success.
+  /// - Parameter achieved: Called after each successful request.
   func session(_ achieved: () -> Void) throws
 }
 
-/// The error for a trail that need not be transferred, because it began at the receiving node.
+/// The error that a trail need not be transferred, because it began at the receiving node.
 struct LeftOut: Error {}
 
 extension TrailTransfer {

@@ -1,9 +1,9 @@
 import Changes
 
-/// The decision of a transfer after an error: how long it waits before it tries again, or that it stops.
+/// Decides what a transfer does after an error: it tries again after some time, or it stops.
 struct TransferPatience: Equatable, Sendable {
-  /// The number of failures with damaged bytes after which the transfer stops for the operator. Until then the bytes are
-  /// sent again.
+  /// The number of times that damaged bytes may arrive before the transfer stops, so that the operator can act. Before
+  /// that, the bytes are requested again.
   private static let damagedMax = 3
 
   private var failures = 0
@@ -12,8 +12,9 @@ struct TransferPatience: Equatable, Sendable {
   /// Resets the counts of failures, after a success.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
-  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, spreads the tries of several
-  /// transfers over time.
+  /// Returns the milliseconds until the transfer tries again; nil if it must stop.
+  ///
+  /// - Parameter chance: A random number from 0 to 1, so that several transfers do not try again at the same moment.
   mutating func next(_ error: CairnError, chance: Double) -> Int? {
     failures += 1
     let longest: Int

@@ -9,7 +9,7 @@ package struct TransferProgress: Sendable {
     case starting
     /// Bytes are being transferred.
     case moving
-    /// The receiving side has everything.
+    /// The receiving node has the whole trail.
     case waiting
     /// The last attempt failed. The transfer tries again by itself.
     case retrying
@@ -27,16 +27,16 @@ package struct TransferProgress: Sendable {
   package let trail: TrailName
   package let direction: Direction
   package var state = State.starting
-  /// The name that the peer gives itself; empty before the first contact.
+  /// The name that the peer reports as its own; empty before the first contact.
   package var peer = ""
-  /// The durable end of the copy: at the other side for a push, here for a pull.
+  /// The durable end of the trail's copy: at the peer for a push, at this node for a pull.
   package var copied: TrailPlace?
   package var copiedPosition: Position?
-  /// The end of the trail at the sending side.
+  /// The end of the trail at the sending node.
   package var end: TrailPlace?
-  /// The position up to which every apply of the other side has processed the trail.
+  /// The position up to which every apply of the peer has applied the trail.
   package var peerApplied: Position?
-  /// The bytes of the trail that were transferred since the transfer began.
+  /// The number of bytes of the trail that were transferred since the transfer began.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?

@@ -4,7 +4,7 @@ import Glibc
 
 // The functions of cairn.h for databases. The compiler checks each signature against the header.
 
-/// The address of a C string that is never freed.
+/// The address of a C string with the version of the library. The string is never freed.
 private let versionText = UInt(bitPattern: strdup(Cairn.version))
 
 @c @implementation

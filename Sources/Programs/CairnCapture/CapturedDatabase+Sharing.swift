@@ -27,8 +27,8 @@ extension CapturedDatabase {
     }
   }
 
-  /// Makes the program's threads pause for 1 ms after each commit, so that a synchronisation that begins now gets the
-  /// lock.
+  /// Makes the program's threads pause for 1 ms after each commit, so that a synchronisation that begins now can get
+  /// SQLite's write lock.
   func beginSynchronization() throws { try connection.alone { $0.synchronizations += 1 } }
 
   /// Ends the pause after each commit that ``beginSynchronization()`` began. Does nothing if the database is closed.

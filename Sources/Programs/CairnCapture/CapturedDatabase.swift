@@ -201,7 +201,7 @@ public final class CapturedDatabase: Sendable {
 
   /// The commits that are not yet known to be in a trail.
   ///
-  /// Capture records in the file which commits it has taken, when the program pauses or after some seconds. Reading
-  /// this value scans the rows of the journal that wait for capture.
+  /// Capture writes into the file which commits it has read, when the program pauses or after some seconds. Getting
+  /// this value scans the rows of the journal that capture has not read.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

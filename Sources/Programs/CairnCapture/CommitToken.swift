@@ -11,9 +11,10 @@ public struct CommitToken: Hashable, Comparable, Sendable {
 
 /// The commits that are not yet known to be in a trail.
 public struct Pending: Hashable, Sendable {
-  /// The number of waiting transactions that programs made through this API.
+  /// The number of transactions of programs that use this API that are not yet known to be in a trail.
   public let transactions: Int
-  /// The number of waiting journal rows, from all programs: at least one for each changed row.
+  /// The number of journal rows, from all programs, that are not yet known to be in a trail: at least one for each
+  /// changed row.
   public let rows: Int
   /// Whether the journal reached its maximum size before capture read it. Its oldest rows are gone then, so the next
   /// capture copies all tables.

@@ -43,7 +43,7 @@ extension Synchronizer.Options {
     }
   }
 
-  /// Returns the column names of all tables, keyed by the folded table name.
+  /// Returns the column names of all tables of a database, by the name of the table without regard to case.
   private func tables(of end: DatabaseURL) throws -> [NameKey: [String]] {
     if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
     let tables = try SourceEnd(end).tables(TablePatterns())

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A lock that the thread which holds it may take again.
+/// A lock that a thread can acquire again while it holds the lock.
 final class ReentrantLock: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
 

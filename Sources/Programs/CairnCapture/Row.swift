@@ -7,7 +7,7 @@ public struct Row: Sendable {
   public let values: [SQLValue]
 
   /// The value of the first column with this name, ignoring case; NULL if there is no such column. ``value(_:as:)``
-  /// distinguishes the two cases.
+  /// throws an error for a missing column.
   public subscript(_ column: String) -> SQLValue { index(of: column).map { values[$0] } ?? .null }
 
   /// The value of the column at an index from 0; NULL if the index is out of range.

@@ -23,7 +23,8 @@ struct RowDecoder: Decoder {
     ValueContainer(value: row[0], column: row.columns.first ?? "")
   }
 
-  /// Decodes the value of a column, or of the first one if `column` is nil. Types with properties take the whole row.
+  /// Decodes the value of a column, or of the first column if `column` is nil. A type with properties is decoded from
+  /// the whole row.
   func value<T: Decodable>(_ type: T.Type, _ column: String?) throws -> T {
     if let column {
       guard let index = row.index(of: column) else {

@@ -70,7 +70,7 @@ final class SynchronizationRun: Sendable {
       notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
   }
 
-  /// Writes the progress to the state folder.
+  /// Writes to the state folder which commits of this database the peer has.
   ///
   /// - Parameter isWhole: Whether the run ended without an error.
   private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows, isWhole: Bool) throws {
@@ -155,8 +155,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates the last journal row that the peer is known to have. It is the row of an earlier check, once apply has
-  /// passed the end that the trail had then.
+  /// Updates the last journal row that the peer is known to have. An earlier check stored the last journal row in the
+  /// trail, and the end of the trail. When apply has reached that end, the peer has that row.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

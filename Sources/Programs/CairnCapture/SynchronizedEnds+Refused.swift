@@ -56,8 +56,8 @@ extension SynchronizedEnds {
     return Refused(number: one.number, behind: try before ?? reached(before: one) ?? through - 1, through: through)
   }
 
-  /// Returns the number of the last journal row before a transaction, as a segment that begins with the transaction
-  /// records it. Nil if the segment before is gone.
+  /// Returns the number of the last journal row that is in the trail before a transaction in quarantine. It is found
+  /// by reading the trail. Nil if that part of the trail is gone.
   private func reached(before one: QuarantinedTransaction) throws -> Int64? {
     guard one.number > 1 else { return 0 }
     let reader = try TrailReader.open(folder: ownFolder, at: nil)

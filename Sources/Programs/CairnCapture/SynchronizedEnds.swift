@@ -9,9 +9,9 @@ import Trails
 struct SynchronizedEnds: Sendable {
   /// The content of the file `sent`: the last commit of this database that the peer is recorded to have applied.
   struct Sent: Equatable {
-    /// The number of its last row in the journal.
+    /// The number of the commit's last row in the journal; 0 if the peer has applied no commit.
     var journal: Int64 = 0
-    /// Its number in the trail.
+    /// The number of the commit's transaction in the trail; 0 if the peer has applied no commit.
     var transaction: UInt64 = 0
   }
 

@@ -136,7 +136,8 @@ struct CompareCommand: Command {
     }
   }
 
-  /// Prints workers that do not run. Rows that they have not delivered yet appear as differences.
+  /// Prints the workers of the replication that are not running. Changes that they have not delivered yet appear as
+  /// differences.
   private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
     let daemon = DaemonConf.address(arguments.value("--config"))
     guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }

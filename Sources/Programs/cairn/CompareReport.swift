@@ -13,8 +13,8 @@ final class CompareReport {
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
-  /// The target's engine if repairing SQL statements are printed; nil if not. With statements, the report goes to
-  /// standard error.
+  /// The SQL dialect, if the report prints statements that repair the target; nil otherwise. With statements, the
+  /// report itself goes to standard error.
   private let dialect: Engine?
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }

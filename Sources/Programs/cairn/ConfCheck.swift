@@ -20,7 +20,7 @@ final class ConfCheck {
   var sources: [String: Source] = [:]
   /// The worker that has each exclusive task on a database, by the conf.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// The trails that write to each table of a target, as far as the check has come.
+  /// The trails that write to each table of a target, by the applies that were checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// The number of slots that the configuration will add, by server.
   var newSlots: [String: Int] = [:]

@@ -97,14 +97,14 @@ enum DaemonConf {
   }
 }
 
-/// A client of a daemon, together with the problem of its configuration, if there is one.
+/// A client of a daemon's control socket, with the error in the conf that names the socket, if there is one.
 struct DaemonAddress {
   let client: ControlClient
   let confError: CairnError?
 
-  /// Sends a request to the daemon.
-  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``. If no daemon answers and the configuration is broken,
-  ///   its problem.
+  /// Sends a request to the daemon, and returns its result.
+  /// - Throws: the errors of ``ControlClient/ask(_:seconds:)``. If no daemon answers and the conf is invalid, throws
+  ///   the error in the conf.
   func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     do { return try client.ask(request, seconds: seconds) } catch let error as CairnError
       where error.code == .daemonUnreachable

@@ -70,8 +70,8 @@ struct DetachCommand: Command {
     return 0
   }
 
-  /// Removes a target from the list of readers of each trail, so that no segments are kept for it. Returns these
-  /// trails.
+  /// Removes a target from the lists of readers of all trails, so that no segments are kept for it. Returns the trails
+  /// whose lists had it.
   private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
     let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     return try TrailReaders.forget(target: url.canonical.place, state: state)

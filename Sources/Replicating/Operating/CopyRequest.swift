@@ -12,8 +12,8 @@ package struct CopyRequest {
     package var behind: UInt64
     /// The end of the trail at the time of the request; nil if unknown.
     package var at: Checkpoint?
-    /// Whether the target has begun to apply from ``at``. If the target later has no record of the trail, it is another
-    /// database.
+    /// Whether the target has begun to apply the trail from ``at``. If the target has no record of the trail after
+    /// that, it was replaced by another database.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }

@@ -6,8 +6,8 @@ import SystemKit
 /// The identity of a database, which is equal for all URLs that lead to it.
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
-  /// A database of a server, which is identified by its system identifier and start time. A clone of a server has the
-  /// same system identifier.
+  /// A database of a PostgreSQL server. The server is identified by its system identifier together with its start
+  /// time, because a clone of a server has the same system identifier.
   case server(cluster: NameKey, database: NameKey)
 
   /// Reads the identity of the database at a URL. Returns nil if the file does not exist, or if no server answers.

@@ -3,15 +3,15 @@ import Conflicts
 import PostgresKit
 import SQLiteKit
 
-/// The keys that a database generates itself. Their values can be separated, so that no two nodes generate the same
-/// one.
+/// The keys that a database generates itself, by rowids or sequences. Sequences can be changed so that no two nodes
+/// generate the same value.
 package struct DrawnKeys {
   /// A selection of keys by the owner of the sequence: all, `own` if the table's owner may change the sequence, or
   /// `borrowed` if not.
   fileprivate enum Share: String { case all, own, borrowed }
 
-  /// The longest wait for a lock that another session holds. Meanwhile, applications wait for the sequences that this
-  /// transaction has already altered.
+  /// The SQL statement that limits the wait for a lock of another session to 5 s. During the wait, applications wait
+  /// for the sequences that this transaction has already altered.
   private static let patience = "SET LOCAL lock_timeout = 5000"
 
   package let url: DatabaseURL

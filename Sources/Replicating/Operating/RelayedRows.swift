@@ -6,7 +6,7 @@ import Trails
 /// Rows that applies wrote to a captured database before its trail included such rows.
 ///
 /// Targets of the trail lack these rows, so updates of them would fail there. So the tables are copied into the trail
-/// once: when a chain comes from an earlier version of Cairn, or when `applied` changes to `include`.
+/// once: after an update from an earlier version of Cairn, or after `applied` was changed to `include`.
 package enum RelayedRows {
   /// Returns the path of a file in a trail's folder. If it exists, the trail includes the rows that applies write to
   /// the source.
@@ -22,8 +22,8 @@ package enum RelayedRows {
     return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
-  /// Writes or removes the file which shows that the trail includes rows that applies write to the source. If the file
-  /// is lost, the tables are only copied once more.
+  /// Writes a file into the trail's folder if `relays` is true, otherwise removes it. The file means that the trail
+  /// includes rows that applies write to the source. If it is lost, the tables are only copied once more.
   package static func note(_ relays: Bool, in folder: String) {
     if relays {
       try? [].withUnsafeBytes { try File.replace(path(folder), with: $0) }

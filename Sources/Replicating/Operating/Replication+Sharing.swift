@@ -38,7 +38,7 @@ extension Replication {
     home.withLock { $0 = found }
   }
 
-  /// Adds this replication to the readers of the trail. Returns true if it was not one before.
+  /// Adds this replication to the list of the trail's readers. Returns true if it was not in the list before.
   func enroll(_ to: TargetEnd) throws -> Bool {
     guard let readers else { return try checkIsAlone() }
     let others = try readers.others(than: statePath)
@@ -78,8 +78,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of tables that `--tables` has added. If the capture already takes them for another reader, the
-  /// trail has their changes, but this target lacks their rows.
+  /// Requests copies of tables that were added by `--tables`. If the trail already has changes of these tables for
+  /// another reader, this target still lacks their rows.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return

@@ -429,7 +429,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose transactions capture leaves out after they were applied to its source; nil: those of all trails.
+  /// The trails whose transactions capture leaves out after they were applied to its source; nil: all trails.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }

@@ -7,7 +7,7 @@ import Reshaping
 package struct RuledTables {
   /// The captured tables, each in the form that the target gets.
   package private(set) var tables: [SourceEnd.Table] = []
-  /// The properties of tables that rules leave out, as sentences for messages.
+  /// Sentences for messages, which say what properties of source tables are missing at the target because of a rule.
   package private(set) var notices: [String] = []
   /// The errors of rules that name a table which the source does not have, one for each rule.
   package private(set) var unused: [CairnError] = []

@@ -106,8 +106,8 @@ package final class StateFolder {
   /// Stores that the replication is two-way.
   package func rememberTwoWay() throws { try keep("two", in: "ways") }
 
-  /// Throws an error if the replication is two-way. Run as one-way, it would not apply the target's trail, whose
-  /// segments would be kept without end.
+  /// Throws an error if the replication is two-way. If it ran as one-way, the target's trail would not be applied, and
+  /// its segments would be kept without end.
   package func checkOneWay() throws {
     guard try Self.isTwoWay(path) else { return }
     throw CairnError(

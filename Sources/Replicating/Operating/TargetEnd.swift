@@ -89,8 +89,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the names at the source of the trail's tables that the target has, as the rules named them when their rows
-  /// were written.
+  /// Returns the source names of the target's tables that belong to a trail, by the rules that were in force when
+  /// their rows were written.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -106,7 +106,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Ends the suspension of tables. They take no changes until their next copies begin.
+  /// Ends the suspension of tables. Apply skips their changes until their next copies begin.
   package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
@@ -128,7 +128,7 @@ package struct TargetEnd {
     }
   }
 
-  /// Makes every table of a trail take no changes until its next copy begins.
+  /// Makes apply skip the changes of every table of a trail until the next copy of the table begins.
   package func expectRefresh(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }

@@ -20,10 +20,10 @@ package struct TrailSQL {
 
   private static let problemsMax = 20
 
-  /// The tables that the statements so far have created or used, by folded name.
+  /// The tables that the statements so far have created or used, by name in lower case.
   private var known: Set<NameKey> = []
-  /// The table of each index, by the folded name of the index. The trail may give an index name to another table before
-  /// it drops the index of the first table.
+  /// The table of each index, by the name of the index in lower case. The trail may give an index name to another
+  /// table before it drops the index of the first table.
   private var indexOwners: [NameKey: String] = [:]
   /// The tables whose refresh has started and not ended. Changes to them may concern rows that have not arrived yet.
   private var refreshing: Set<NameKey> = []
@@ -302,7 +302,7 @@ package struct TrailSQL {
 }
 
 extension TableSchema {
-  /// The name in a form that is equal for table names which SQLite does not distinguish.
+  /// The name in a form that is equal for all names which SQLite takes for the same table.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 

@@ -84,8 +84,8 @@ package struct TwoWayCheck {
     return Set(columns.map(\.name.sqliteKey))
   }
 
-  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. The amounts by
-  /// which its changes differ are then unknown.
+  /// Throws `table-refused` for a table with a `delta` column if PostgreSQL does not log the old row. It is then
+  /// unknown by how much an update changed the column.
   /// - Parameter tables: the tables of the captured database.
   /// - Parameter plan: the rules of an apply to the database, or from it.
   package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
@@ -122,8 +122,8 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
-  /// Returns an error if both databases would generate the same key for different rows; nil otherwise. If the other
-  /// database does not have a table yet, the form is used in which apply creates it.
+  /// Returns an error if both databases would generate the same key for different rows; nil otherwise. A table that
+  /// the other database does not have yet is checked as apply would create it.
   package func keysAlike() throws -> CairnError? {
     let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
@@ -207,8 +207,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns how the other database will generate the values of a key after apply has created the table there; nil if
-  /// it will not generate them.
+  /// Returns how the other database will generate the values of a key in a table that apply creates there; nil if it
+  /// will not generate them.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {

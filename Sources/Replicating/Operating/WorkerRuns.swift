@@ -11,7 +11,8 @@ package struct CaptureRun: Sendable {
   package let source: DatabaseURL
   package let trail: TrailName
   package let folder: String
-  /// The folder that identifies this capture. Other processes that want to capture the same source report it.
+  /// The folder that identifies this capture. If another process wants to capture the same source, its error names
+  /// this folder.
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
@@ -26,8 +27,8 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// The link by which capture cooperates with two-way applies to the same database; nil if there are none.
   package var link: CaptureLink?
-  /// PostgreSQL: the trails whose transactions capture leaves out after they were applied to the source; nil: those of
-  /// all trails.
+  /// PostgreSQL: the trails whose transactions capture leaves out after they were applied to the source; nil: the
+  /// transactions of all trails are left out.
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
   package var relays = false

@@ -5,7 +5,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The database of a source, open for the questions of other nodes. For one thread at a time.
+/// An open source database, for questions of other nodes about its rows. Only one thread at a time may use it.
 final class OpenSource {
   let database: CompareDatabase
   private let place: CompareEnds.Place
@@ -14,7 +14,8 @@ final class OpenSource {
 
   /// Opens the database.
   ///
-  /// - Parameter statementMilliseconds: The longest time that PostgreSQL may take for one statement.
+  /// - Parameter statementMilliseconds: The longest time, in milliseconds, that PostgreSQL may take for one
+  ///   statement.
   init(_ place: CompareEnds.Place, statementMilliseconds: Int64) throws {
     (self.place, self.statementMilliseconds) = (place, statementMilliseconds)
     switch place {
@@ -42,7 +43,8 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`, and has SQLite interrupt its statement after this time. PostgreSQL limits each statement by itself.
+  /// Calls `body`. SQLite interrupts the statement of `body` after this time; PostgreSQL limits each statement by
+  /// itself.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }
     return try file.within(milliseconds: milliseconds, body)
@@ -69,7 +71,8 @@ final class OpenSource {
     }
   }
 
-  /// Returns the requested table, with the other node's columns, and a reader for it.
+  /// Returns the table that a question of another node names, with the columns of the question, and a reader of its
+  /// rows.
   func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
     func find() -> CompareDatabase.Table? {
       known.first {
@@ -99,7 +102,7 @@ final class OpenSource {
     )
   }
 
-  /// Requests rows again. Uses connections of its own, which may write.
+  /// Makes the source send the requested rows again through the trail. Opens its own connections, which may write.
   func ask(_ request: RowRequest, for trail: TrailPlace) throws {
     switch place {
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)

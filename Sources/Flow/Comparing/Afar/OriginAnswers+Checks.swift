@@ -1,9 +1,10 @@
 import Changes
 import Mapping
 
-/// The checks of what a question asks for.
+/// The checks of the slices and keys in a question from another node.
 extension OriginAnswers {
-  /// Returns a slice as this end reads it: bounded, and with pages by this end's own name of a part.
+  /// Returns a valid form of a slice from a question: its limit is at most ``rowsMax``, and the number of a part is
+  /// replaced by the name of a PostgreSQL table. Throws `usage` if the slice does not fit the table.
   static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
     switch slice {
     case .range(let after, let through, let limit):
@@ -35,7 +36,8 @@ extension OriginAnswers {
     }
   }
 
-  /// Throws `usage` unless each key has a value for each column of the table's key, of a class that its engine has.
+  /// Throws `usage` unless each key has one value for each key column of the table. Values must have types of the
+  /// source's engine.
   static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
     let isPostgres = table.source.engine == .postgres
     for key in keys {

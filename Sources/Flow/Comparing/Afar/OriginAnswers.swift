@@ -14,17 +14,18 @@ import Trails
 package final class OriginAnswers: Sendable {
   /// The largest number of running or waiting questions of one node.
   static let askersMax = 2
-  /// The longest time for one answer, in milliseconds. After that, the answer is refused as too large, and the asking
-  /// node asks for less.
+  /// The longest time for one answer, in milliseconds. If an answer takes longer, it is refused as too large, and the
+  /// asking node requests fewer rows.
   static let millisecondsMax: Int64 = 15_000
-  /// The longest time that a question waits for its turn.
+  /// The longest time, in milliseconds, that a question waits while the source answers others or rests.
   private static let patienceMilliseconds: Int64 = 20_000
   private static let pauseMicroseconds: UInt32 = 5_000
-  /// The idle time after which an open source is closed.
+  /// The time, in milliseconds, after which the source is closed if no question uses it.
   private static let idleMilliseconds: Int64 = 30_000
-  /// The most rows of one slice.
+  /// The maximum number of rows of a slice that one answer covers.
   static let rowsMax = 50_000
-  /// The least time between two reports of a trail's progress, in milliseconds: each takes a transaction at the source.
+  /// The shortest time, in milliseconds, between two requests that a PostgreSQL source write its progress into the
+  /// trail. Each request runs a transaction at the source.
   private static let progressMilliseconds: Int64 = 1_000
   private static let tableBytesMax = 1 << 20
 
@@ -33,12 +34,13 @@ package final class OriginAnswers: Sendable {
     var askers: [NameKey: Int] = [:]
     /// The time until which the source rests after an answer, in milliseconds of the monotonic clock.
     var restsUntil: Int64 = 0
-    /// The time of the last attempt to make capture write its progress into the trail.
+    /// The time of the last attempt to make capture write its progress into the trail, in milliseconds of the
+    /// monotonic clock.
     var progressTriedAt: Int64?
     var progressAt: Int64?
   }
 
-  /// The open source. Only the thread whose turn it is uses it.
+  /// The open database of the source. Only the thread that answers the current question uses it.
   private final class Open: @unchecked Sendable {
     var source: OpenSource?
     var usedAt: Int64 = 0
@@ -51,7 +53,7 @@ package final class OriginAnswers: Sendable {
   private let turn = Mutex(Turn())
   private let open = Open()
 
-  /// Creates the answers for one source.
+  /// Creates an object that answers questions about one source.
   ///
   /// - Parameters:
   ///   - patterns: The captured tables.
@@ -60,19 +62,23 @@ package final class OriginAnswers: Sendable {
     self.init(place, patterns: patterns, trail: trail, millisecondsMax: Self.millisecondsMax)
   }
 
-  /// Creates the answers for one source, each within `millisecondsMax`.
+  /// Creates an object that answers questions about one source.
+  ///
+  /// - Parameter millisecondsMax: The longest time for one answer, in milliseconds.
   init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace, millisecondsMax: Int64) {
     (self.place, self.patterns, self.trail) = (place, patterns, trail)
     self.millisecondsMax = millisecondsMax
   }
 
-  /// Answers a question.
+  /// Returns the encoded answer to an encoded question.
   ///
   /// - Parameters:
-  ///   - asker: The node that asks, or passes the question on.
-  ///   - mayRepair: Whether rows may be sent again for this asker now, or a whole table.
-  ///   - isOver: Whether the asker has stopped waiting for the answer.
-  /// - Throws: `busy` when too much is asked; `usage` for bytes that are not a question; the errors of the database.
+  ///   - asker: The node that asks, or that forwards the question.
+  ///   - mayRepair: Returns whether the source may send rows again for this asker now: a whole table if the argument
+  /// is true, else up to 1,000 rows.
+  ///   - isOver: Returns whether the asker has stopped waiting for the answer.
+  /// - Throws: `busy` if the asker asks too much; `usage` if the bytes are no valid question; the errors of the
+  ///   database.
   package func answer(
     _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -141,9 +147,10 @@ package final class OriginAnswers: Sendable {
     return [OriginAnswer.whole]
   }
 
-  /// Waits until no other question is being answered, the source has rested, and `isDue` returns true.
+  /// Waits until the source answers no other question, has rested, and `isDue` returns true.
   ///
-  /// - Throws: `busy` if the asker has too many questions, if its turn does not come in time, or if the asker has gone.
+  /// - Throws: `busy` if the asker has too many questions, if the wait takes too long, or if the asker has stopped
+  ///   waiting.
   private func begin(_ asker: String, _ isOver: () -> Bool, _ isDue: (Turn) -> Bool = { _ in true }) throws {
     let isWelcome = turn.withLock { turn in
       guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
@@ -204,7 +211,8 @@ package final class OriginAnswers: Sendable {
     var out = ByteWriter(capacity: 4096)
     out.append(OriginAnswer.whole)
     let limit = Clock.monotonicMilliseconds + millisecondsMax
-    /// Checks the limits for each row, and between two statements.
+    /// Throws if the answer, of `bytes` so far, is too large or takes too long, or if the asker has stopped waiting.
+    /// Called for each row and between two statements.
     func check(_ bytes: Int) throws {
       if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
       if isOver() {
@@ -352,7 +360,7 @@ package final class OriginAnswers: Sendable {
 }
 
 extension Slice {
-  /// Returns a slice with the same start and fewer rows; nil if it has no limit, or a limit of one row.
+  /// Returns a slice with the same start and fewer rows; nil if the slice has no limit, or a limit of one row.
   fileprivate var shorter: Slice? {
     switch self {
     case .range(let after, let through, let limit?) where limit > 1:

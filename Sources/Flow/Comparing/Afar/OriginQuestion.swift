@@ -8,40 +8,42 @@ import Mapping
 enum OriginQuestion {
   /// The version of the encoding, which is the first byte of a question.
   static let version: UInt8 = 1
-  /// The most bytes of an encoded question.
+  /// The maximum size of an encoded question, in bytes.
   static let bytesMax = 1 << 20
-  /// The most bytes of an encoded answer.
+  /// The maximum size of an encoded answer, in bytes.
   static let answerBytesMax = 3 << 20
-  /// The most keys in one ``repair(_:)`` question.
+  /// The maximum number of keys in one ``repair(_:)`` question.
   static let keysMax = 1000
 
-  /// The captured tables, from this place in their list on.
+  /// Requests the captured tables, beginning at this index of the list of tables.
   case tables(from: Int)
-  /// The current position of the source and of its trail.
+  /// Requests the current position of the source and of its trail.
   case standing
-  /// PostgreSQL: write the source's progress into the trail.
+  /// Makes a PostgreSQL source write its progress into the trail.
   case progress
-  /// The parts in which a whole table is read.
+  /// Requests the parts in which a whole table is read.
   case parts(QuestionedTable)
-  /// Rows of a slice: each as its hashes, or with `naming` false their number and the sum of their hashes.
+  /// Requests the hashes of each row in a slice. If `naming` is false, only the number of rows and the sum of their
+  /// hashes are requested.
   case scan(QuestionedTable, Slice, naming: Bool)
-  /// The rows with these keys.
+  /// Requests the rows with these keys.
   case rows(QuestionedTable, keys: [[Value]])
-  /// The number of rows with each of these hashes, which ascend.
+  /// Requests the number of rows with each of these hashes, which are in ascending order.
   case counts(QuestionedTable, hashes: [UInt64])
-  /// A request to send the rows with these keys again through the trail.
+  /// Makes the source send the rows with these keys again through the trail.
   case repair(QuestionedTable, keys: [[Value]])
-  /// A request to send all rows of the table again.
+  /// Makes the source send all rows of the table again through the trail.
   case copy(QuestionedTable)
 }
 
-/// A table of the source and its counterpart at the target.
+/// A table in a question: a table of the source, with the columns and types of its counterpart at the target.
 struct QuestionedTable {
   var namespace: String
   var name: String
-  /// The hash of the source's shape, so that a table that was altered meanwhile is not read by the old one.
+  /// A hash of the source table's schema as the asking node knows it. If the table has another schema now, the
+  /// question is refused.
   var shape: UInt64
-  /// The compared columns, as indexes into the columns of each schema.
+  /// The compared columns of the source, as indexes into the columns of its schema.
   var columns: [Int]
   var target: TableSchema
   var targetColumns: [Int]

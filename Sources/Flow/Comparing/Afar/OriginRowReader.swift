@@ -2,33 +2,34 @@ import Capturing
 import Changes
 import Mapping
 
-/// Reads rows of a source at another node, by questions. Each slice is one question, so one short snapshot there.
+/// Reads rows of a source at another node by sending questions to that node. Each slice is one question, which that
+/// node answers from one short snapshot.
 ///
-/// The other node may answer anything, so each number and value is checked here. After that check, counts can be added,
-/// and memory reserved for them.
+/// The other node may send any bytes, so each number and value is checked here. After that check, adding counts cannot
+/// overflow, and reserving memory for them is safe.
 final class OriginRowReader: RowReader {
-  /// The most bytes that a node can read in the time for an answer.
+  /// The smallest number of bytes that is invalid as the size of rows in an answer. No node can read that many bytes
+  /// in the allowed time.
   private static let bytesMax: UInt64 = 1 << 34
-  /// The fewest bytes of a row in an answer: two hashes, its bytes and its key.
+  /// The smallest size of a row in an answer, in bytes: two hashes, the size of the row, and its key.
   private static let markBytes = 18
-  /// The limits on numbers in an answer: the parts of a table, and the pages of a PostgreSQL table (first invalid
-  /// number).
+  /// The maximum number of parts of a table in an answer. `pagesEnd` is the smallest invalid number of pages.
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
-  /// The smallest count that is too large for ``RowCounts``.
+  /// The smallest number of equal rows that an answer may not contain, because ``RowCounts`` cannot hold it.
   private static let countEnd: UInt64 = 1 << 31
 
   let origin: OriginSource
   let engine: Engine
   private let seed: UInt64
-  /// The moments of the reads since ``atOneMoment(_:)`` was called.
+  /// The source's position at each read since ``atOneMoment(_:)`` was called.
   private var moments: [SourceMoment] = []
 
   init(_ origin: OriginSource, _ engine: Engine, seed: UInt64) {
     (self.origin, self.engine, self.seed) = (origin, engine, seed)
   }
 
-  /// Runs `body`, which reads once at most; returns the moment of that read.
+  /// Runs `body`, which reads rows at most once. Returns its result with the source's position at that read.
   func atOneMoment<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     moments = []
     let result = try body()
@@ -81,7 +82,7 @@ final class OriginRowReader: RowReader {
     return Int(bytes)
   }
 
-  /// Throws unless an encoded key is empty or has one value for each key column, of the source's engine.
+  /// Throws unless an encoded key is empty, or has one value of the source's engine for each key column.
   private func check(_ key: UnsafeRawBufferPointer, _ table: ComparedTable) throws {
     guard !key.isEmpty else { return }
     var reader = ByteReader(key)
@@ -98,7 +99,7 @@ final class OriginRowReader: RowReader {
     try Self.check(count, table.key.count)
   }
 
-  /// Throws if values of PostgreSQL arrive from an SQLite source, or the reverse.
+  /// Throws if the answer has values of PostgreSQL although the source is SQLite, or the reverse.
   private func check(isExact: Bool) throws {
     guard isExact == (engine == .postgres) else { throw Self.refusal("a value is of another engine") }
   }
@@ -107,7 +108,7 @@ final class OriginRowReader: RowReader {
     guard count == wanted else { throw refusal("there are \(count) values, not \(wanted)") }
   }
 
-  /// Throws unless the last key of a slice can start the next slice: it fits the table, and differs from the key at
+  /// Throws unless the last key of a slice can start the next slice: it must fit the table, and differ from the key at
   /// which this slice began.
   private func check(_ last: [Value], endOf slice: Slice, _ table: ComparedTable) throws {
     switch slice {
@@ -158,7 +159,7 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// The number of keys in one question. It is large, so that all rows are read in one snapshot.
+  /// The maximum number of keys in one question. It is so large that all rows are read in one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {
@@ -194,7 +195,7 @@ final class OriginRowReader: RowReader {
 }
 
 extension Slice {
-  /// The most rows that the origin returns for the slice.
+  /// The maximum number of rows that the source's node returns for the slice.
   fileprivate var rowsMax: Int {
     switch self {
     case .range(_, _, let limit): min(max(1, limit ?? OriginAnswers.rowsMax), OriginAnswers.rowsMax)

@@ -3,15 +3,15 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// A source whose database only its own node can reach: questions about its rows are sent to that node.
+/// A source whose database only its own node can reach. Questions about its rows are sent to that node.
 ///
 ///     let source = OriginSource { question in try link.question(trail, question) }
 package struct OriginSource: Sendable {
-  /// The longest time for repeated attempts while the source answers other nodes.
+  /// The longest time, in milliseconds, for which a question is repeated while the source's node answers other nodes.
   private static let patienceMilliseconds: Int64 = 60_000
   private static let pauseMilliseconds: Int32 = 250
 
-  /// The limits on a source's tables: their number, and the bytes in memory of their descriptions.
+  /// The maximum number of tables of a source. `tableBytesMax` limits the memory for their descriptions, in bytes.
   private static let tablesMax = 10_000
   private static let tableBytesMax = 64 << 20
 
@@ -25,10 +25,10 @@ package struct OriginSource: Sendable {
     (self.stop, self.send) = (stop, send)
   }
 
-  /// The error for a question or an answer that exceeds the size limit.
+  /// The error that a question or an answer is larger than allowed.
   struct TooLarge: Error {}
 
-  /// Sends a question and reads the answer.
+  /// Sends a question, and returns the result of `read`, which decodes the answer.
   func ask<T>(_ question: OriginQuestion, _ read: (inout ByteReader) throws -> T) throws -> T {
     var writer = ByteWriter(capacity: 1024)
     writer.append(question)
@@ -56,10 +56,10 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// The current position of the source, and the transaction of its trail that includes everything captured so far.
+  /// The current position of a source, its last captured journal row, and the last transaction of its trail.
   struct Standing {
     var moment: SourceMoment
-    /// SQLite: the last journal row that the trail holds durably, up to the trail's transaction ``transaction``.
+    /// SQLite: the last journal row that is durably in the trail. Nil for PostgreSQL.
     var taken: SourceReach?
     var transaction: UInt64
   }
@@ -72,7 +72,7 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// Returns the tables as the origin describes them.
+  /// Returns the engine and the tables of the source, as its node describes them.
   func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
     var found: [OriginTable] = []
     var names: Set<[NameKey]> = []
@@ -108,13 +108,14 @@ package struct OriginSource: Sendable {
   }
 }
 
-/// The first byte of an answer; the rest depends on the question.
+/// The first byte of an encoded answer: whether the rest has the whole result, or the source's node refuses it as too
+/// large.
 enum OriginAnswer {
   static let whole: UInt8 = 0
   static let tooLarge: UInt8 = 1
 }
 
-/// A captured table as its origin describes it.
+/// A captured table as the source's node describes it.
 struct OriginTable {
   var name: String
   var schema: TableSchema
@@ -123,7 +124,7 @@ struct OriginTable {
   var isPartitioned = false
   var sortsBackwards = false
 
-  /// The approximate size in memory, in bytes.
+  /// The approximate size of the description in memory, in bytes.
   fileprivate var bytesInMemory: Int { 512 + name.utf8.count + (refusal?.utf8.count ?? 0) + schema.bytesInMemory }
 }
 

@@ -6,7 +6,8 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The positions of both ends, read in the same snapshots as rows.
+/// The source and the target of a comparison. Rows are read together with the position of the database, in one
+/// snapshot.
 struct FlightEnds {
   let source: any RowReader
   let target: any RowReader
@@ -17,7 +18,7 @@ struct FlightEnds {
 
   // MARK: The source
 
-  /// Runs `body` in one snapshot of the source. Returns its result with the position of that snapshot.
+  /// Runs `body` in one snapshot of the source. Returns its result with the source's position in that snapshot.
   func atSource<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
     if let reader = source as? OriginRowReader { return try reader.atOneMoment(body) }
     if let reader = source as? SQLiteRowReader {
@@ -34,7 +35,7 @@ struct FlightEnds {
     }
   }
 
-  /// Makes a PostgreSQL source write its progress into the trail, even without other changes.
+  /// Makes a PostgreSQL source write its progress into the trail, even if there is no other change.
   func askForProgress() throws {
     if let reader = source as? OriginRowReader, reader.engine == .postgres {
       return try reader.origin.ask(.progress) { _ in }
@@ -43,14 +44,15 @@ struct FlightEnds {
     try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
 
-  /// Returns the place up to which rows are durably in the trail, as noted in an SQLite source; nil for other sources.
+  /// Returns the last journal row that is durably in the trail, as recorded in an SQLite source at this node. Nil for
+  /// other sources.
   func takenAtSource() throws -> SourceReach? {
     guard let reader = source as? SQLiteRowReader else { return nil }
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
   }
 
-  /// Returns whether the trail in `folder` includes every commit that was visible at `moment`. Only an SQLite source
-  /// records that, so the result is false for others.
+  /// Returns whether the trail in `folder` includes every commit that was visible at `moment`. Returns false for
+  /// PostgreSQL, which does not record this.
   func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
     guard let reader = source as? OriginRowReader else {
       return try takenAtSource().map(moment.isBehind) ?? false
@@ -62,7 +64,8 @@ struct FlightEnds {
     return try Trail.info(folder: folder).lastTransaction >= standing.transaction
   }
 
-  /// Returns whether an SQLite source is captured. For PostgreSQL only the trail shows that, so the result is true.
+  /// Returns whether the source is captured. Always true for PostgreSQL, where only the trail shows whether it is
+  /// captured.
   func isCaptured() throws -> Bool {
     guard let reader = source as? SQLiteRowReader else { return true }
     return try reader.database.integer(
@@ -88,7 +91,7 @@ struct FlightEnds {
     }
   }
 
-  /// Returns whether the table is being copied.
+  /// Returns whether a copy of the table to the target is in progress.
   func isCopied(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {
@@ -100,7 +103,8 @@ struct FlightEnds {
       [schema.namespace, schema.name]) != nil
   }
 
-  /// Returns whether the table is suspended until a schema change. The checkpoint does not cover such a table.
+  /// Returns whether the table is suspended at the target until a schema change. Changes before the checkpoint may be
+  /// missing in such a table.
   func isWaiting(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {

@@ -47,7 +47,8 @@ extension SettlingByTrail {
     }
   }
 
-  /// Returns a function that says whether the trail or the source holds a change of a row that the target lacks.
+  /// Returns a function that takes the hash of a row. It returns whether the trail or the source has a change of the
+  /// row that the target has not applied.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {
@@ -78,7 +79,7 @@ extension SettlingByTrail {
 }
 
 extension SourceMoment {
-  /// Returns the moment before everything that a trail can contain.
+  /// Returns a moment before every change that a trail can contain.
   fileprivate static func beforeAll(_ engine: Engine) -> SourceMoment {
     switch engine {
     case .sqlite: .journal(.min)
@@ -88,8 +89,8 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Returns the hashes of a table's rows in the journal after a position, restricted to the wanted hashes. A row is
-  /// hashed by its key, or as a whole if it has none.
+  /// Returns the hashes of the rows that the journal records after its row `taken`. Only hashes for which
+  /// `isLookedFor` returns true are included. A row without a usable key is hashed as a whole.
   fileprivate func journalled(
     _ table: ComparedTable, behind taken: Int64, seed: UInt64, where isLookedFor: (UInt64) -> Bool
   ) throws -> Set<UInt64> {
@@ -120,10 +121,11 @@ extension FlightEnds {
     return hashes
   }
 
-  /// The largest number of changes that is examined in a slot. A slot with more counts as one with uncaptured changes.
+  /// The maximum number of changes that are read from a slot. If the slot has more, the source counts as having
+  /// uncaptured changes.
   private static let slotChangesMax = 100_000
 
-  /// Returns whether a slot holds row changes of transactions that committed after a place.
+  /// Returns whether a slot has row changes of transactions that committed after the log position `reached`.
   fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
     do {
       let row = try Self.connection(source).query(

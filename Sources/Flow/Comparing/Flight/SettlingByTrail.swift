@@ -4,11 +4,11 @@ import Mapping
 import SystemKit
 import Trails
 
-/// Distinguishes differences from rows in flight, exactly, by means of the trail between both ends.
+/// Finds out from the trail whether a suspect row is a difference or in flight.
 ///
-/// The method reads the rows at the source at a known moment, and waits until the target's checkpoint has passed that
-/// moment. Then it reads the rows and the checkpoint at the target in one snapshot.
-/// The changes in the trail between the moment and the checkpoint are applied to the source's rows. The result must be
+/// It reads the rows at the source at a known moment, and waits until the target's checkpoint has passed that moment.
+/// Then it reads the rows and the checkpoint at the target in one snapshot.
+/// It applies the changes in the trail between the moment and the checkpoint to the source's rows. The result must be
 /// equal to the target's rows. So even a row that changes all the time can be judged.
 struct SettlingByTrail: Settling {
   private static let roundsMax = 5
@@ -93,10 +93,11 @@ struct SettlingByTrail: Settling {
     try report(Settlement(inFlight: hashes.count))
   }
 
-  /// The rows as read at the source.
+  /// The rows that were read at the source: rows with a key, by its hash, and the number of equal rows without a key.
   typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
-  /// Reads both ends and the trail between them. Returns nil if the rows cannot be judged.
+  /// Reads the rows at the source, at the target, and the trail's changes between the two reads. Returns nil if these
+  /// do not suffice to judge the rows.
   private func round<T>(
     _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
@@ -123,8 +124,8 @@ struct SettlingByTrail: Settling {
     return (fold, there)
   }
 
-  /// Reads the trail until it includes every commit that was visible at the source. Returns the position after that;
-  /// nil if the trail does not grow.
+  /// Reads the trail until it includes every commit that was visible at the source at `moment`. Returns the trail
+  /// position after that; nil if the trail does not grow.
   private func wait(
     for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
   ) throws -> Position? {
@@ -148,7 +149,8 @@ struct SettlingByTrail: Settling {
     return nil
   }
 
-  /// Waits until the target has reached a position, as long as its checkpoint moves. Returns false otherwise.
+  /// Waits until the target's checkpoint has reached a position. Returns false if the checkpoint stops moving before
+  /// that.
   private func waitForTarget(_ place: Position) throws -> Bool {
     var seen: Position?
     var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
@@ -166,8 +168,8 @@ struct SettlingByTrail: Settling {
 
   // MARK: Before rows are read
 
-  /// Waits until the target has applied everything that is committed at the source now. Returns false if the target
-  /// does not move.
+  /// Waits until the target has applied everything that is committed at the source now. Returns false if the target's
+  /// checkpoint stops moving before that.
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}

@@ -4,29 +4,31 @@ import CodecKit
 import Mapping
 import Trails
 
-/// Applies the changes in a trail to some rows of one table, from the moment when they were read at the source.
+/// Applies changes from the trail to some rows of one table, as they were at the moment of their read at the source.
 ///
-/// Changes that are visible in the rows already are skipped. The result is the state of each row that the target must
-/// have when its checkpoint reaches the end of the trail that was read.
+/// Changes that the read rows include already are skipped. The result is the state that each row must have at the
+/// target when its checkpoint reaches the end of the read changes.
 struct TrailFold {
   enum Row {
     case absent
-    /// The values by place; nil for a value that the trail does not provide.
+    /// The values of a row that exists, by the place of the column; nil for a value that the trail does not contain.
     case values([Value?])
   }
 
   private let table: ComparedTable
   private let seed: UInt64
   let moment: SourceMoment
-  /// The rows with a key, by the hash of the key.
+  /// The rows that have a key, by the hash of the key.
   private(set) var rows: [UInt64: Row]
-  /// The number of copies of each row without a usable key.
+  /// The number of equal rows without a usable key, as read at the source.
   private let counts: RowCounts?
-  /// The changes to the counts by the trail, by the row's hash, with the values of inserted rows.
+  /// The changes that the trail makes to the number of equal rows, by the hash of the row. An inserted row also has
+  /// its values here.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
-  /// Whether the table was copied, created again, or altered, so that the trail does not show single rows.
+  /// Whether the table was copied, created again or altered, so that the state of its rows is not known from the
+  /// trail.
   private(set) var isUnknown = false
   /// The hashes of the rows that the trail changes; a truncation of the table adds none.
   private(set) var touched: Set<UInt64> = []
@@ -48,7 +50,7 @@ struct TrailFold {
     (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
   }
 
-  /// Returns the number of copies of a row without a usable key.
+  /// Returns how many equal rows without a usable key have this hash after the trail's changes.
   func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
 
   /// Returns the values of a row without a usable key; nil if they are not known.
@@ -78,7 +80,7 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// Ends a transaction. If the source's rows do not show it yet, its changes are added to the state of the rows.
+  /// Ends a transaction of the trail. If the rows read at the source do not include its changes, it applies them.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }
@@ -137,7 +139,8 @@ struct TrailFold {
 
   private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
 
-  /// Returns the hash of the key, or of the whole row if it has no usable key; nil if values are missing.
+  /// Returns the hash that identifies a row: of its key, or of the whole row if it has no usable key. Nil if a needed
+  /// value is missing.
   private func identity(_ row: [Value?]) throws -> UInt64? {
     var hasher = RowHasher(table, .source, seed: seed)
     if isKeyed(row) {
@@ -157,8 +160,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Returns the column indexes of the compared places in the images of a schema; -1 for a missing column. Nil for
-  /// another table.
+  /// Returns the index of each compared column in rows with the schema `id`; -1 for a column that the schema lacks.
+  /// Returns nil if the schema is of another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

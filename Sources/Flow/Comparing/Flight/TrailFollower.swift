@@ -7,9 +7,9 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The location of a replication's trail: its state folder and its own folder.
+/// The location of a replication's trail: the state folder, and the folder of the trail in it.
 package struct TrailPlace: Sendable {
-  /// The state folder, with the lock of the Cairn process that uses it.
+  /// The state folder. The Cairn process that replicates with it holds its lock.
   package let state: String
   package let name: TrailName
   package var folder: String { state + "/" + name.description }
@@ -33,8 +33,9 @@ final class TrailFollower {
     return !isFree
   }
 
-  /// Moves to the current durable end of the trail. Returns false if there is no checkpoint to start from.
-  /// - Parameter checkpoint: returns a position that is not purged: the target's checkpoint.
+  /// Moves the reading position to the current durable end of the trail. Returns false if there is no checkpoint to
+  /// start from.
+  /// - Parameter checkpoint: Returns the target's checkpoint, whose segment is not purged.
   func goToEnd(_ checkpoint: () throws -> Checkpoint?) throws -> Bool {
     if let reader {
       do {
@@ -55,7 +56,7 @@ final class TrailFollower {
   /// Moves the reading position to a checkpoint.
   func go(to checkpoint: Checkpoint) throws { reader = try TrailReader.open(folder: place.folder, at: checkpoint) }
 
-  /// Returns the open trail. Call ``goToEnd(_:)`` first.
+  /// Returns the reader of the trail at the current position. Call ``goToEnd(_:)`` first.
   func current() throws -> TrailReader {
     guard let reader else {
       throw CairnError(.bug, "the trail \(place.name) is not open", hint: "please report this", remedy: .bug)
@@ -70,8 +71,8 @@ final class TrailFollower {
   /// Forgets the reading position after an error.
   func reset() { reader = nil }
 
-  /// Passes all records to `take` up to the first end of a transaction at which `isEnough` holds. Returns false if the
-  /// trail ends before; a later call continues.
+  /// Passes records to `take` until a transaction ends for which `isEnough` returns true. Returns false if the trail
+  /// ends before that; a later call continues there.
   func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
     let reader = try current()
     while let record = try reader.next() {
