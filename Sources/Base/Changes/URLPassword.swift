@@ -27,7 +27,7 @@ package enum URLPassword {
     return withoutOptions(String(decoding: withoutUnknown(shown), as: UTF8.self))
   }
 
-  /// Returns whether a file path ends with options, which only a server's URI has.
+  /// Returns whether a file path ends with options such as `?password=x`, which only a server's URI has.
   package static func hasOptions(path: String) -> Bool {
     guard let (_, query) = path.cut(atLast: "?"), let (name, _) = query.cut(at: "=") else { return false }
     return !name.isEmpty && !name.has("/")

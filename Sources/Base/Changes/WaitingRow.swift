@@ -1,6 +1,6 @@
-/// A queued row, as a trail has it: when a copy was read, the row waited for a unique value of another row.
+/// A row of a two-way database that was queued instead of written, as a refresh sends it in a trail.
 ///
-/// Such a row is in no table of the source, because a later row has one of its unique values.
+/// Another row with a later version has one of its unique values, so the row is in no table of the source.
 ///
 ///     var writer = ByteWriter()
 ///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)

@@ -42,15 +42,17 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether nothing is lost or harmed if the table is left out of the capture.
     package let isHarmless: Bool
-    /// Whether the reason is a partition that logs too little of its old rows: UPDATE and DELETE work, but would be
-    /// lost.
+    /// Whether the reason is a partition for which PostgreSQL logs too few columns of old rows. Applications can update
+    /// and delete its rows, but capture would miss these changes.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key: UPDATE and DELETE work, but the log lacks their key.
+    /// Whether the reason is a generated column in the key. Applications can update and delete rows, but the log lacks
+    /// the keys of these rows.
     package var isOfGenerated = false
-    /// Whether the reason is another table that has the same full name, or a name that two-way replication does not
-    /// distinguish from it.
+    /// Whether the reason is another table with the same full name, or with a name that two-way replication treats as
+    /// equal: `Item`, `item`.
     package var isOfName = false
-    /// Whether the reason is two columns whose names two-way replication does not distinguish: UPDATE and DELETE work.
+    /// Whether the reason is two columns whose names two-way replication treats as equal, such as `Code` and `code`.
+    /// Applications can still update and delete rows of the table.
     package var isOfColumns = false
   }
 
@@ -149,7 +151,8 @@ extension PostgresConnection {
     return (tables, locked)
   }
 
-  /// The number of locked tables for which one reading waits 100 ms each; it skips any more.
+  /// The number of locked tables for each of which ``userTables(patience:_:)`` waits 100 ms. For all further ones, it
+  /// waits 1 ms.
   private static let lockedTablesWaited = 10
 
   /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
@@ -221,8 +224,8 @@ extension PostgresTable {
 
 // Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
 extension PostgresTable {
-  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Refuses each
-  /// table with two such columns too.
+  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Also refuses
+  /// each table with two columns whose names differ only so.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {

@@ -2,7 +2,7 @@ import Changes
 
 /// The rules that resolve conflicts of one table.
 package struct ConflictRules: Equatable, Sendable {
-  /// The unit that changes must share to be in conflict.
+  /// The unit that two changes must both have written to be in conflict: a row or a column.
   package enum Tracking: String, Sendable, CaseIterable {
     /// Two changes of the same row are in conflict, whatever columns they wrote.
     case row

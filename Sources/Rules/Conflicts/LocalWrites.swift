@@ -38,7 +38,7 @@ package struct LocalWritesPlan: Equatable, Sendable {
     TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.writes ?? whole
   }
 
-  /// Returns whether the treatment of any table may satisfy the condition.
+  /// Returns whether a configured treatment satisfies the condition: that of the whole plan, or that of a listed table.
   package func has(_ condition: (LocalWrites) -> Bool) -> Bool {
     condition(whole) || tables.contains { condition($0.writes) }
   }

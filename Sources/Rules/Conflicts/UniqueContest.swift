@@ -4,9 +4,9 @@ import Changes
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the last version of the row.
   package var stamp: Stamp
-  /// A hash of the row that distinguishes rows of one transaction, in the same way at every node.
+  /// A hash of the row, which orders the rows of one transaction. It is the same at every node.
   package var tie: UInt64
-  /// The texts of the row's key, which distinguish rows whose `tie` is equal.
+  /// The texts of the row's key, which order rows with the same stamp and an equal `tie`.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -36,7 +36,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// Whether the row was written by the current group. All other waiting rows were judged before, and lost.
+  /// Whether the row was written by the current group. All other waiting rows are older, and lost an earlier contest.
   package var isNew: Bool
   /// The lower-ranked rows that have a unique value of this row. They stay in the table only because a higher-ranked
   /// row makes this row wait.
@@ -53,8 +53,8 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that have a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table. Nil if the rank was forgotten, because the authors of all new versions
-  /// knew the row.
+  /// Returns the rank of a row in the table; nil if the rank was forgotten. Ranks are forgotten once the authors of all
+  /// new versions know the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
   /// Writes the waiting row of `claim`, and queues the rows in `others` instead. Returns false if the row cannot be
   /// written for another reason.
@@ -110,8 +110,10 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the waiting row ranks above a row in the table. A forgotten rank is below all new rows. It is
-  /// above all other rows, except rows that have already been found to rank above it.
+  /// Returns whether the waiting row ranks above `row`, a row in the table with the rank `other`.
+  ///
+  /// If `other` is nil, the rank was forgotten. The waiting row then ranks above `row` only if it is new, or if
+  /// ``earlier`` has `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

@@ -17,10 +17,10 @@ package struct PostgresScript {
     }
     /// The name of the constraint; nil if PostgreSQL chooses one.
     @ByBytes var name: String? = nil
-    /// The definition without the name, as in ALTER TABLE … ADD.
+    /// The definition of the constraint without its name, as ALTER TABLE … ADD takes it.
     @ByBytes var text: String
     var kind: Kind
-    /// The columns of PRIMARY KEY and UNIQUE.
+    /// The columns of a PRIMARY KEY or UNIQUE constraint.
     @ByBytes var columns: [String]
   }
 
