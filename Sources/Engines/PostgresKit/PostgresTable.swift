@@ -24,7 +24,7 @@ package struct PostgresTable: Sendable {
   package var refusal: Refusal?
 
   package struct Detail: Equatable, Sendable {
-    /// The oid of the column's type, and the type's modifier, as in a relation message.
+    /// The oid of the column's type, and the type's modifier, as in a relation message of the replication protocol.
     package var type: UInt32
     package var modifier: Int32
     /// The number of the column in the catalog, which identifies the column as long as it exists.
@@ -100,7 +100,7 @@ extension PostgresConnection {
   /// tables in schema `cairn`, and tables of extensions. Partitions are part of their root. A table that cannot be
   /// captured has a refusal.
   ///
-  /// Within ``catalog(patience:_:)``, all tables are of one moment.
+  /// Within ``catalog(patience:_:)``, all tables are read in one snapshot.
   ///
   /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. The definition of an unwanted table is
   ///   not read: that could wait for a session that has the table locked.

@@ -43,8 +43,8 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Is called after a commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the
-  /// next commit tries again.
+  /// Wakes the thread, or runs the checkpoint itself if the log is too large. SQLite calls it after a commit, with the
+  /// size of the log in pages. A failed checkpoint does not fail the commit: the next commit tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {

@@ -17,7 +17,7 @@ final class ForbiddenCode {
     "data_version", "page_count", "page_size",
   ]
   /// The functions that Cairn's own statements use on a guarded connection. The size of the arguments bounds the time
-  /// of each call, and no function makes a larger value.
+  /// of each call, and no value is larger than the arguments.
   ///
   /// Every other function ends its statement with an error, wherever the file calls it. SQLite asks the authorizer
   /// about functions of statements, views and triggers, but not of indexes, CHECKs, defaults and generated columns. It

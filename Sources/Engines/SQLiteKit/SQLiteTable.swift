@@ -57,7 +57,7 @@ extension Database {
   /// Returns the application's tables in order of creation, without tables of SQLite and Cairn and without shadow
   /// tables. Virtual tables come with a refusal.
   ///
-  /// Call it in a transaction, so that all tables are of one moment.
+  /// Call it in a transaction, so that all tables are read in one snapshot.
   package func userTables() throws -> [SQLiteTable] {
     let list = try query(
       """

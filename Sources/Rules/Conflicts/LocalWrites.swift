@@ -46,7 +46,7 @@ package struct LocalWritesPlan: Equatable, Sendable {
 
 extension TablePatterns {
   /// Returns the setting for a table; nil if there is none. A setting with the table's exact name precedes settings
-  /// with patterns; else the first one counts.
+  /// with patterns. Among equals, the first matching setting counts.
   ///
   /// - Parameter name: The table's name at the target, in the form of either engine.
   /// - Parameter meant: Returns the name or pattern of a setting.

@@ -108,8 +108,8 @@ struct PostgresDraft {
 
   // MARK: Columns
 
-  /// Returns the type. User-defined types are created with the table that brought them; without that table, the base
-  /// type is used.
+  /// Returns the PostgreSQL type for a column. In place of a user-defined type, it returns the base type of a domain,
+  /// or text: only the script of the complete original creates such types.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.sqliteKey] else {
       let type = PostgresType(declaration: column.declaredType)

@@ -51,7 +51,7 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the converted record; nil if nothing of it is left.
+  /// Returns the converted record; nil if the rules leave out the whole record.
   /// - Parameter given: returns the trail's schema with an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil

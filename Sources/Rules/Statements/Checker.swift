@@ -50,7 +50,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs checks on a new level of names with its own sources.
+  /// Runs `body` on an inner query level, where the columns of `sources` can be named too.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {

@@ -19,7 +19,7 @@ package struct SourceTables {
     }
   }
 
-  /// Prepares for another replay, which reads the schemas of its segment again.
+  /// Forgets which schemas were added already, because the reader begins its segment again.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
   /// The table with this lower-case name; nil if there is none.

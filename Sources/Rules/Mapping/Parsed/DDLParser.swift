@@ -11,7 +11,7 @@ struct DDLParser {
   var depth = 0
   /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// The texts to print instead of a token; empty for a token that is part of the previous one.
+  /// The texts to print instead of tokens, by token index; empty if the text of the previous token includes the token.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
@@ -57,10 +57,10 @@ struct DDLParser {
     }
   }
 
-  /// Counts the part of the text that was read since ``weight`` was `start` a second time.
+  /// Adds once more to ``weight`` what was added to it since its value was `start`.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Counts the operand that was read last a second time, because a cast makes a second value of it.
+  /// Adds the weight of the operand that was read last once more, because a cast makes a second value of it.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
