@@ -1,4 +1,4 @@
-/// The one error that crosses module borders.
+/// The one type of error that functions throw to other modules.
 ///
 /// The message is in lower case and names the object and the value. The hint is the operator's next step. The code that
 /// throws the error chooses the remedy. Only a supervisor of workers acts on the remedy.

@@ -42,7 +42,7 @@ package struct TableTreatment: Equatable, Sendable {
 }
 
 extension TableSchema {
-  /// The key columns of the table, without those that have one value in all rows of the trail.
+  /// The key columns of the table, without the columns that have one value in all rows of the trail.
   package var rangeKey: [Int] {
     guard let shares = treatment?.shares, !shares.isEmpty else { return key }
     return key.filter { index in !shares.contains { $0.column.hasSameBytes(as: columns[index].name) } }

@@ -8,7 +8,7 @@ package struct WaitingRow {
   package var schemaID: UInt64
   package var image: ImageView
   /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
-  /// did not know it any more.
+  /// had forgotten the transaction.
   package var clock: UInt64
   package var origin: String
   package var number: UInt64

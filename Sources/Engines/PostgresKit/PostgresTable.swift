@@ -3,7 +3,7 @@ import Changes
 /// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The schema of the table, with epoch 0: the capture of the table counts epochs.
+  /// The schema of the table. Its `epoch`, the number of the table's shape, is 0 here: capture sets it.
   package var schema: TableSchema
   /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []

@@ -74,8 +74,8 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The sequence number of the last journal row before the first gathered statement. The numbers of statements are
-  /// stored as differences, which begin here.
+  /// The sequence number of the last journal row before the first gathered statement. The journal rows of statements
+  /// are stored as differences from it.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0

@@ -77,7 +77,7 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Forms
 
-  /// Appends the form of a value. `scratch` is a buffer for intermediate results.
+  /// Appends the common form of a value of one end. `scratch` is a buffer for intermediate results.
   package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
     if case .null = value { return form.appendNull() }
     switch (way, side) {

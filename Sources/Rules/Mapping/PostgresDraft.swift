@@ -120,7 +120,7 @@ struct PostgresDraft {
     return type.isDomain && !original.baseType.has(".") ? PostgresType(original.baseType) : .text
   }
 
-  /// The INTEGER PRIMARY KEY, whose values SQLite generates.
+  /// The index of the INTEGER PRIMARY KEY column, whose values SQLite generates; nil if there is none.
   private var identityColumn: Int? {
     guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
       source.columns[index].declaredType.asciiUppercased == "INTEGER",

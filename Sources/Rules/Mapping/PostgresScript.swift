@@ -188,7 +188,7 @@ package struct PostgresScript {
 }
 
 extension TableSchema.Column {
-  /// The definition as CREATE TABLE and ADD COLUMN take it.
+  /// The definition of the column, as CREATE TABLE and ADD COLUMN take it.
   var postgresDefinition: String {
     let kind = identity == .always ? "ALWAYS" : "BY DEFAULT"
     return name.postgresIdentifier + " " + declaredType + collationClause
@@ -196,7 +196,7 @@ extension TableSchema.Column {
       + (isNotNull ? " NOT NULL" : "")
   }
 
-  /// The COLLATE clause. A collation of a PostgreSQL source is already qualified and quoted.
+  /// The COLLATE clause of the column. A collation of a PostgreSQL source is already qualified and quoted.
   var collationClause: String {
     if collation.isEmpty { return "" }
     return " COLLATE " + (collation.has(".") ? collation : collation.quotedName)

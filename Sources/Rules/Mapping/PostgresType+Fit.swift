@@ -72,7 +72,8 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether an `interval year` to `interval minute` has nothing below its last field.
+  /// Returns whether an interval has no unit below the last field of its type, such as minutes in an `interval day to
+  /// hour`.
   private func keepsFields(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let fields = name.split(separator: " ").dropFirst()
     guard let last = fields.last, !last.hasPrefix("second"), !bytes.elementsEqual("00:00:00".utf8) else { return true }

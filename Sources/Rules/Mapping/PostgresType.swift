@@ -37,12 +37,12 @@ package struct PostgresType: Hashable, Sendable {
     package init(precision: Int, scale: Int) { (self.precision, self.scale) = (precision, scale) }
   }
 
-  /// The output of `format_type()`, as a cast or a column takes it.
+  /// The name of the type, as `format_type()` prints it and a cast takes it.
   @ByBytes package private(set) var name: String
   /// The kind of the type; for a domain, the kind of its base type.
   package let kind: Kind
   package let isDomain: Bool
-  /// The name of the element type of an array over built-in types, or of a domain over one.
+  /// The name of the element type, if the type is an array of a built-in type or a domain over such an array.
   @ByBytes private var elementName: String?
 
   /// The type of an array's elements, if that is built in.

@@ -5,9 +5,9 @@ import Changes
 enum TimeText {
   enum Zone {
     case none
-    /// No time zone, or `Z`.
+    /// The text must have no time zone, or `Z`.
     case utc
-    /// No time zone, `Z` or an offset.
+    /// The text may have no time zone, `Z` or an offset.
     case any
   }
 

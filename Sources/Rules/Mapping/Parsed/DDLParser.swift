@@ -144,7 +144,7 @@ struct DDLParser {
     for index in range { replaced[index] = index == range.lowerBound ? name : "" }
   }
 
-  /// Runs `body` and returns what it consumed, printed.
+  /// Runs `body`, and returns the printed text of the tokens that `body` consumed.
   mutating func text(_ body: (inout DDLParser) throws(Unparsed) -> Void) throws(Unparsed) -> String {
     let start = at
     try body(&self)
