@@ -41,7 +41,7 @@ package final class HTTPServer: Sendable {
   private let stopping = StopSignal()
   private let running: Mutex<Running?>
 
-  /// Begins to listen, before it returns.
+  /// Creates a server, which listens already when the call returns.
   ///
   /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is not an address, `conf-value` if the
   ///   certificate and the key cannot be used.

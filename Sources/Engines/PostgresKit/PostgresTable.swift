@@ -8,7 +8,8 @@ package struct PostgresTable: Sendable {
   /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// The partitions that contain rows, each with its file. A changed file means that rows appeared or vanished.
+  /// The partitions that contain rows, each as the name of its file. A changed list means that rows may have appeared
+  /// or vanished without change records.
   package var partitions: [String] = []
   /// The number of rows that the planner estimates; 0 if it has no estimate.
   package var estimatedRows: UInt64

@@ -146,7 +146,7 @@ package struct JournalStatements: ~Copyable {
   }
 
   /// Calls `body` with a journal row that has the statements so far, and then begins again without statements.
-  /// `savepoints` are the open ones.
+  /// `savepoints` are the open savepoints.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {
