@@ -179,8 +179,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads such a varint for a list that has at most `most` items. Throws for a longer list: its items may take much
-  /// more memory than their bytes here.
+  /// Reads the number of items of a list, a varint. Throws if it exceeds `most` or the number of the following bytes.
+  /// An item may take much more memory than bytes here, so `most` limits the memory of the list.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

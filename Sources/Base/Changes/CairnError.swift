@@ -1,4 +1,4 @@
-/// The one error that crosses module borders.
+/// The one type of error that functions throw to other modules.
 ///
 /// The message is in lower case and names the object and the value. The hint is the operator's next step. The code that
 /// throws the error chooses the remedy. Only a supervisor of workers acts on the remedy.
@@ -31,8 +31,7 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
     self.context = context
   }
 
-  /// Returns whether both errors have the same code, message and hint, so that a log need not repeat them. The code
-  /// counts, because one code may mean that Cairn tries again, and another one that an operator must act.
+  /// Returns whether both errors have the same code, message and hint. If so, a log need not repeat the error.
   package func isReported(as other: CairnError) -> Bool {
     code == other.code && message.hasSameBytes(as: other.message) && hint.hasSameBytes(as: other.hint)
   }

@@ -9,7 +9,7 @@ package enum ChunkOrder: Equatable, Sendable {
   case printed
 
   /// Chooses the order for a column of a PostgreSQL schema. Numbers, booleans, UUIDs and bytea sort the same way in
-  /// SQLite. Values of other types are texts there.
+  /// SQLite. Values of all other types are texts in SQLite.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
     let word = type.prefix { $0 != "(" && $0 != "[" }

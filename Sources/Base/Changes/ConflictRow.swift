@@ -9,7 +9,7 @@ package struct ConflictRow: Equatable, Sendable {
 
   package init(_ columns: [Column]) { self.columns = columns }
 
-  /// Creates a row; a nil value is not known, and left out.
+  /// Creates a row from the names and values of columns. A nil value is unknown, and left out.
   package init(_ names: [String], _ values: [Value?]) {
     columns = zip(names, values).compactMap { name, value in value.map { Column(name, $0) } }
   }

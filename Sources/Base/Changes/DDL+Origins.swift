@@ -1,8 +1,9 @@
 extension DDL {
-  /// Returns, for each column after the change, its index before; nil if that is unknown.
+  /// Returns, for each column of `after`, its index in `before`; nil for a new column. The whole list is nil if the
+  /// indexes are unknown.
   ///
-  /// The origins in the record take precedence. Without them, each column keeps its place if only names can have
-  /// changed. That needs an SQLite source, no refresh that follows, and the same types place by place.
+  /// If the record lists the indexes, they are returned. Otherwise, columns keep their indexes if only names can have
+  /// changed: the source is SQLite, no refresh follows, and the list of types is unchanged.
   package func origins(from before: TableSchema, to after: TableSchema) -> [Int?]? {
     if let origins { return origins }
     let isRenamedOnly =

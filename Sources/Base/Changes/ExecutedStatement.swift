@@ -77,7 +77,7 @@ package struct StatementView {
   }
 }
 
-/// The end of the changes that a statement caused.
+/// The record after the last change that a statement caused.
 package struct StatementEnd: Equatable, Sendable {
   /// The number of change records between the statement and this record.
   package var changes: UInt64

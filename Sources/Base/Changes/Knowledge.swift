@@ -1,8 +1,8 @@
 /// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
 ///
-/// Capture learns it from the notes that applies write in their commits, and writes it into the header of every later
-/// transaction (``TransactionHeader/dependencies``). A new trail under an old name has another id, and counts from 1
-/// again. It gets an entry beside that of the older trail, because a node may still have the older one.
+/// Capture learns it from the notes that applies write in their commits. Capture writes it into the header of every
+/// later transaction (``TransactionHeader/dependencies``). A new trail under an old name has another id, and counts
+/// from 1 again. Both trails then have an entry, because a node may still have the older one.
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
@@ -15,7 +15,8 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// The most trails of one name that are kept. Versions from an older, forgotten trail count as unknown.
+  /// The most entries for trails of one name. If there are more, the oldest is forgotten, and versions from its trail
+  /// count as unknown.
   private static let trailsMax = 4
   /// The entries by trail name, `NODE.NAME`. If several trails have the same name, the entry that was stored last is
   /// last in the list.
@@ -50,8 +51,8 @@ package struct Knowledge: Equatable, Sendable {
   /// Whether an entry has no trail id, because an earlier version of Cairn noted it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Adds the ids from the checkpoints to entries without a trail id. The number of such an entry becomes at most that
-  /// of the checkpoint.
+  /// Gives each entry without a trail id the id from the note of its trail. The entry's number is lowered to the note's
+  /// number if it is greater.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -151,8 +152,8 @@ package struct AppliedNote: Equatable, Sendable {
   package var clock: UInt64
   /// The position of the noted transaction in the trail.
   package var position: Position
-  /// The transaction that first wrote the rows; nil if the rows must not enter the trail of this database. They may
-  /// enter it if apply knows no trail that would bring them back to their origin.
+  /// The transaction that first wrote the rows, if capture may put the rows into the trail of this database. Nil if it
+  /// must not, because another trail would bring the rows back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -163,7 +164,7 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The allowance for a clock of this node that was set back after an apply noted a transaction, µs.
+  /// The time, in µs, by which this node's clock may have been set back since an apply noted a transaction.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
   /// Lowers the note's clock to the latest one that an apply accepts. Any role or application that can write to the

@@ -12,7 +12,7 @@ package enum NumberBounds {
   package static let numbers: UInt64 = 1 << 62
   /// The upper bound of clocks, not included: 2^62 µs. The clock of an honest node is the time of day.
   package static let clocks: UInt64 = 1 << 62
-  /// The greatest clock of another node that moves the clock of this node: 2^61 µs, the year 75,000.
+  /// The greatest clock of another node to which this node raises its own clock: 2^61 µs, the year 75,000.
   ///
   /// A node that follows a greater clock would soon write transactions that no reader accepts.
   package static let followedClock: UInt64 = 1 << 61

@@ -78,7 +78,7 @@ package struct Checkpoint: Hashable, Sendable {
   }
 }
 
-/// The name of a trail: the node where its transactions began, and the name of the capture there. Printed `NODE.NAME`.
+/// The name of a trail: the node and the name of the capture that writes it. Printed `NODE.NAME`.
 package struct TrailName: Hashable, Sendable, CustomStringConvertible {
   package let origin: String
   package let name: String

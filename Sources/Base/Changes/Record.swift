@@ -158,7 +158,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists, and no other row. The key has the form of those in `keys`.
     case row([Value?])
-    /// The rows that follow the chunk, each found by its key. The target keeps all other rows.
+    /// The rows of the change records after this record, each found by its key. The target keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {

@@ -1,9 +1,10 @@
 /// Writes names and texts as SQL. Only this file quotes in Cairn; `QuotingLintTests` searches for other places.
 ///
-/// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Unicode may combine that byte with its neighbors into
-/// one character. Swift's `Character` is such a cluster, so no code here may split or compare by it.
+/// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Swift's `Character` may contain that byte together
+/// with its neighbors, so no code here may split or compare by characters.
 ///
-/// A NUL in a name or text stays, because no quoting can carry it. The connections refuse statements with a NUL.
+/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The connections refuse statements with a
+/// NUL.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///

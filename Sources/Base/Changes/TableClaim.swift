@@ -23,8 +23,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The constant value of each column that has one, by the column's name; both as bytes. They are compared as bytes
-  /// because Unicode may combine an equals sign with its neighbors.
+  /// The columns with a constant value in the claim: the value by the column's name, both as bytes. The text is split
+  /// at bytes, because Unicode may combine an equals sign with its neighbors.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -42,8 +42,8 @@ package struct TableClaim: Equatable, Sendable {
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether the trail may write to a table together with a trail whose claim is unknown, because an older version of
-  /// Cairn stored none.
+  /// Whether the table may also take rows of a trail whose claim is unknown. An earlier version of Cairn stored no
+  /// claims.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
   /// Another trail with rows in the same table of the target; the claim is nil if it is unknown.

@@ -67,8 +67,8 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Returns whether a table with these columns still has the shape `before`. It must have each column that gets
-  /// another name, and no column that already has such a new name. Names are those of ``Swift/String/key(in:)``.
+  /// Returns whether columns still have to be renamed in a table with columns of these names. That is so if it has each
+  /// old name, and no new name that `before` lacks. Names are those of ``Swift/String/key(in:)``.
   package func isOpen(in names: Set<NameKey>) -> Bool {
     let places = Self.places(before)
     return renamedColumns.allSatisfy { old, new in

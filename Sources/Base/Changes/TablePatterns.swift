@@ -1,8 +1,8 @@
 /// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. The last pattern that matches a
 /// table decides whether the list includes it.
 ///
-/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a
-/// table also excludes tables whose other letters differ only in case. So no list includes a table by such a letter.
+/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. An excluding pattern also
+/// ignores the case of all other letters, so that no table escapes it by such a letter.
 ///
 ///     TablePatterns(["k"]).includes("K")          // true
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
@@ -159,8 +159,8 @@ package struct TablePatterns: Equatable, Sendable {
     @ByBytes package var nearest: String? = nil
     /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name is an error in a new list. An excluded table need not exist. But if another table has nearly
-    /// that name, the list would include it against the operator's intent.
+    /// Whether the name must be reported as an error. An including pattern needs a table. An excluding pattern needs
+    /// none, unless a table has a similar name: that table may be meant.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 

@@ -120,8 +120,8 @@ package struct TableSchema: Equatable, Sendable {
     /// The flag of a table whose key may contain NULL: a row with NULL in the key is identified by the whole row.
     package static let nullableKey = Flags(rawValue: 8)
     package static let autoincrement = Flags(rawValue: 16)
-    /// The flag of a partitioned table in PostgreSQL. Rows may come and go with partitions, without changes of their
-    /// own; then the table is copied again.
+    /// The flag of a partitioned table in PostgreSQL. Attaching or detaching a partition adds or removes rows without
+    /// change records; then the table is copied again.
     package static let partitioned = Flags(rawValue: 32)
   }
 
@@ -192,8 +192,8 @@ package struct TableSchema: Equatable, Sendable {
 extension ByteWriter {
   /// Appends the payload of a schema record, except the id at its start.
   ///
-  /// Of a table with more keys or objects than a reader accepts, the first ones are appended: its owner would otherwise
-  /// make the trail unreadable for all tables.
+  /// If the table has more keys or objects than a reader accepts, only the first ones are appended. Otherwise the owner
+  /// of the table could make the whole trail unreadable.
   package mutating func append(_ schema: TableSchema) {
     var schema = schema
     schema.uniques = Array(schema.uniques.prefix(TableSchema.keysMax))

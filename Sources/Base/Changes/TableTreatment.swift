@@ -42,7 +42,7 @@ package struct TableTreatment: Equatable, Sendable {
 }
 
 extension TableSchema {
-  /// The key columns of the table, without those that have one value in all rows of the trail.
+  /// The key columns of the table, without the columns that have one value in all rows of the trail.
   package var rangeKey: [Int] {
     guard let shares = treatment?.shares, !shares.isEmpty else { return key }
     return key.filter { index in !shares.contains { $0.column.hasSameBytes(as: columns[index].name) } }
@@ -55,11 +55,10 @@ package struct ChangeTreatment: OptionSet, Sendable {
   package init(rawValue: UInt8) { self.rawValue = rawValue }
   /// The flag of a change whose row may be missing at the target, or may differ from the before image.
   package static let tolerant = ChangeTreatment(rawValue: 1)
-  /// The flag of a change that cannot be made from the data that the source sends. The reader of the trail has the
-  /// reason.
+  /// The flag of a change that cannot be made from the data that the source sends. `Reshaper.refusal` has the reason.
   package static let refused = ChangeTreatment(rawValue: 2)
-  /// The flag of a change that lacks the data to insert its row if the row is missing. The reader of the trail has the
-  /// reason.
+  /// The flag of a change without enough data to insert its row if the row is missing at the target. `Reshaper.refusal`
+  /// has the reason.
   package static let incomplete = ChangeTreatment(rawValue: 4)
   /// The flag of a row that comes from a copy and is not a change.
   package static let copied = ChangeTreatment(rawValue: 8)

@@ -27,14 +27,14 @@ package enum URLPassword {
     return withoutOptions(String(decoding: withoutUnknown(shown), as: UTF8.self))
   }
 
-  /// Returns whether a file path ends with options, which only a server's URI has.
+  /// Returns whether a file path ends with options such as `?password=x`, which only a server's URI has.
   package static func hasOptions(path: String) -> Bool {
     guard let (_, query) = path.cut(atLast: "?"), let (name, _) = query.cut(at: "=") else { return false }
     return !name.isEmpty && !name.has("/")
   }
 
-  /// Returns the error in the spelling of a URI's user, password or port. Nil if there is none. libpq would read part
-  /// of such a password as the host, the port or the database.
+  /// Returns the error in the spelling of a URI's user, password or port; nil if there is none. With such an error,
+  /// libpq would read part of the password as the host, the port or the database.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }

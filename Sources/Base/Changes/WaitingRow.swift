@@ -1,6 +1,6 @@
-/// A queued row, as a trail has it: when a copy was read, the row waited for a unique value of another row.
+/// A row of a two-way database that was queued instead of written, as a refresh sends it in a trail.
 ///
-/// Such a row is in no table of the source, because a later row has one of its unique values.
+/// Another row with a later version has one of its unique values, so the row is in no table of the source.
 ///
 ///     var writer = ByteWriter()
 ///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)
@@ -8,7 +8,7 @@ package struct WaitingRow {
   package var schemaID: UInt64
   package var image: ImageView
   /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
-  /// did not know it any more.
+  /// had forgotten the transaction.
   package var clock: UInt64
   package var origin: String
   package var number: UInt64

@@ -4,7 +4,7 @@ package struct ClientTLS: Sendable, Equatable {
   /// The path of the file with the certificate, in PEM; nil if the client shows none.
   package var certificate: String?
   package var key: String?
-  /// The trusted authorities; nil: the authorities of the system.
+  /// The path of the file with the trusted authorities; nil: the authorities of the system.
   package var authorities: String?
   /// The name that the server's certificate must be for, instead of the URL's host.
   package var name: String?

@@ -31,10 +31,10 @@ struct ConnectionPatience: Equatable, Sendable {
     (self.phase, since, bodyBegun) = (phase, begun, begun)
   }
 
-  /// Returns whether the connection is to be ended.
+  /// Returns whether the connection has exceeded a time limit and must be ended.
   ///
-  /// `moved` is the number of bytes that the peer has sent or taken in all. Progress counts while a body or an answer
-  /// is under way, and not for a head that trickles in.
+  /// `moved` is the number of bytes that the peer has sent and received in all. New bytes restart the time limit of a
+  /// body or an answer, but not that of a request's head.
   mutating func isOver(now: Int64, moved: UInt64, _ limits: HTTPLimits) -> Bool {
     let seconds: Int
     switch phase {

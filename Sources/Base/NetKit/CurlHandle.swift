@@ -35,7 +35,7 @@ final class CurlHandle {
   func set(_ option: CURLoption, _ value: Int) { _ = cairn_curl_set_long(easy, option, value) }
   func set(_ option: CURLoption, offset: Int64) { _ = cairn_curl_set_offset(easy, option, curl_off_t(offset)) }
   func set(_ option: CURLoption, pointer: UnsafeRawPointer?) { _ = cairn_curl_set_pointer(easy, option, pointer) }
-  /// Sets a text, which libcurl copies.
+  /// Sets an option of the handle to a text, which libcurl copies.
   func set(_ option: CURLoption, text: String?) {
     guard let text else { return set(option, pointer: nil) }
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }

@@ -12,7 +12,7 @@ struct GnuTLSError: Error, CustomStringConvertible {
 }
 
 extension [UInt8] {
-  /// Calls `body` with these bytes as GnuTLS wants them; it does not change them.
+  /// Calls `body` with these bytes as a datum of GnuTLS, which does not change them.
   func asDatum<T>(_ body: (UnsafePointer<gnutls_datum_t>) throws -> T) rethrows -> T {
     try withUnsafeBufferPointer { bytes in
       var datum = gnutls_datum_t(
@@ -22,7 +22,7 @@ extension [UInt8] {
   }
 }
 
-/// Returns the bytes that GnuTLS has allocated for us, and frees them.
+/// Returns a copy of the bytes that GnuTLS has allocated, and frees them.
 func take(_ datum: gnutls_datum_t) -> [UInt8] {
   defer { cairn_tls_free(datum.data) }
   return Array(UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))

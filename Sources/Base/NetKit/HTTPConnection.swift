@@ -9,7 +9,8 @@ final class HTTPConnection: Sendable {
 
   private let descriptor: Int32
   let remote: String
-  /// The limit that this connection exceeds: on all connections, on those of one address, or none.
+  /// The limit on the number of connections that this connection exceeds: that of all connections, that of its address,
+  /// or none.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)

@@ -53,7 +53,7 @@ struct HTTPHead {
       headers: headers)
   }
 
-  /// The answer to a peer with more connections than its name may have.
+  /// The answer to a peer that has more connections than the limit for the name in its certificate.
   static var tooManyOfPeer: HTTPResponse {
     fault(429, "busy", "there are too many connections of this peer", "end some, or try later")
   }

@@ -17,7 +17,7 @@ package struct HTTPLimits: Sendable {
   /// whole body of a client that has not proved its identity.
   package var handshakeSeconds: Int
   package var headerBytes: Int
-  /// The bytes that are read of a body that is not wanted before its connection is cut.
+  /// The number of bytes of a refused body that are read before the connection is closed.
   package var unwantedBytes: UInt64
 
   package init(

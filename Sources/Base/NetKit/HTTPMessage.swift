@@ -63,7 +63,7 @@ package struct HTTPResponse {
       closes: closes)
   }
 
-  /// Frees what the response owns, if it is not sent.
+  /// Frees the memory or the descriptor of an answer that is not sent.
   func discard() {
     switch body {
     case .none, .bytes: break

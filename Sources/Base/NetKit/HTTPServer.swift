@@ -36,12 +36,12 @@ package final class HTTPServer: Sendable {
   private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 
-  /// The port; the real one if 0 was asked for.
+  /// The port on which the server listens. If port 0 was asked for, it is the port that the kernel chose.
   package let port: UInt16
   private let stopping = StopSignal()
   private let running: Mutex<Running?>
 
-  /// Begins to listen, before it returns.
+  /// Creates a server, which listens already when the call returns.
   ///
   /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is not an address, `conf-value` if the
   ///   certificate and the key cannot be used.
@@ -77,8 +77,8 @@ package final class HTTPServer: Sendable {
 
   deinit { stop() }
 
-  /// Stops the server, and returns when all handlers have ended. The caller must end handlers that wait before. Later
-  /// calls do nothing.
+  /// Stops the server, and returns when all handlers have ended. Before the call, the caller must end handlers that
+  /// wait. Later calls do nothing.
   package func stop() {
     stopping.set()
     guard let running = running.withLock({ $0.take() }) else { return }

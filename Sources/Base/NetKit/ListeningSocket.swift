@@ -6,7 +6,7 @@ struct ListeningSocket {
   let descriptor: Int32
   let port: UInt16
 
-  /// Opens the socket. `::` listens on IPv4, too. Port 0 takes one that is free.
+  /// Opens the socket. `::` listens on IPv4, too. Port 0 selects a free port.
   ///
   /// - Throws: `usage` if `host` is no address, `io-failed` if it cannot be bound.
   init(host: String, port: UInt16) throws {

@@ -27,7 +27,7 @@ package final class PrivateKey {
     }
   }
 
-  /// The key as PKCS #8, not encrypted.
+  /// The private key as PKCS #8 in PEM, not encrypted.
   package var pem: String {
     get throws {
       var datum = gnutls_datum_t()

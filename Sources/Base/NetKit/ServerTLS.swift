@@ -3,9 +3,9 @@ package struct ServerTLS: Sendable {
   /// The path of the file with the certificate, in PEM.
   package var certificate: String
   package var key: String
-  /// The file of the authorities that must have signed the certificates of peers.
+  /// The path of the file with the authorities that must have signed the certificates of peers.
   package var authorities: String
-  /// Returns whether a certificate is revoked; asked with each request.
+  /// Returns whether a certificate is revoked; called for each request.
   package var revoked: @Sendable (PeerCertificate) -> Bool
 
   package init(

@@ -13,8 +13,8 @@ struct TransferFailure {
   let options: HTTPClient.Options
   let systemCode: Int32
 
-  /// Whether the connection failed because the server's certificate was not accepted. The certificate itself can then
-  /// show the reason.
+  /// Whether the connection failed because the server's certificate was not accepted. Then ``error(shown:)`` finds the
+  /// reason in the certificate.
   var isAboutTrust: Bool { code == CURLE_PEER_FAILED_VERIFICATION }
 
   var error: CairnError { error(shown: nil) }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The clock that code is given when it needs the time; a test passes another one.
+/// A source of the time, which is passed to code that needs the time. A test can pass another clock.
 package struct Clock: Sendable {
   /// The time, µs since 1970 UTC.
   package var microseconds: @Sendable () -> Int64

@@ -14,9 +14,9 @@ package struct FileStamp: Equatable, Sendable {
     self = stamp
   }
 
-  /// Returns the stamp of the file at a path; nil if there is none.
+  /// Returns the stamp of the file at a path; nil if there is no file.
   ///
-  /// - Throws: ``FileError`` if that is unknown: a missing right, an error of the disk.
+  /// - Throws: ``FileError`` if the file cannot be examined: a missing right, an error of the disk.
   package static func look(at path: String) throws(FileError) -> FileStamp? {
     var info = stat()
     guard stat(path, &info) != 0 else { return FileStamp(info) }

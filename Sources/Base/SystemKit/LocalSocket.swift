@@ -7,7 +7,7 @@ package final class LocalSocket {
   private let descriptor: Int32
   private var buffer: [UInt8] = []
 
-  /// Takes over a descriptor. Each read and write ends after `seconds`.
+  /// Creates a socket that owns the descriptor. Each read and write ends after `seconds`.
   package init(_ descriptor: Int32, path: String, seconds: Int) {
     (self.descriptor, self.path) = (descriptor, path)
     var limit = timeval(tv_sec: seconds, tv_usec: 0)

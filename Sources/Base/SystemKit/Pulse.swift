@@ -30,8 +30,8 @@ package final class Pulse: Sendable {
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement. If the thread stays silent in it, the database file or its
-  /// content holds it up, and restarting the program would not help.
+  /// Runs `body`, in which SQLite executes a statement. If the thread makes no progress meanwhile, the cause is the
+  /// database, and restarting the program would not help.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }

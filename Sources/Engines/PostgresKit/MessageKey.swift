@@ -9,11 +9,11 @@ import CodecKit
 ///
 /// SQL that sends a message: `SELECT \(MessageKey.call("cairn", "$1::bytea")) FROM cairn.key AS k WHERE k.id = 1`.
 package struct MessageKey: Equatable, Sendable {
-  /// The schemas that contain a table of keys, `NAME.key`.
+  /// A schema whose table `key` contains a secret key, by the name of the schema.
   package enum Place: String, Sendable {
-    /// The key of the role that captures or applies.
+    /// The schema with the key of the role that captures or applies.
     case own = "cairn"
-    /// The key of the superuser that installed the event triggers.
+    /// The schema with the key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"
   }
 

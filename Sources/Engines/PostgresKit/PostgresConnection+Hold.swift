@@ -216,11 +216,11 @@ extension PostgresConnection {
   }
 
   /// The SQL that finds code of other roles which casts of text to columns of table `$1` would run. `$2` is the column,
-  /// NULL for all columns of unique indexes; `$3` is the column's type, NULL for the present one.
+  /// NULL for all columns of unique indexes. `$3` is the column's type, NULL for the present one.
   ///
-  /// An operator between the column and such a value may belong to another type, to which an implicit cast leads.
-  ///
-  /// A role can give its own domain or composite type a new CHECK or column at any time, so such a type counts as code.
+  /// To compare the column with the cast text, PostgreSQL may cast both implicitly to another type, and use its
+  /// operator. A role can give its own domain or composite type a new CHECK or column at any time. So such a type
+  /// counts as code.
   private static let foreignCode = """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), base(attname, oid) AS (
@@ -381,7 +381,8 @@ package struct HeldShape: Sendable {
     } catch let error as PostgresError where error.sqlState == "42703" { return false }
   }
 
-  /// Returns whether two types are equal, or both are PostgreSQL's own: then all code between them is the server's.
+  /// Returns whether two types are equal, or both are built into PostgreSQL. Then no code of other roles converts or
+  /// compares their values.
   private static func isSame(_ now: UInt32?, _ type: UInt32) -> Bool {
     now == type || (now.map { $0 < 16384 } ?? false) && type < 16384
   }

@@ -29,7 +29,7 @@ package struct PostgresError: Error, CustomStringConvertible {
 
   /// Whether a constraint of the table refused the row (class 23).
   package var isConstraint: Bool { sqlState.hasPrefix("23") }
-  /// Whether the error is of NOT NULL or CHECK, whose detail is the whole row with all values.
+  /// Whether a NOT NULL or CHECK constraint failed. The detail of such an error has the whole row, with all its values.
   var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
   /// Whether a data type refused the value (class 22).

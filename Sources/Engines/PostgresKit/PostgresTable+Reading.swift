@@ -85,10 +85,11 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the place in the schema of the column that has this number in the catalog; nil if there is none.
+  /// Returns the index, in the schema, of the column that has this number in the catalog; nil if there is none.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// Returns the places in the schema of an index's columns. Nil if one is generated: the log lacks its values.
+  /// Returns the indexes, in the schema, of the columns of a PostgreSQL index. Nil if one of the columns is generated,
+  /// because the log lacks its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil
@@ -141,10 +142,12 @@ extension PostgresTable {
     return names.count == columns.count ? names.map { String(decoding: $0, as: UTF8.self) } : nil
   }
 
-  /// Reads the partitions that contain rows, and refuses the table if one of them logs too little of its old rows.
+  /// Reads the partitions that contain rows. Refuses the table if PostgreSQL logs too few columns of old rows for one
+  /// of them.
   ///
   /// `publish_via_partition_root` sends an old row as a row of the partitioned table, with NULL for each column that
-  /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all that the table promises.
+  /// the partition did not log (pgoutput.c, `pgoutput_change`). So each partition must log all columns of the table's
+  /// replica identity.
   private mutating func readPartitions(_ rows: [[String?]], identity: String) {
     schema.flags.insert(.partitioned)
     let leaves = rows.map(Leaf.init)

@@ -3,12 +3,13 @@ import Changes
 /// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The schema of the table, with epoch 0: the capture of the table counts epochs.
+  /// The schema of the table. Its `epoch`, the number of the table's shape, is 0 here: capture sets it.
   package var schema: TableSchema
   /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// The partitions that contain rows, each with its file. A changed file means that rows appeared or vanished.
+  /// The partitions that contain rows, each as the name of its file. A changed list means that rows may have appeared
+  /// or vanished without change records.
   package var partitions: [String] = []
   /// The number of rows that the planner estimates; 0 if it has no estimate.
   package var estimatedRows: UInt64
@@ -24,7 +25,7 @@ package struct PostgresTable: Sendable {
   package var refusal: Refusal?
 
   package struct Detail: Equatable, Sendable {
-    /// The oid of the column's type, and the type's modifier, as in a relation message.
+    /// The oid of the column's type, and the type's modifier, as in a relation message of the replication protocol.
     package var type: UInt32
     package var modifier: Int32
     /// The number of the column in the catalog, which identifies the column as long as it exists.
@@ -42,15 +43,17 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether nothing is lost or harmed if the table is left out of the capture.
     package let isHarmless: Bool
-    /// Whether the reason is a partition that logs too little of its old rows: UPDATE and DELETE work, but would be
-    /// lost.
+    /// Whether the reason is a partition for which PostgreSQL logs too few columns of old rows. Applications can update
+    /// and delete its rows, but capture would miss these changes.
     package var isOfPartition = false
-    /// Whether the reason is a generated column in the key: UPDATE and DELETE work, but the log lacks their key.
+    /// Whether the reason is a generated column in the key. Applications can update and delete rows, but the log lacks
+    /// the keys of these rows.
     package var isOfGenerated = false
-    /// Whether the reason is another table that has the same full name, or a name that two-way replication does not
-    /// distinguish from it.
+    /// Whether the reason is another table with the same full name, or with a name that two-way replication treats as
+    /// equal: `Item`, `item`.
     package var isOfName = false
-    /// Whether the reason is two columns whose names two-way replication does not distinguish: UPDATE and DELETE work.
+    /// Whether the reason is two columns whose names two-way replication treats as equal, such as `Code` and `code`.
+    /// Applications can still update and delete rows of the table.
     package var isOfColumns = false
   }
 
@@ -98,7 +101,7 @@ extension PostgresConnection {
   /// tables in schema `cairn`, and tables of extensions. Partitions are part of their root. A table that cannot be
   /// captured has a refusal.
   ///
-  /// Within ``catalog(patience:_:)``, all tables are of one moment.
+  /// Within ``catalog(patience:_:)``, all tables are read in one snapshot.
   ///
   /// - Parameter isMeant: Returns whether a table is wanted, by schema and name. The definition of an unwanted table is
   ///   not read: that could wait for a session that has the table locked.
@@ -149,7 +152,8 @@ extension PostgresConnection {
     return (tables, locked)
   }
 
-  /// The number of locked tables for which one reading waits 100 ms each; it skips any more.
+  /// The number of locked tables for each of which ``userTables(patience:_:)`` waits 100 ms. For all further ones, it
+  /// waits 1 ms.
   private static let lockedTablesWaited = 10
 
   /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
@@ -221,8 +225,8 @@ extension PostgresTable {
 
 // Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
 extension PostgresTable {
-  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Refuses each
-  /// table with two such columns too.
+  /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Also refuses
+  /// each table with two columns whose names differ only so.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {

@@ -1,9 +1,10 @@
 /// Finds the objects of a PostgreSQL database that are used when an expression, a column, an index or a partition key
 /// is computed. The server's list of dependencies names them.
 ///
-/// These are functions, operators, types with their components, constraints of domains, and casts between such a type
-/// and one of PostgreSQL's own. The type that a polymorphic function returns is no dependency. So an array, a range or
-/// a multirange also needs its siblings: `multirange(anyrange)` makes one of the other.
+/// These are functions, operators, types with their components, constraints of domains, and casts between a
+/// user-defined type and a built-in one. The server lists no dependency on the type that a polymorphic function
+/// returns. So the search also includes the array, range and multirange types of a type: `multirange(anyrange)` makes a
+/// multirange of a range.
 package enum ReachedCode {
   /// The SQL term `reach(kind, object, class, oid)` of a WITH RECURSIVE. It follows a term `part` with the same
   /// columns, which contains the objects where the search begins.

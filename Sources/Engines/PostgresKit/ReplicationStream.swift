@@ -27,8 +27,8 @@ package final class ReplicationStream {
   /// The number of messages since the socket was last empty; the server sends each message separately.
   private var runLength = 0
   private static let runLengthMin = 32
-  /// The time for which messages gather in the socket if they arrive in quick succession, µs: each wake-up costs both
-  /// ends more.
+  /// The pause in µs after which the socket is read again if messages arrive in quick succession. Waking up for each
+  /// message would cost both ends more.
   private static let gatherMicroseconds: UInt32 = 200
 
   /// Starts the stream at the slot's confirmed position, on a connection for
@@ -78,8 +78,8 @@ package final class ReplicationStream {
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }
 
-  /// Ends the stream. Then the slot is free, and the connection can begin another stream, which sends messages in
-  /// transit again.
+  /// Ends the stream. Then the slot is free, and the connection can begin another stream. That stream sends the
+  /// messages again that were in transit.
   package func end() throws {
     let sql = "START_REPLICATION"
     guard PQputCopyEnd(connection.handle, nil) == 1 else { throw connection.failure(sql) }

@@ -15,8 +15,8 @@ package struct ServerMoment: Equatable, Sendable {
     (self.end, self.running) = (end, Set(running))
   }
 
-  /// Returns the numbers of the transactions that ended after an earlier moment. Nil if they may be too many, or if the
-  /// moment is not earlier.
+  /// Returns the numbers of the transactions that ended between `earlier` and this moment. Nil if they may be too many,
+  /// or if `earlier` is not earlier.
   package func ended(since earlier: ServerMoment) -> [UInt64]? {
     guard end >= earlier.end, end - earlier.end < Self.newMax else { return nil }
     return (earlier.running.sorted() + Array(earlier.end..<end)).filter { !running.contains($0) }

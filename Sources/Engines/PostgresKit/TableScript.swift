@@ -4,7 +4,8 @@ import Changes
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument
-  /// The texts of the table's PRIMARY KEY, UNIQUE and EXCLUDE constraints; empty for an index without a constraint.
+  /// The PRIMARY KEY, UNIQUE and EXCLUDE constraints in SQL, one for each index; empty for an index without a
+  /// constraint.
   let constraints: [String]
 
   var text: String {

@@ -28,8 +28,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private init(_ path: String) { self.path = path }
 
-  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets that itself. Returns nil
-  /// for a database without a file.
+  /// Replaces SQLite's own `wal_autocheckpoint` on a connection, until the application sets `wal_autocheckpoint`
+  /// itself. Returns nil for a database without a file.
   static func watch(_ handle: OpaquePointer) -> Checkpointer? {
     guard let path = sqlite3_db_filename(handle, "main").map({ String(cString: $0) }), !path.isEmpty else { return nil }
     let checkpointer = Checkpointer(path)
@@ -43,8 +43,8 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Is called after a commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the
-  /// next commit tries again.
+  /// Wakes the thread, or runs the checkpoint itself if the log is too large. SQLite calls it after a commit, with the
+  /// size of the log in pages. A failed checkpoint does not fail the commit: the next commit tries again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {
@@ -88,8 +88,8 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log of a file back, on connections that are open only meanwhile: some operations of an application need
-  /// the file for themselves.
+  /// Writes the log of a file back. It opens connections for this and closes them afterwards, because some operations
+  /// of an application need the file for themselves.
   ///
   /// A second connection holds a read mark during the checkpoint, so no commit of the application can restart the log.
   /// Up to SQLite 3.51.2, a checkpoint during another connection's reset may count unwritten pages as written, and
@@ -118,7 +118,8 @@ package final class Checkpointer: @unchecked Sendable {
     while isDue || isAtWork { condition.wait() }
   }
 
-  /// Ends the thread. Call it after the hook was removed, before the connection is closed.
+  /// Ends the thread. Call it after the connection's hook for commits to the log was removed, before the connection is
+  /// closed.
   func end() {
     condition.lock()
     isEnding = true

@@ -66,8 +66,9 @@ extension Database {
     set { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DQS_DML), newValue ? 1 : 0) }
   }
 
-  /// Runs `body` under the rules by which applications wrote the file's views and triggers. Statements that use or
-  /// rename views and triggers then find them valid. `body` must not contain the name of a column.
+  /// Runs `body` while a name in double quotes may be a text, as on the connections of applications
+  /// (``takesQuotedTexts``). Applications wrote the file's views and triggers under this rule, so `body` can use or
+  /// rename them. `body` must not contain the name of a column.
   package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
     let before = takesQuotedTexts
     takesQuotedTexts = true

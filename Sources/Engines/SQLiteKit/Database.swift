@@ -177,8 +177,8 @@ package final class Database {
   ///
   /// SQLite reads an ill-formed text as another text, without an error.
   ///
-  /// In such a file, BINARY sorts text by its bytes in UTF-16. The order of a copy must exist at every target, so
-  /// ``binaryCollation`` is then another collation.
+  /// In such a file, BINARY sorts text by its bytes in UTF-16, an order that targets do not have. So
+  /// ``binaryCollation``, by which a refresh sorts, is then another collation.
   package func watchText() throws {
     try readEncoding()
     watchesText = isUTF16

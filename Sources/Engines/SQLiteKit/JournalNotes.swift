@@ -13,7 +13,7 @@ package final class JournalNotes {
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
-  /// The schema version of the file for which the statements were prepared.
+  /// The schema version of the file for which this object's statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
   /// The row of `cairn_control` whose `place` states whether rows written by applies go into the trail.

@@ -65,8 +65,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// The statements at the savepoint, if a part was written after it. A rollback also removes that part, so these
-    /// statements must be gathered again. Nil otherwise.
+    /// The encoded statements at the savepoint; nil if no part was written after the savepoint. A rollback also removes
+    /// such a part, so these statements must be gathered again.
     fileprivate var kept: [UInt8]?
   }
 
@@ -74,7 +74,8 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The journal's sequence number from which that of the row's first statement is counted.
+  /// The sequence number of the last journal row before the first gathered statement. The journal rows of statements
+  /// are stored as differences from it.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0
@@ -145,7 +146,7 @@ package struct JournalStatements: ~Copyable {
   }
 
   /// Calls `body` with a journal row that has the statements so far, and then begins again without statements.
-  /// `savepoints` are the open ones.
+  /// `savepoints` are the open savepoints.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
   ) rethrows -> T {

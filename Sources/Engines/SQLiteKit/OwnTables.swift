@@ -41,7 +41,7 @@ package enum OwnTables {
     }
   }
 
-  /// Returns whether the tokens are those of a table of Cairn that gains value columns one by one.
+  /// Returns whether the tokens are the CREATE TABLE text that `text` returns for some number of value columns.
   private static func isOwn(_ tokens: [[UInt8]], _ text: (_ values: Int) -> String) -> Bool {
     // Commas separate the columns.
     tokens == words(text(max(0, (tokens.count - words(text(0)).count + 1) / 2)))

@@ -16,7 +16,7 @@ package struct SQLiteTable: Sendable {
     @ByBytes package var predicate: String? = nil
   }
 
-  /// The schema of the table, with epoch 0: the capture of the table counts epochs.
+  /// The schema of the table. Its `epoch`, the number of the table's shape, is 0 here: capture sets it.
   package var schema: TableSchema
   /// The names of the generated columns, which images leave out.
   package var generated: [String]
@@ -57,7 +57,7 @@ extension Database {
   /// Returns the application's tables in order of creation, without tables of SQLite and Cairn and without shadow
   /// tables. Virtual tables come with a refusal.
   ///
-  /// Call it in a transaction, so that all tables are of one moment.
+  /// Call it in a transaction, so that all tables are read in one snapshot.
   package func userTables() throws -> [SQLiteTable] {
     let list = try query(
       """
@@ -110,7 +110,7 @@ extension Database {
     }
   }
 
-  /// The largest stored shape of a table that is read, in bytes.
+  /// The largest shape of a table in `cairn_origin` that is read, in bytes.
   private static let shapeBytesMax = 1 << 20
 
   /// Returns the shapes that tables had in the engine of their source, by the table's name in lower case.

@@ -1,6 +1,6 @@
 import Changes
 
-/// The resolution of one column from the versions of a row that no delete has ended.
+/// The resolution of one column of a row, from the row's versions without those that a delete has ended.
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions

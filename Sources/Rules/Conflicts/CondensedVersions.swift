@@ -4,12 +4,15 @@ import Changes
 /// and the conflicts are the same as those of all versions. So a row that a node wrote ten thousand times while it was
 /// offline is resolved as fast as a row written once.
 ///
-/// Two updates belong to one run if no other version distinguishes them. No author knew only the first. The author of
-/// the second knew nothing more than the author of the first. No version lies between them in time.
+/// Two updates by one origin are joined only if all of these conditions are true:
+///
+/// - The author of each other version knew both updates or none of them.
+/// - The author of the second update knew the same versions of other origins as the author of the first one.
+/// - No other version has a stamp between the stamps of the two updates.
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The update that replaces the versions of a run, with the stamp of the run's last version.
+    /// The update that replaces all versions of the run, with the stamp of the run's last version.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
@@ -19,8 +22,8 @@ package struct CondensedVersions: Sendable {
 
   package var versions: [RowVersion] { runs.map(\.version) }
 
-  /// Joins the versions of a row, except those that `incoming` distinguishes. `incoming` is resolved together with
-  /// them, but is not included.
+  /// Joins the versions of a row as far as the conditions of ``CondensedVersions`` allow. `incoming` will be resolved
+  /// together with these versions, so the conditions apply to it too. It is not included itself.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -44,7 +47,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Adds a version. Returns false, and changes nothing, if the version distinguishes updates within a run.
+  /// Adds a version. Returns false, and changes nothing, if updates are joined that must be separate beside this
+  /// version.
   package mutating func add(_ next: RowVersion) -> Bool {
     guard !areToldApart(by: next) else { return false }
     let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
@@ -62,7 +66,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Returns whether `version` relates differently to the first and to the last version of a run.
+  /// Returns whether a run must be split because of `version`. An example is a version whose author knew the first
+  /// update of the run, but not the last one.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -72,18 +77,18 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Joins a version to the run at an index. Returns false if they cannot be one update.
+  /// Joins a version to the run at an index. Returns false if the version and the run cannot be one update.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
     return true
   }
 
-  /// The places where versions of other origins separate two versions of one origin.
+  /// The facts about all versions of a row that show whether two updates of one origin may be joined.
   private struct Borders {
-    /// The numbers of the last transactions that versions of other origins knew, ascending, by origin.
+    /// For each origin, the transaction numbers up to which authors of other origins knew its transactions, ascending.
     private var known: [String: [UInt64]] = [:]
-    /// The transaction numbers of the versions by origin, ascending.
+    /// For each origin, the transaction numbers of its versions, ascending.
     private var numbers: [String: [UInt64]] = [:]
 
     init(_ versions: [RowVersion]) {
@@ -118,7 +123,8 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns one update for this update and the next one by the same origin; nil if that would give another result.
+  /// Returns one update with the effect of this update and the next one by the same origin. Nil if no single update has
+  /// the same effect.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

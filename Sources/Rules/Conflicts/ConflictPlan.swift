@@ -32,7 +32,8 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// The settings of tables. For each table the best match counts; a nil setting is taken from `whole`.
+  /// The settings of tables. For each table, the entry with its exact name counts, else the first matching pattern. A
+  /// setting that is nil there is taken from `whole`.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }

@@ -2,7 +2,7 @@ import Changes
 
 /// The rules that resolve conflicts of one table.
 package struct ConflictRules: Equatable, Sendable {
-  /// The unit that changes must share to be in conflict.
+  /// The unit that two changes must both have written to be in conflict: a row or a column.
   package enum Tracking: String, Sendable, CaseIterable {
     /// Two changes of the same row are in conflict, whatever columns they wrote.
     case row
@@ -42,8 +42,8 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Returns the rules for one direction. `source` and `target` are the trails of the two databases, or their nodes.
-  /// For conflicts that one node decides, `newest` applies until the decision.
+  /// Returns the rules for replication from `source` to `target`. Both are the names of trails, or of nodes. For
+  /// conflicts that one node decides, `newest` applies until the decision.
   package func between(source: String, target: String) -> ConflictRules {
     guard let decider else { return resolved(source, target) }
     let isHere = Self.isOf(target, decider)

@@ -84,9 +84,9 @@ extension DrawnKey.Sequence {
 
 /// The part of a key's values that one of several nodes generates, so that no two nodes generate the same value.
 package struct KeyShare: Equatable, Sendable {
-  /// The number of nodes: 1 to 100,000.
+  /// The number of nodes that share the values of the key: 1 to 100,000.
   package var nodes: Int64
-  /// The number of this node, from 1.
+  /// The number of this node among them, from 1.
   package var node: Int64
   /// Whether this node's values count down from zero. This is needed if another node is an SQLite file, which counts
   /// up.

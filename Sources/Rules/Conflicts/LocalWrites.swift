@@ -38,7 +38,7 @@ package struct LocalWritesPlan: Equatable, Sendable {
     TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.writes ?? whole
   }
 
-  /// Returns whether the treatment of any table may satisfy the condition.
+  /// Returns whether a configured treatment satisfies the condition: that of the whole plan, or that of a listed table.
   package func has(_ condition: (LocalWrites) -> Bool) -> Bool {
     condition(whole) || tables.contains { condition($0.writes) }
   }
@@ -46,7 +46,7 @@ package struct LocalWritesPlan: Equatable, Sendable {
 
 extension TablePatterns {
   /// Returns the setting for a table; nil if there is none. A setting with the table's exact name precedes settings
-  /// with patterns; else the first one counts.
+  /// with patterns. Among equals, the first matching setting counts.
   ///
   /// - Parameter name: The table's name at the target, in the form of either engine.
   /// - Parameter meant: Returns the name or pattern of a setting.

@@ -55,9 +55,9 @@ struct RivalVersions {
   }
 
   /// The common ancestor of all living versions: the row before the first version that some later author did not know.
+  /// Nil if the row was inserted by that version or later. A value is nil if no version provides it.
   ///
-  /// The result stays the same when versions that all later authors knew are forgotten, because those authors had the
-  /// resulting row. Nil if that version or a later one is an insert. A value is nil if no version provides it.
+  /// Versions that all later authors knew do not change the result, so they can be forgotten.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

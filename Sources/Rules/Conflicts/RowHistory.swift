@@ -1,7 +1,7 @@
 /// The versions of one row that some node may not know yet.
 ///
-/// The resolved row depends only on the set of versions, not on their order of arrival. Versions are forgotten as a
-/// set: once every node has seen them all, every later version follows them.
+/// The resolved row depends only on the set of versions, not on their order of arrival. Old versions are forgotten
+/// together, once every node has seen all of them and all later authors knew them (``forget(where:)``).
 package struct RowHistory: Sendable {
   package private(set) var versions: [RowVersion] = []
 

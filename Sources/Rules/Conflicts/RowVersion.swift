@@ -12,8 +12,8 @@ package struct RowVersion: Sendable {
   }
 
   package var stamp: Stamp
-  /// The number of the last transaction that the author's database had applied, by name of the origin's trail. The
-  /// author's own origin is not included.
+  /// For each other origin, by the name of its trail: the number of its last transaction that the author's database had
+  /// applied.
   package var seen: [String: UInt64]
   package var write: Write
   /// The indexes of columns that the author's table did not have. The version provides no values for them.
@@ -25,8 +25,8 @@ package struct RowVersion: Sendable {
 
   /// Returns whether the author of this version knew `other`. If so, this version replaces `other` without a conflict.
   ///
-  /// An author's clock is later than all that the author knew. So an author did not know a version whose clock is not
-  /// earlier, whatever a node claims.
+  /// A version has a later clock than all versions that its author knew. So the result is false if the clock of `other`
+  /// is equal or later, even if a node claims otherwise.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
     return seen[other.stamp.origin, default: 0] >= other.stamp.number && other.stamp.clock < stamp.clock

@@ -4,9 +4,9 @@ import Changes
 package struct UniqueRank: Hashable, Comparable, Sendable {
   /// The stamp of the last version of the row.
   package var stamp: Stamp
-  /// A hash of the row that distinguishes rows of one transaction, in the same way at every node.
+  /// A hash of the row, which orders the rows of one transaction. It is the same at every node.
   package var tie: UInt64
-  /// The texts of the row's key, which distinguish rows whose `tie` is equal.
+  /// The texts of the row's key, which order rows with the same stamp and an equal `tie`.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -36,7 +36,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// Whether the row was written by the current group. All other waiting rows were judged before, and lost.
+  /// Whether the row was written by the current group. All other rows that wait for a value lost an earlier contest.
   package var isNew: Bool
   /// The lower-ranked rows that have a unique value of this row. They stay in the table only because a higher-ranked
   /// row makes this row wait.
@@ -53,11 +53,11 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that have a unique value of `row`.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table. Nil if the rank was forgotten, because the authors of all new versions
-  /// knew the row.
+  /// Returns the rank of a row in the table; nil if the rank was forgotten. Ranks are forgotten once the authors of all
+  /// new versions know the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the waiting row of `claim`, and queues the rows in `others` instead. Returns false if the row cannot be
-  /// written for another reason.
+  /// Writes the row of `claim`, which waited for a unique value, and queues the rows in `others` instead. Returns false
+  /// if the row cannot be written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
   /// Queues the row of `claim`, because the row `other` ranks higher. The list ``UniqueClaim/earlier`` is stored with
   /// it.
@@ -65,14 +65,14 @@ package protocol UniqueContest {
 }
 
 extension UniqueContest {
-  /// Decides which of the waiting rows get into the table. A row is queued if, and only if, a higher-ranked row in the
-  /// table has one of its values.
+  /// Decides which of the rows that wait for unique values get into the table. A row is queued if, and only if, a
+  /// higher-ranked row in the table has one of its values.
   ///
   /// The decision starts with the highest rank and goes down, so the result depends only on the rows and their ranks. A
   /// row never displaces a higher-ranked one, and a row that is queued because of a higher-ranked one stays queued. So
   /// one pass is enough, whatever has changed since the last pass.
   ///
-  /// - Parameter claims: The waiting rows.
+  /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: whether any row was moved.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
@@ -102,7 +102,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a substitute for a row's forgotten rank: just above the ranks of all rows that wait for this row.
+  /// Returns a substitute for a row's forgotten rank: just above the ranks of all rows that wait for values of this
+  /// row.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -110,8 +111,10 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the waiting row ranks above a row in the table. A forgotten rank is below all new rows. It is
-  /// above all other rows, except rows that have already been found to rank above it.
+  /// Returns whether the row of this claim ranks above `row`, a row in the table with the rank `other`.
+  ///
+  /// If `other` is nil, the rank was forgotten. The claim's row then ranks above `row` only if it is new, or if
+  /// ``earlier`` has `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

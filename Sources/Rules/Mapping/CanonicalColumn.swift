@@ -3,8 +3,8 @@ import Changes
 /// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
 /// same form if, and only if, they are equal by the contract of the column.
 ///
-/// If the common form needs a server (``needsServer``), two equal values may have different bytes. Unequal values never
-/// have the same bytes.
+/// There is one exception: if ``needsServer`` is true, two equal values may have different forms. Unequal values never
+/// have the same form.
 package struct CanonicalColumn: Sendable {
   package enum Side: Sendable {
     case source
@@ -33,7 +33,8 @@ package struct CanonicalColumn: Sendable {
   private let affinity: String
   /// Whether -0.0 counts as 0.0, because SQLite stores no -0.0 under the affinity REAL.
   private let foldsZero: Bool
-  /// Whether the exact text that PostgreSQL prints counts, because apply looks for rows in SQLite by that text.
+  /// Whether two values are equal only if PostgreSQL prints the same text for both, because apply looks for rows in
+  /// SQLite by that text.
   private let isExactKey: Bool
 
   /// Creates the comparison of a column of the source with a column of the target, as both databases have them.
@@ -76,7 +77,7 @@ package struct CanonicalColumn: Sendable {
 
   // MARK: Forms
 
-  /// Appends the form of a value. `scratch` is a buffer for intermediate results.
+  /// Appends the common form of a value of one end. `scratch` is a buffer for intermediate results.
   package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
     if case .null = value { return form.appendNull() }
     switch (way, side) {

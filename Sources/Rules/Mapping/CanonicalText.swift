@@ -52,7 +52,7 @@ extension ByteWriter {
 
 /// A time of day, with or without a date, split into its parts.
 private struct Moment {
-  /// The date as it is written, or the ASCII digits of one that was moved to UTC.
+  /// The date as it is written; after a move to UTC, the ASCII digits of the moved date.
   private var date: UnsafeRawBufferPointer
   private var moved: [UInt8] = []
   private var time: (UInt8, UInt8, UInt8, UInt8, UInt8, UInt8) = (0x30, 0x30, 0x30, 0x30, 0x30, 0x30)

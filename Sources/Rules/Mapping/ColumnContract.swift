@@ -1,6 +1,6 @@
 import Changes
 
-/// The guarantee for the values of one column, reported before the replication starts.
+/// The guarantee for how the values of one column arrive at the target, reported before the replication starts.
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// Every value that the target accepts is equal to the source's.

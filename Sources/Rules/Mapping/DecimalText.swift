@@ -4,7 +4,7 @@ import Changes
   import Glibc
 #endif
 
-/// A decimal number in text, read in place: the positions of its first and last non-zero digit.
+/// A decimal number that is read from a text: the places of its first and last digits other than zero.
 struct DecimalText {
   /// The powers of ten of the last and of the first digit other than zero; nil for zero.
   private(set) var powers: ClosedRange<Int>?

@@ -54,7 +54,7 @@ package enum DefaultText {
     return literalText(padded(value, type), type)
   }
 
-  /// Returns the digits from one token on, including a decimal point.
+  /// Returns the decimal number that starts at the token `start`, and the index of the token after it.
   private static func decimal(
     _ tokens: [SQLText.Token], _ start: Int, _ slice: (SQLText.Token) -> String
   ) -> (text: String, next: Int) {
@@ -73,7 +73,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns whether a literal that is cast to `cast` has the form of the column's type.
+  /// Returns whether a literal that is cast to the type `cast` has the same value in a column of the type `type`.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false

@@ -1,6 +1,6 @@
 import Changes
 
-/// Values at the edges of types, which copies between databases often get wrong.
+/// Test values at the limits of types, which copies between databases often change.
 package enum EdgeValues {
   /// The types of PostgreSQL with edge values, as `format_type()` names them.
   package static let postgresTypes = [
@@ -14,7 +14,7 @@ package enum EdgeValues {
     "text[]", "numeric[]", "boolean[]",
   ]
 
-  /// Returns values of a PostgreSQL type as the server prints them; none for user-defined types.
+  /// Returns test values of a PostgreSQL type, as the server prints them; none for user-defined types.
   package static func postgres(_ type: PostgresType) -> [String] {
     switch type.kind {
     case .bool: ["t", "f"]

@@ -24,7 +24,7 @@ package struct KeyPart: Sendable {
   }
 }
 
-/// A check that a database treats the same key values as equal as Cairn does. Cairn compares texts by their bytes and
+/// The check whether a database and Cairn agree on which key values are equal. Cairn compares texts by their bytes and
 /// numbers by their value.
 ///
 ///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, in which different texts can be equal"

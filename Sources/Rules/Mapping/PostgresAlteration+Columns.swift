@@ -38,7 +38,8 @@ extension PostgresAlteration {
     return lines
   }
 
-  /// Returns whether the target still has a column under its old name. A new column may have got that name since.
+  /// Returns whether the target still has a column of `before` under its old name. A new column that got this name does
+  /// not count.
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
@@ -147,8 +148,8 @@ extension PostgresAlteration {
     new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
   }
 
-  /// Returns the USING clause. Casts that PostgreSQL makes by itself keep the values and often avoid a rewrite of the
-  /// table.
+  /// Returns the USING clause for a change of a column's type. Empty if PostgreSQL can cast the values by itself
+  /// without changing them: then it often need not rewrite the table.
   private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
     let (from, to) = (PostgresType(was), PostgresType(now))
     if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {

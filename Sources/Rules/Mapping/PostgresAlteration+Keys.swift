@@ -2,15 +2,15 @@ import Changes
 
 // Keys, checks and indexes.
 extension PostgresAlteration {
-  /// Returns whether two constraints are equal under the current column names. The key of a table may be a constraint
-  /// or an index in its place.
+  /// Returns whether a constraint before the change equals one after it, once renamed columns have their new names.
   private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
     was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
   }
 
   private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
 
-  /// Returns the target's constraint that corresponds to one of the source's previous shape.
+  /// Returns the target's constraint that corresponds to a constraint of the source's previous shape; nil if there is
+  /// none.
   private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
     let there = target.constraints.filter { $0.kind == constraint.kind.target }
     if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }

@@ -15,7 +15,7 @@ package struct PostgresAlteration {
       @ByBytes package var name: String
       package var kind: Kind
       @ByBytes package var columns: [String]
-      /// The output of `pg_get_constraintdef()`.
+      /// The definition of the constraint, as `pg_get_constraintdef()` prints it.
       @ByBytes package var text: String
       package init(name: String, kind: Kind, columns: [String], text: String) {
         (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
@@ -242,7 +242,8 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns the statements that rename labels whose place has another label now, and add new labels at their place.
+  /// Returns the statements that change the labels of an enum from `old` to `new`. If only names differ, labels are
+  /// renamed. Otherwise the missing labels are added, each at its place in the order.
   static func labelStatements(_ type: String, from old: [NameKey], to new: [NameKey]) -> [String] {
     let (was, now) = (Set(old), Set(new))
     if old.count == new.count, was != now,

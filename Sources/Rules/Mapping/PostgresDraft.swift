@@ -9,10 +9,10 @@ struct PostgresDraft {
   private let names: NamePolicy
   /// Whether a table in the shape that Cairn created is restored to its original as a whole.
   private let restores: Bool
-  /// The original's columns by name, as far as they are still as Cairn created them.
+  /// The original's columns by name, except columns whose declared type was changed after Cairn created them in SQLite.
   private let originals: [NameKey: TableSchema.Column]
-  /// The indexes of the columns whose values distinguish rows in a key. PostgreSQL cannot compare two `json` values for
-  /// equality.
+  /// The indexes of the columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values
+  /// there.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
@@ -39,7 +39,8 @@ struct PostgresDraft {
   /// Whether ``schema()`` returns the original as a whole.
   var isOriginal: Bool { unchangedOriginal != nil }
 
-  /// Returns whether the column holds values of a PostgreSQL column, in the form in which Cairn brought them.
+  /// Returns whether the values of the SQLite column came from a PostgreSQL column, and still have the form in which
+  /// Cairn copied them to SQLite.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {
@@ -107,8 +108,8 @@ struct PostgresDraft {
 
   // MARK: Columns
 
-  /// Returns the type. User-defined types are created with the table that brought them; without that table, the base
-  /// type is used.
+  /// Returns the PostgreSQL type for a column. In place of a user-defined type, it returns the base type of a domain,
+  /// or text: only the script of the complete original creates such types.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.sqliteKey] else {
       let type = PostgresType(declaration: column.declaredType)
@@ -119,7 +120,7 @@ struct PostgresDraft {
     return type.isDomain && !original.baseType.has(".") ? PostgresType(original.baseType) : .text
   }
 
-  /// The INTEGER PRIMARY KEY, whose values SQLite generates.
+  /// The index of the INTEGER PRIMARY KEY column, whose values SQLite generates; nil if there is none.
   private var identityColumn: Int? {
     guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
       source.columns[index].declaredType.asciiUppercased == "INTEGER",
@@ -198,8 +199,8 @@ struct PostgresDraft {
     return (constraints.filter(isUnambiguous), objects)
   }
 
-  /// Returns whether values that differ in SQLite stay different: in a column without type, 5 and '5' become the same
-  /// text.
+  /// Returns whether different values in these SQLite columns stay different in PostgreSQL. In a column without a type,
+  /// 5 and '5' become the same text.
   private func isUnambiguous(_ columns: [Int]) -> Bool {
     columns.allSatisfy { index in
       let column = source.columns[index]

@@ -17,10 +17,10 @@ package struct PostgresScript {
     }
     /// The name of the constraint; nil if PostgreSQL chooses one.
     @ByBytes var name: String? = nil
-    /// The definition without the name, as in ALTER TABLE … ADD.
+    /// The definition of the constraint without its name, as ALTER TABLE … ADD takes it.
     @ByBytes var text: String
     var kind: Kind
-    /// The columns of PRIMARY KEY and UNIQUE.
+    /// The columns of a PRIMARY KEY or UNIQUE constraint.
     @ByBytes var columns: [String]
   }
 
@@ -188,7 +188,7 @@ package struct PostgresScript {
 }
 
 extension TableSchema.Column {
-  /// The definition as CREATE TABLE and ADD COLUMN take it.
+  /// The definition of the column, as CREATE TABLE and ADD COLUMN take it.
   var postgresDefinition: String {
     let kind = identity == .always ? "ALWAYS" : "BY DEFAULT"
     return name.postgresIdentifier + " " + declaredType + collationClause
@@ -196,7 +196,7 @@ extension TableSchema.Column {
       + (isNotNull ? " NOT NULL" : "")
   }
 
-  /// The COLLATE clause. A collation of a PostgreSQL source is already qualified and quoted.
+  /// The COLLATE clause of the column. A collation of a PostgreSQL source is already qualified and quoted.
   var collationClause: String {
     if collation.isEmpty { return "" }
     return " COLLATE " + (collation.has(".") ? collation : collation.quotedName)

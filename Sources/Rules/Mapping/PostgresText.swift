@@ -12,8 +12,8 @@ package struct PostgresText: Sendable {
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool
   private let isUntyped: Bool
-  /// Whether applications write rows at both ends that the bytes of the value identify. PostgreSQL then gets one
-  /// spelling only.
+  /// Whether applications write at both ends, and the bytes of the value identify a row. Then only the spelling that
+  /// PostgreSQL prints is accepted.
   private let keepsSpelling: Bool
 
   /// Whether two different values of the source may be equal at the target, such as two spellings of a UUID, and only

@@ -72,7 +72,8 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether an `interval year` to `interval minute` has nothing below its last field.
+  /// Returns whether an interval has no unit below the last field of its type, such as minutes in an `interval day to
+  /// hour`.
   private func keepsFields(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let fields = name.split(separator: " ").dropFirst()
     guard let last = fields.last, !last.hasPrefix("second"), !bytes.elementsEqual("00:00:00".utf8) else { return true }
@@ -115,7 +116,7 @@ extension PostgresType {
       }
   }
 
-  /// Returns the number of digits after the last point, without trailing zeros.
+  /// Returns the number of digits after the decimal point, without trailing zeros.
   private static func fraction(_ bytes: UnsafeRawBufferPointer) -> Int {
     guard let point = bytes.lastIndex(of: UInt8(ascii: ".")) else { return 0 }
     let digits = bytes[(point + 1)...].prefix { (0x30...0x39).contains($0) }

@@ -2,27 +2,28 @@ import Changes
 
 /// A type of PostgreSQL, with the facts that decide which values it accepts.
 ///
-/// Taken from the text that `format_type()` gives under `search_path = pg_catalog`, and from what the type rests on.
+/// The facts are read from the text that `format_type()` prints under `search_path = pg_catalog`, and from the base
+/// type.
 package struct PostgresType: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case bool, int2, int4, int8, oid
-    /// The digits; nil if any number of digits is allowed.
+    /// A `numeric` with these digits; nil if any number of digits is allowed.
     case numeric(Digits?)
     case float4, float8
     case text
-    /// The maximum number of characters; nil: no limit.
+    /// A `character varying` with this maximum number of characters; nil: no limit.
     case varchar(Int?)
     case bpchar(Int?)
     case bytea
     case date
-    /// The number of digits after the decimal point of the seconds, 0 to 6.
+    /// A `time` with this number of digits after the decimal point of the seconds, 0 to 6.
     case time(Int)
     case timetz(Int)
     case timestamp(Int)
     case timestamptz(Int)
-    /// The number of digits after the decimal point of the seconds.
+    /// An `interval` with this number of digits after the decimal point of the seconds.
     case interval(Int)
-    /// The number of bits.
+    /// A `bit(n)` with this number of bits.
     case bit(Int)
     case varbit(Int?)
     case uuid, json, jsonb, xml, money, inet
@@ -36,12 +37,12 @@ package struct PostgresType: Hashable, Sendable {
     package init(precision: Int, scale: Int) { (self.precision, self.scale) = (precision, scale) }
   }
 
-  /// The output of `format_type()`, as a cast or a column takes it.
+  /// The name of the type, as `format_type()` prints it and a cast takes it.
   @ByBytes package private(set) var name: String
   /// The kind of the type; for a domain, the kind of its base type.
   package let kind: Kind
   package let isDomain: Bool
-  /// The name of the element type of an array over built-in types, or of a domain over one.
+  /// The name of the element type, if the type is an array of a built-in type or a domain over such an array.
   @ByBytes private var elementName: String?
 
   /// The type of an array's elements, if that is built in.

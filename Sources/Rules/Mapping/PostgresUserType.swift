@@ -7,7 +7,7 @@ import Changes
 package struct PostgresUserType: Equatable {
   package struct Attribute: Equatable {
     package var name: String
-    /// The output of `format_type()`.
+    /// The type of the attribute, as `format_type()` prints it.
     package var type: String
     package init(name: String, type: String) { (self.name, self.type) = (name, type) }
     package static func == (a: Self, b: Self) -> Bool {
@@ -18,7 +18,7 @@ package struct PostgresUserType: Equatable {
 
   package struct Check: Equatable {
     package var name: String
-    /// The output of `pg_get_constraintdef()`.
+    /// The definition of the CHECK constraint, as `pg_get_constraintdef()` prints it.
     package var text: String
     package init(name: String, text: String) { (self.name, self.text) = (name, text) }
     package static func == (a: Check, b: Check) -> Bool {
@@ -90,7 +90,8 @@ package struct PostgresUserType: Equatable {
     return lines.map { "ALTER TYPE \(name) \($0)" }
   }
 
-  /// Returns the index in `old` of each leading attribute of `new`; all later ones are new.
+  /// Returns, for each attribute at the start of `new` that existed before, its index in `old`. All attributes of `new`
+  /// after these are added ones.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
     let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []

@@ -111,7 +111,7 @@ package struct SQLiteAlteration: Sendable {
     }
   }
 
-  /// Returns the target's column that corresponds to a column of the shape before.
+  /// Returns the target's column that corresponds to a column of the shape before the change; nil if there is none.
   private func theirs(_ old: Int) -> TableSchema.Column? {
     let name = before.columns[old].name.sqliteKey
     return there.columns.first { $0.name.sqliteKey == name }

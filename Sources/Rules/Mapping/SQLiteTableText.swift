@@ -11,7 +11,7 @@ struct SQLiteTableText {
 
   let definitions: [Definition]
   private let bytes: [UInt8]
-  /// The offset after the last definition.
+  /// The offset in the statement's text after the definition of the last column.
   private let end: Int
 
   /// Parses a CREATE TABLE statement. Returns nil if the statement has no list of columns.

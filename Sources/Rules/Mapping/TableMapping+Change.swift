@@ -1,19 +1,19 @@
 import Changes
 
 extension TableMapping {
-  /// Returns the two shapes of a table around a schema change, as the target's engine has them.
+  /// Returns the shapes of a table before and after a schema change, as the target's engine has them.
   ///
   /// Both shapes are mapped in the same way, so that their difference is exactly the difference between the source's
-  /// shapes. An SQLite table that came from PostgreSQL has two forms there. One is its original, with CHECKs and
-  /// defaults that SQLite does not know. The other one follows from its SQLite columns. If only one of the two shapes
-  /// still has an original, both are mapped from their SQLite columns.
+  /// shapes. An SQLite table that came from PostgreSQL has two forms in PostgreSQL. One is its original, with CHECKs
+  /// and defaults that SQLite does not know. The other one follows from its SQLite columns. If only one of the two
+  /// shapes still has an original, both are mapped from their SQLite columns.
   ///
   ///     // sale came from PostgreSQL with CHECK (pieces > 0); ALTER TABLE sale ADD COLUMN note TEXT in SQLite
   ///     let (before, after) = try TableMapping.change(was, now, origins: nil, to: .postgres)
   ///     TableDifference(before.target, after.target).phrases  // ["add column note text"]
   ///
-  /// - Parameter reach: what the definition may use beside the table.
-  /// - Parameter origins: for each column after, its place before, or nil for a new one; nil if the trail does not say.
+  /// - Parameter reach: the objects that the definition may use beside the table.
+  /// - Parameter origins: for each column of `after`, its index in `before`, nil for a new column; nil if unknown.
   package static func change(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, to engine: Engine, names: NamePolicy = .fold,
     reach: TargetReach = TargetReach()

@@ -87,7 +87,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the mapping with the types of an existing table.
+  /// Returns the mapping with the column types of an existing target table.
   package func onto(_ table: TableSchema) -> TableMapping {
     var mapping = self
     for (index, column) in target.columns.enumerated() {

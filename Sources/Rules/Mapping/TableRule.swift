@@ -10,8 +10,8 @@ package struct TableRule: Equatable, Sendable {
     @ByBytes package var expression: String
     /// The type of the column if Cairn creates the table; nil: one that suits the expression.
     @ByBytes package var type: String? = nil
-    /// Whether the column is a constant in the key. It distinguishes this trail's rows from rows of other trails in the
-    /// same table.
+    /// Whether the column is a constant in the key. The constant shows which rows of the target's table belong to this
+    /// trail, and which to other trails.
     package var isShare: Bool
 
     package init(_ name: String, _ expression: String, type: String? = nil, isShare: Bool = true) {
@@ -19,7 +19,7 @@ package struct TableRule: Equatable, Sendable {
     }
   }
 
-  /// The effect of a row that disappears at the source: a deleted one, or one that leaves the filter.
+  /// The effect at the target of a row that disappears at the source: a deleted one, or one that leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
     /// The target's row stays unchanged.

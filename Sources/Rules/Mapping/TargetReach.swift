@@ -16,7 +16,7 @@ package struct TargetReach: Sendable {
   private let closedSequences: Set<NameKey>
   private let lackingFunctions: Set<NameKey>
   private let extensions: Set<NameKey>
-  /// Whether every table, type and sequence is within reach that is not reserved.
+  /// Whether a definition may use every table, type and sequence that is not reserved.
   package var isOpen: Bool { scope.isOpen }
 
   /// Creates the reach of an apply at a target.

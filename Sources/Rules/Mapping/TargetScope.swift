@@ -36,18 +36,15 @@ package struct TargetScope: Equatable, Sendable {
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
   }
 
-  /// Returns whether the list can include a table of that schema of PostgreSQL.
+  /// Returns whether the list can include a table of a schema of PostgreSQL.
   ///
-  /// ```
-  /// TargetScope(["sales.*", "item"]).includes(schema: "public")  // true: item is public.item
-  /// ```
+  ///     TargetScope(["sales.*", "item"]).includes(schema: "public")  // true: item is public.item
   package func includes(schema: String) -> Bool {
     isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
   }
 
-  /// Returns whether the list names a table. In PostgreSQL, `public.orders` and `orders` name the same table. A dot
-  /// within the name of a schema or a table does not separate them. Such a table is never taken for one of another
-  /// schema.
+  /// Returns whether the list names a table. In PostgreSQL, `public.orders` and `orders` name the same table. A dot may
+  /// be part of a schema's or a table's name: table `hr.staff` of schema `public` is not table `staff` of schema `hr`.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
@@ -56,8 +53,8 @@ package struct TargetScope: Equatable, Sendable {
 
   /// Returns whether a name is reserved for Cairn or an engine, or is too long for the engine.
   ///
-  /// ASCII letters are compared without regard to case, as in SQLite. PostgreSQL thereby loses only tables whose names
-  /// look like its own.
+  /// ASCII letters are compared without regard to case, as in SQLite. So tables of PostgreSQL whose names differ from
+  /// reserved ones only in case are reserved too.
   package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     let (space, table) = (namespace.asciiLowercased, name.asciiLowercased)
     if table.isEmpty || table.utf8.contains(0) || space.utf8.contains(0) { return true }

@@ -1,13 +1,13 @@
 import Changes
 
 /// Dates and times in the formats of PostgreSQL and SQLite, checked so strictly that PostgreSQL reads each as exactly
-/// the same time. A day that it would carry over, or a fraction that it would round, is refused.
+/// the same time. A date such as February 30, or a fraction that PostgreSQL would round, is refused.
 enum TimeText {
   enum Zone {
     case none
-    /// No time zone, or `Z`.
+    /// The text must have no time zone, or `Z`.
     case utc
-    /// No time zone, `Z` or an offset.
+    /// The text may have no time zone, `Z` or an offset.
     case any
   }
 
@@ -44,7 +44,7 @@ enum TimeText {
   private struct Cursor {
     let bytes: UnsafeRawBufferPointer
     var at = 0
-    /// The offset after the last byte, without the ` BC`.
+    /// The offset at which the date and time end. A ` BC` at the end of the text is not included.
     let end: Int
 
     init(_ bytes: UnsafeRawBufferPointer) {

@@ -15,7 +15,8 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The identity of the trail in histories: its name, and the value that distinguishes its epochs.
+  /// The name of the trail, encoded, for ``HistoryColumn/origin``. The following text is the end of each
+  /// ``HistoryColumn/position``.
   private let origin: [UInt8]
   private let epoch: String
 
@@ -34,7 +35,7 @@ package final class Reshaper {
   /// says that it is refused.
   package private(set) var refusal: CairnError?
 
-  /// Creates a reshaper. `trail` and `epoch` are the values for ``HistoryColumn/origin`` and
+  /// Creates a reshaper. `trail` is the value of ``HistoryColumn/origin``. `epoch` follows the position and an `@` in
   /// ``HistoryColumn/position``.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
@@ -50,7 +51,7 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the converted record; nil if nothing of it is left.
+  /// Returns the converted record; nil if the rules leave out the whole record.
   /// - Parameter given: returns the trail's schema with an id.
   package func reshape(_ record: Record, at position: Position, _ given: (UInt64) -> TableSchema?) throws -> Record? {
     refusal = nil

@@ -21,7 +21,7 @@ final class ShapedTable {
     case changes
     /// The whole row as it is now.
     case new
-    /// The new row like ``new``, but unknown values stay as they are.
+    /// The whole new row, like ``new``, but values that the source did not provide stay unchanged at the target.
     case known
   }
 

@@ -4,7 +4,7 @@ import SQLiteKit
 
 /// The images of one change, split into columns: the old and new value of each, as far as the source provides them.
 struct SourceRow {
-  /// The bytes of each column; valid as long as the record's.
+  /// The encoded old value of each column; valid only as long as the bytes of the record.
   private(set) var before: [UnsafeRawBufferPointer] = []
   private(set) var after: [UnsafeRawBufferPointer] = []
 

@@ -4,7 +4,7 @@ import Mapping
 /// Checks that a statement has the same effect wherever the tables are the same. It may not depend on time, chance or
 /// the order of rows, but only on the rows. Everything that is not known to be safe is refused.
 struct Checker {
-  /// A replacement of text. It fixes the time of the statement, so that each execution sees the same time.
+  /// A replacement in the statement's text. It makes the current time a constant, equal for each execution.
   struct Edit: Equatable {
     var range: Range<Int>
     @ByBytes var text: String
@@ -25,7 +25,7 @@ struct Checker {
     var isBare: Bool { groups != nil && !isWithin }
   }
   private var groupings: [Grouping] = []
-  /// The names of all tables that are read, in lower case.
+  /// The names of all tables that the statement reads, in lower case.
   private var reads: Set<NameKey> = []
   /// Whether a name that two columns have means the column of the first source.
   var preferFirst: Bool {
@@ -50,7 +50,7 @@ struct Checker {
     return try value(expression)
   }
 
-  /// Runs checks on a new level of names with its own sources.
+  /// Runs `body` on an inner query level, where the columns of `sources` can be named too.
   mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
     throws(Unreplayable)
   {

@@ -42,7 +42,7 @@ indirect enum Expression: Equatable, Sendable {
   }
 
   struct Call: Equatable, Sendable {
-    /// The name in lower case.
+    /// The name of the function in lower case.
     @ByBytes var name: String
     var arguments: [Expression]
     var isDistinct = false
@@ -154,6 +154,6 @@ struct WritingStatement: Equatable, Sendable {
   var assignments: [Assignment] = []
   var sources: [Select.Source] = []
   var condition: Expression?
-  /// The end of the statement in the text.
+  /// The offset in the text at which the statement ends.
   var end = 0
 }

@@ -6,7 +6,7 @@ import Changes
 enum Functions {
   enum Result {
     case storage(Storage?)
-    /// The value is one of the arguments after the first `besides`.
+    /// The value is one of the arguments, but none of the first `besides` arguments.
     case ofArguments(besides: Int)
   }
 

@@ -10,7 +10,7 @@ enum Storage: Equatable, Sendable {
 
 /// A column that expressions can name at one place of a statement.
 struct NamedColumn: Equatable, Sendable {
-  /// The name in lower case.
+  /// The name of the column in lower case.
   @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
@@ -21,7 +21,7 @@ struct NamedColumn: Equatable, Sendable {
 
 /// A table, or a query used as a table, whose columns can be named.
 struct NamedSource: Equatable, Sendable {
-  /// The name in lower case.
+  /// The name or alias of the source in lower case.
   @ByBytes var name: String
   var columns: [NamedColumn]
   /// The keys in which no two rows are equal and no value is NULL, as indexes of their columns.
@@ -34,7 +34,7 @@ struct NamedSource: Equatable, Sendable {
 struct Names {
   /// The sources of each enclosing query; those of the innermost query are last.
   var levels: [[NamedSource]] = []
-  /// Tables of WITH, by their names in lower case.
+  /// The tables that WITH defines, by their names in lower case.
   var common: [NameKey: NamedSource] = [:]
   /// Whether a name that two columns of the innermost query have means the column of the first source.
   var prefersFirst = false

@@ -143,7 +143,7 @@ struct PostgresTranslator {
     }
   }
 
-  /// Returns the expression as text for `||`.
+  /// Returns the expression converted to text, for use with `||`.
   mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
     let value = number(try piece(expression))
     if value.isNull { return "NULL::text" }

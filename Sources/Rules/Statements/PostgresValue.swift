@@ -32,7 +32,7 @@ enum PostgresValue: Equatable, Sendable {
 struct PostgresPiece {
   var sql: String
   var value: PostgresValue?
-  /// The value of a literal or parameter; its form depends on its use.
+  /// The value of a literal or parameter, whose SQL form depends on its use; nil for all other expressions.
   var constant: Value?
   /// Whether the expression is a column, whose affinity applies to the value that it is compared with.
   var isColumn = false

@@ -41,7 +41,8 @@ extension Replayable {
   }
 }
 
-/// A statement in its own language, with its own time in it and without a RETURNING clause.
+/// A statement of SQLite in the form in which SQLite executes it again: its current time is a constant, and it has no
+/// RETURNING clause.
 struct SQLiteRewriting {
   private let text: [UInt8]
   private let statement: WritingStatement

@@ -9,8 +9,8 @@ package struct SourceTables {
 
   package init() {}
 
-  /// Takes over the schemas of a segment that are new; ids count from 1 without gaps. A table that differs from the
-  /// source's is removed.
+  /// Adds the tables of a segment that were not added before. `schema` returns the table with an id; ids count from 1
+  /// without gaps. If `isAsItIs` is false, the table is removed instead, because a rule changes it.
   package mutating func note(segment: UInt64, _ schema: (UInt64) -> (table: TableSchema, isAsItIs: Bool)?) {
     if segment != self.segment { (self.segment, lastSchema) = (segment, 0) }
     while let found = schema(lastSchema + 1) {
@@ -19,13 +19,13 @@ package struct SourceTables {
     }
   }
 
-  /// Prepares for another replay, which reads the schemas of its segment again.
+  /// Forgets which schemas were added already, because the reader begins its segment again.
   package mutating func begin() { (segment, lastSchema) = (0, 0) }
 
-  /// The table by its lower-case name.
+  /// The table with this lower-case name; nil if there is none.
   package subscript(name: String) -> TableSchema? { schemas[name] }
 
-  /// Returns the table as Cairn would create it in the other engine.
+  /// Returns the table as Cairn would create it in the other engine; nil if there is no table of that name.
   package func table(_ name: String) -> StatementTable? {
     guard let schema = schemas[name] else { return nil }
     guard let mapped = try? TableMapping(schema, to: .postgres).target else { return StatementTable(schema) }

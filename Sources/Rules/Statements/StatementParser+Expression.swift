@@ -151,7 +151,7 @@ extension StatementParser {
     return try primary()
   }
 
-  /// Returns whether the number at a token is written without point and exponent.
+  /// Returns whether the number at a token, 2^63, is written in 19 digits, without a point and an exponent.
   private func isWholeInteger(_ index: Int) -> Bool { tokens[index].range.count == 19 }
 
   private mutating func primary() throws(Unreplayable) -> Expression {

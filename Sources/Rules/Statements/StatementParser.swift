@@ -19,7 +19,7 @@ struct StatementParser {
   // MARK: Tokens
 
   var kind: Token.Kind? { at < tokens.count ? tokens[at].kind : nil }
-  /// Returns the bare word `ahead` tokens later; empty if that token is no bare word.
+  /// Returns the bare word that is `ahead` tokens after the current token; empty if that token is no bare word.
   func word(_ ahead: Int = 0) -> String {
     guard at + ahead < tokens.count, case .word(let word, _) = tokens[at + ahead].kind else { return "" }
     return word

@@ -61,7 +61,7 @@ extension TableSchema.Column {
 /// The answer to whether the target can execute a statement instead of applying its rows.
 package enum Replayable: Sendable {
   case yes(ReplayPlan)
-  /// The reason as a short sentence for messages.
+  /// The target cannot execute the statement; the reason is a short sentence for messages.
   case no(reason: String)
 }
 

@@ -11,7 +11,7 @@ struct Token: Sendable {
     case blob([UInt8])
     case integer(Int64)
     case real(Double)
-    /// The number of the parameter, from 1, as `sqlite3_bind_…` counts.
+    /// A parameter, by its number from 1, as `sqlite3_bind_…` counts.
     case parameter(Int)
     case symbol(String)
 

@@ -82,7 +82,8 @@ struct Tokenizer {
     }
   }
 
-  /// Reads up to the closing quote. A doubled quote is part of the text; `]` cannot be part of it.
+  /// Reads the text up to the closing quote. A doubled quote means one quote in the text, except `]`, which always ends
+  /// it.
   private mutating func readQuoted(_ close: UInt8) throws(Unreplayable) -> String {
     at += 1
     var content: [UInt8] = []

@@ -46,7 +46,7 @@ extension DDLParser {
     while engine == .postgres, take(symbol: "::") { try castType() }
   }
 
-  /// Throws if a pattern may take too long.
+  /// Throws if it may take too long to match a value against the pattern.
   static func check(_ kind: PatternKind, _ text: String) throws(Unparsed) {
     let isBounded =
       switch kind {

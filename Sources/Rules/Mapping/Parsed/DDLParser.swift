@@ -11,27 +11,27 @@ struct DDLParser {
   var depth = 0
   /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// The texts to print instead of a token; empty for a token that is part of the previous one.
+  /// The texts to print instead of tokens, by token index; empty if the text of the previous token includes the token.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
 
-  /// The greatest size of the expression's value, as a number of column values.
+  /// The greatest size that the value of an expression can have, counted in column values: 3 for `a || b || a`.
   ///
-  /// A column counts once each time that it is named, and twice in a function or cast that can double it. A generated
-  /// column counts as much as its own expression (``weights``).
+  /// A column counts each time that it is named, and twice in a function or cast that can double it. A generated column
+  /// counts as much as its own expression (``weights``).
   private(set) var weight = 0
-  /// The ``weight`` before the last operand was read.
+  /// The value of ``weight`` at the start of the operand that was read last.
   private var operandWeight = 0
-  /// The ``weight`` before the current expression was read.
+  /// The value of ``weight`` at the start of the current expression.
   private(set) var expressionWeight = 0
-  /// The ``weight`` before the operator in the current expression that compares every part of two values; nil if there
-  /// is none.
+  /// The value of ``weight`` at the operator of the current expression that compares every part of two values; nil if
+  /// there is no such operator.
   private var pairWeight: Int?
-  /// The weights of generated columns, by name.
+  /// The ``weight`` of each generated column's expression, by the column's name.
   var weights: [NameKey: Int] = [:]
 
-  /// The ``weight`` of all CHECKs that were read, together.
+  /// The sum of the ``weight`` of all CHECKs that were read.
   var checkWeight = 0
 
   /// The objects of the target that the text may name.
@@ -39,10 +39,10 @@ struct DDLParser {
 
   /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an accepted expression. With large column values, a heavier one would need gigabytes for
+  /// The largest ``weight`` of an accepted expression. With large column values, a greater one could need gigabytes for
   /// one row.
   static let weightMax = 64
-  /// The largest total ``weight`` of CHECKs that are kept: more would make each row slow to check.
+  /// The largest sum of the ``weight`` of kept CHECKs. With more, each row would be slow to check.
   static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
@@ -57,10 +57,10 @@ struct DDLParser {
     }
   }
 
-  /// Adds the ``weight`` of the part that was read since the weight `start` once more.
+  /// Adds once more to ``weight`` what was added to it since its value was `start`.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Counts the last operand twice, because a cast makes a second value of it.
+  /// Adds the weight of the operand that was read last once more, because a cast makes a second value of it.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -144,7 +144,7 @@ struct DDLParser {
     for index in range { replaced[index] = index == range.lowerBound ? name : "" }
   }
 
-  /// Runs `body` and returns what it consumed, printed.
+  /// Runs `body`, and returns the printed text of the tokens that `body` consumed.
   mutating func text(_ body: (inout DDLParser) throws(Unparsed) -> Void) throws(Unparsed) -> String {
     let start = at
     try body(&self)
@@ -222,8 +222,8 @@ struct DDLParser {
 
   static let comparesAll = Unparsed("it compares every part of one value with every part of another")
 
-  /// Notes an operator that compares every part of one operand with every part of the other. Only one of the two
-  /// operands may name columns.
+  /// Stores that an operator of the current expression compares every part of one operand with every part of the other.
+  /// The parser then throws if both operands name columns.
   mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {

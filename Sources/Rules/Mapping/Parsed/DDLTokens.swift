@@ -196,7 +196,8 @@ struct DDLTokenizer {
     throw Unparsed("a quote in it is not closed")
   }
 
-  /// Reads up to the closing quote. A doubled quote is part of the text; `]` cannot be part of it.
+  /// Reads the text up to the closing quote. A doubled quote means one quote in the text, except `]`, which always ends
+  /// it.
   private mutating func readQuoted(_ close: UInt8) throws(Unparsed) -> String {
     at += 1
     var content: [UInt8] = []

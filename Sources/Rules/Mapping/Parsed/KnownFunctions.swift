@@ -81,10 +81,11 @@ enum KnownFunctions {
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
-  /// Functions that make a value of many bytes from a number: each call counts as a column.
+  /// Functions that make a value of many bytes from a number. Each call adds as much to ``DDLParser/weight`` as a
+  /// column.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
-  /// Functions that match a pattern, and the place of that argument: it must be a harmless literal
+  /// Functions that match a pattern, and the index of the argument that is the pattern. It must be a harmless literal
   /// (``DDLParser/check(_:_:)``).
   static let matching: [NameKey: (place: Int, kind: DDLParser.PatternKind)] = [
     "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),

@@ -42,8 +42,8 @@ struct PostgresDDL {
     counts.reportRest(&notices)
   }
 
-  /// Returns one CREATE INDEX statement, printed for that index and that table. Throws if the text is anything else, or
-  /// contains an unknown expression.
+  /// Returns the CREATE INDEX statement of `object`, parsed and printed with the current names of index and table.
+  /// Throws if the text is another statement, or contains an unknown expression.
   ///
   /// - Parameter gone: the columns of the table that are left out.
   static func index(
@@ -412,8 +412,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column. Returns false, with a notice, if the generated columns can be too large
-  /// together.
+  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum of all. Returns false, with a notice, if
+  /// the sum is above the limit.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }

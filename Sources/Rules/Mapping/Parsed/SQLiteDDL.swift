@@ -13,20 +13,19 @@ struct SQLiteDDL {
   private let table: String
   /// Columns that were left out, in lower case.
   private(set) var gone: Set<NameKey>
-  /// The weight of each generated column in expressions that name it (``DDLParser/weight``), by name in lower case.
+  /// The ``DDLParser/weight`` of each generated column's expression, by the column's name in lower case.
   private(set) var generated: [NameKey: Int] = [:]
   private var uniqueCount = 0
 
-  /// The greatest weight of all generated columns of a table together.
+  /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
   static let generatedMax = 128
   /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
   static let uniquesMax = 64
-  /// The most times that a statement is read. Each further time finds the weight of generated columns that name later
-  /// ones.
+  /// The most times that one statement is read. It is read again if a generated column names a later one, whose weight
+  /// was not known before.
   private static let passesMax = 8
 
-  /// Returns the text of one CREATE TABLE statement, printed under the table's own name. Throws for any other
-  /// statement.
+  /// Reads one CREATE TABLE statement, and prints it under the table's own name. Throws for any other statement.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
     var weights: [NameKey: Int] = [:]
     for _ in 0..<passesMax {
@@ -40,8 +39,8 @@ struct SQLiteDDL {
     throw Unparsed("its generated columns name each other too often")
   }
 
-  /// Returns one CREATE INDEX statement on that table, printed under that index's name. Throws if the text is anything
-  /// else, or contains an unknown expression.
+  /// Returns one CREATE INDEX statement on `table`, printed with `name` as the name of the index. Throws if the text is
+  /// anything else, or contains an unknown expression.
   static func index(
     _ text: String, named name: String, on table: String, beside read: SQLiteDDL?
   ) throws(Unparsed) -> String {

@@ -45,7 +45,7 @@ struct ScriptCounts {
     if notices.count < Self.noticesMax { notices.append(notice) } else { unreported += 1 }
   }
 
-  /// Adds a notice with the number of the others, if there are any.
+  /// Adds a notice with the number of notices that were only counted, if there are any.
   func reportRest(_ notices: inout [String]) {
     if unreported > 0 { notices.append("\(unreported) more objects are left out") }
   }

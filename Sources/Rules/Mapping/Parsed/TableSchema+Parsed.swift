@@ -1,11 +1,12 @@
 import Changes
 
 extension TableSchema {
-  /// The table with every text of DDL parsed by our grammar and printed again. `--ddl follow` may run these texts at a
-  /// target.
+  /// The table with every text of DDL parsed by Cairn's grammar and printed again. With `--ddl follow`, these texts may
+  /// run at a target.
   ///
-  /// A schema record of a trail is input, and so is the shape in `cairn_origin` of an application's file. Their
-  /// original texts are never executed. Parts that the grammar does not know are left out and listed in `notices`.
+  /// A schema record of a trail is untrusted, and so is the shape that table `cairn_origin` of an application's file
+  /// has. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
+  /// `notices`.
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
