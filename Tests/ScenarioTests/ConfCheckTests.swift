@@ -206,7 +206,7 @@ extension DaemonScenarios {
           "[database-missing]: capture gone:", "[conf-missing]: pump far:", "[database-unreachable]: apply down:",
           "[target-differs]: apply full:",
         ])
-      #expect(outcome.errors.contains("existing = \"keep\""))
+      #expect(outcome.errors.contains("set existing in [apply.full] to \"keep\""))
       #expect(outcome.errors.contains("hint: run 'cairn peer join'"))
       #expect(outcome.output.contains("table item: key id"))
       #expect(outcome.output.contains("comes from node till-7"))

@@ -633,7 +633,7 @@ def chain_asks(world, _):
     world.equal(a, b, c)
     begun = time.monotonic()
     c.cairn("copy", "from-a")
-    a.says("capture.own", "again, as ", seconds=30)
+    a.says("capture.own", "again, requested by ", seconds=30)
     took = time.monotonic() - begun
     if took > 6:
         raise Failed(f"a request took {took:.1f} s over two hops")
