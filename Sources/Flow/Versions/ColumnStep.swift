@@ -69,7 +69,7 @@ package struct ColumnStep: Equatable, Sendable {
 
 /// The latest schema changes in which columns or tables lost their names, in the order in which they were read.
 package struct ColumnSteps: Sendable {
-  /// The most schema changes that are kept. All nodes have long known of older ones.
+  /// The largest number of schema changes that are kept.
   private static let countMax = 1000
   private static let bytesMax = 4 << 20
   package private(set) var all: [ColumnStep] = []

@@ -1,7 +1,7 @@
-/// The knowledge that the transactions of one origin had of another origin, over time. Each step has the number of a
-/// transaction, and the last transaction of the other origin that it knew.
+/// The knowledge that the authors of one origin's transactions had of another origin, over time. Each step has the
+/// number of a transaction, and the other origin's last transaction that its author knew.
 ///
-/// At most `stepsMax` steps are kept. When there are more, every second step is dropped. A transaction may then seem to
+/// At most `stepsMax` steps are kept. When there are more, every second step is dropped. An author may then seem to
 /// have known less than it did, but never more.
 struct KnowledgeSteps {
   private static let stepsMax = 4096
@@ -9,8 +9,8 @@ struct KnowledgeSteps {
   private var clocks: [UInt64] = []
   private var known: [UInt64] = []
 
-  /// Adds the last transaction of the other origin, `knows`, that transaction `number` knew. Call it with ascending
-  /// numbers; an earlier or equal number has no effect.
+  /// Adds a step: the author of transaction `number` knew the other origin's transactions up to `knows`. Call it with
+  /// ascending numbers; an earlier or equal number has no effect.
   ///
   /// - Parameter clock: The clock of transaction `number`.
   mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
@@ -23,17 +23,18 @@ struct KnowledgeSteps {
     known.append(knows)
   }
 
-  /// Returns the last transaction of the other origin that transaction `number` knew; 0 if it knew none.
+  /// Returns the other origin's last transaction that the author of transaction `number` knew; 0 if the author knew
+  /// none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the last transaction of the other origin that transaction `number` knew, and the clock of the first
-  /// transaction that knew it.
+  /// Returns the other origin's last transaction that the author of transaction `number` knew. With it: the clock of
+  /// the first transaction whose author knew it.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])
   }
 
-  /// Forgets the steps that are not needed to answer for transaction `number` and later ones.
+  /// Forgets the steps that are needed only for transactions before `number`.
   mutating func forget(before number: UInt64) {
     let count = index(behind: number) - 1
     // Not on each call, because the remaining elements move.

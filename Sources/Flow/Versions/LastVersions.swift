@@ -8,7 +8,7 @@ struct LastVersions {
 
   /// Whether last writes are kept. They are needed only if a table has unique columns besides its key.
   var areKept = false
-  /// Whether there are so many last writes that it is worth the time to look for writes that are not needed any more.
+  /// Whether there are more last writes than `countMax`, so that those which are not needed any more should be removed.
   var isFull: Bool { entries.count > countMax }
 
   subscript(row: UInt64) -> WindowEntry? { entries[row] }

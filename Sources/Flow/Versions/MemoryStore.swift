@@ -24,8 +24,8 @@ struct MemoryStore {
   /// An entry of the hash table: the first version in the list of versions of one row.
   private struct Bucket {
     var slot = MemoryStore.none
-    /// A part of the row's name. It is compared first, because the version with the whole name may be anywhere in
-    /// memory, where reading is slow.
+    /// A part of the row's name (a hash). It is compared before the whole name: the name is stored with the version,
+    /// and reading that from memory is slower.
     var tag: UInt32 = 0
 
     static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
@@ -169,8 +169,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
-  /// Returns false, and changes nothing, if that transaction has more than 64 versions.
+  /// Replaces a version of a row by another. Call it only if no version of the old version's transaction was removed
+  /// before. Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
@@ -223,7 +223,7 @@ struct MemoryStore {
     return true
   }
 
-  /// Returns the first transaction from a trail that has a version in the store; nil if there is none.
+  /// Returns the first of a trail's transactions that still have a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
     while orders[origin].first < orders[origin].items.count {
@@ -283,7 +283,7 @@ struct MemoryStore {
     }
   }
 
-  /// Removes a row from the hash table. Entries after it that were displaced by collisions move to their places.
+  /// Removes a row from the hash table. Entries that a collision had displaced move back.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)

@@ -17,8 +17,8 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet. `identify`
-  /// gets the id of the trail when the trail is opened, before any transaction is read.
+  /// Reads the trail from transaction `number()` through its durable end; nil if no such trail exists yet. Calls
+  /// `identify` with the id of the trail before any transaction is read.
   func readOn(
     from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
     learn: TrailScan.Learn, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void

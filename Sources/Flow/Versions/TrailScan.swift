@@ -5,7 +5,7 @@ import Trails
 /// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
   /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A row
-  /// of a table copy is passed as an insert with `copied`.
+  /// of a table copy is passed to it as an insert with the treatment `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   /// A function that gets the shape of a table before and after a schema change.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void

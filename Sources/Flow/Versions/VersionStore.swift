@@ -16,8 +16,7 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if an author with the given knowledge knew every version in the store. It does not look at single
-  /// rows.
+  /// Returns false if an author knew every version in the store, and true otherwise. It does not look at single rows.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -62,8 +61,8 @@ struct VersionStore {
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row by another. No version of the old version's transaction may have been removed before.
-  /// Returns false, and changes nothing, if that costs too much.
+  /// Replaces a version of a row by another. Call it only if no version of the old version's transaction was removed
+  /// before. Returns false, and changes nothing, if the old version's transaction has too many versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
@@ -78,7 +77,7 @@ struct VersionStore {
     spill == nil && memory.remove(row, below: floors)
   }
 
-  /// Returns the first transaction from a trail that has a version in the store; nil if there is none.
+  /// Returns the first of a trail's transactions that still have a version in the store; nil if there is none.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }
     return memory.oldest(of: origin)

@@ -86,10 +86,11 @@ package final class VersionWindow: Sendable {
 // MARK: - Reading trails
 
 extension VersionWindow {
-  /// Reads the trail of the database's own capture on to its durable end. Returns the number of transactions read.
+  /// Continues to read the trail of this database's own capture, to its durable end. Returns the number of transactions
+  /// read.
   ///
-  /// `rowNames` returns the rows of a change: none, one, or the old and the new one if the key changed. `learn` gets
-  /// each table before and after a schema change, before later rows.
+  /// `rowNames` returns the rows of a change: none, one, or the old and the new one if the key changed. `learn` is
+  /// called with each changed table, as before and after a schema change, before later rows are read.
   @discardableResult
   package func catchUp(
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows,
@@ -132,8 +133,9 @@ extension VersionWindow {
     return count
   }
 
-  /// Reads the part of a peer's trail that was applied before the start: through transaction `number` of the database's
-  /// checkpoint, 0 if it has none. `again`: reads that part once more, because the names of rows have changed.
+  /// Reads the part of a peer's trail that was applied before this process started: through transaction `number` of the
+  /// database's checkpoint, 0 if it has none. `again`: reads that part once more, because the names (hashes) of rows
+  /// have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -268,8 +270,8 @@ extension VersionWindow {
   }
 
   /// Adds the versions that a transaction gave to rows, if its author knew all versions of these rows in the window.
-  /// Returns false, and adds nothing, if the author did not know one. Added versions are visible at once, as with
-  /// ``note(_:_:)``.
+  /// Returns false, and adds nothing, if the author did not know one of them. Added versions are visible at once, as
+  /// with ``note(_:_:)``.
   package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
     try withState { try $0.index.follow(rows, met) }
   }
@@ -308,7 +310,8 @@ extension VersionWindow {
   /// versions in the window, if there was none, or without ``keepLasts()``.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns false if the author of a delete knew every reference, by a foreign key, from any row to any row.
+  /// Returns false if the author of a delete knew all references, by foreign keys, that the window has. No reference
+  /// can then be concurrent with the delete.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }

@@ -11,14 +11,15 @@ struct WindowIndex {
     var id: TrailID?
     /// The id that transactions of other trails state for this trail, while `id` is nil.
     var told: TrailID?
-    /// For each trail, by index: which of its transactions the transactions of this trail knew.
+    /// For each trail, by index: its transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably. Later transactions know at least as much as
-    /// this one.
+    /// The last transaction of this trail that the database has durably. The authors of later ones know at least as
+    /// much as its author.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// The clocks of the transactions `reached` and `met`.
+    /// The clock of this trail's last transaction that the database has durably (`reached`), and of the last one that
+    /// an apply has begun to process (`met`).
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
     /// While a table of this trail is suspended: the last transaction that proves which versions the trail's node
@@ -42,7 +43,7 @@ struct WindowIndex {
   var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
-  /// The rows that got a version which every node already knew. The next ``sweep()`` may forget it.
+  /// The rows that got a version which every node already knew. The next ``sweep()`` may forget that version.
   var late: Set<UInt64> = []
   /// The rows with a version that every node reported to know, but whose clock is later than these reports
   /// (``KnownFloor``).
@@ -57,7 +58,7 @@ struct WindowIndex {
     let origin: Int
     let number: UInt64
   }
-  /// The part of this database's own trail that was not read, because every node reported that it knows it. Nil if
+  /// The part of this database's own trail that was not read, because every node reported to know that part. Nil if
   /// there is no such part, or if the reports have been proved true.
   var skipped: Skip?
   /// Whether a node reported falsely that it knew a transaction, so that all of the own trail must be read from now on.
@@ -209,7 +210,8 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last write of a row that has no versions; nil if it is older than all versions, or if none are kept.
+  /// Returns the last write of a row that has no versions in the window. Nil if that write is earlier than all versions
+  /// in the window, or if last writes are not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -235,8 +237,8 @@ struct WindowIndex {
   /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
-  /// Returns whether a transaction that an author knew is of the present trail with that name, not of an earlier trail.
-  /// False if the author stated no trail id: nodes would judge a number alone differently.
+  /// Returns whether an author's statement that it knew a transaction is about the present trail of that name, not
+  /// about an earlier one. False if the statement has no trail id: nodes would judge a number alone differently.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -297,7 +299,8 @@ struct WindowIndex {
     return false
   }
 
-  /// Returns the first transaction of a trail that has a version in the window, and its position; nil if there is none.
+  /// Returns the first of a trail's transactions that still have a version in the window, and its position; nil if
+  /// there is none.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
     return (entry.number, entry.begin)
@@ -307,7 +310,7 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number after the last transaction of a trail that the database has durably.
+  /// Returns the number of the first transaction of a trail that the database does not have durably.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
   /// Stores that a trail has been read through transaction `number`, up to the state that the database had at the start

@@ -1,11 +1,11 @@
 import Changes
 
-/// The resolution of one column of a row, from the row's versions without those that a delete has ended.
+/// Resolves one column of a row from the row's versions. Versions that a delete supersedes are left out.
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The versions of the column that no later version replaced, by ascending stamps. A version replaces the versions
-  /// that its author knew.
+  /// The versions that wrote the column, except those that the author of another one knew; by ascending stamps (time
+  /// and origin).
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {
@@ -14,7 +14,8 @@ struct ColumnVersions {
   }
 
   /// Returns the resolved value of the column; nil if no version wrote the column.
-  /// - Parameter isOfRows: whether `rule` is the rule of whole rows, because the column has none of its own.
+  /// - Parameter isOfRows: true if `rule` is the table's rule for whole rows, because the column has no rule of its
+  ///   own.
   func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
     guard !heads.isEmpty else { return nil }
     let values = heads.compactMap { $0.after?[column] }
@@ -69,8 +70,8 @@ struct ColumnVersions {
   }
 
   /// Returns whether `a` sorts before `b`: NULL, then numbers, then texts and blobs by their bytes. Texts that are
-  /// numbers sort as numbers. SQLite may have a text for what PostgreSQL prints as a number, and nodes of both engines
-  /// must resolve the row alike.
+  /// numbers sort as numbers. SQLite may store as a text what PostgreSQL stores as a number, and both engines must
+  /// resolve the row alike.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
     if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
     let (x, y) = (rank(a), rank(b))

@@ -23,7 +23,7 @@ package struct CondensedVersions: Sendable {
   package var versions: [RowVersion] { runs.map(\.version) }
 
   /// Joins the versions of a row as far as the conditions of ``CondensedVersions`` allow. `incoming` will be resolved
-  /// together with these versions, so the conditions apply to it too. It is not included itself.
+  /// together with these versions, so the conditions apply to it too. `incoming` itself is not included.
   package init(_ versions: [RowVersion], beside incoming: RowVersion) {
     let all = RowHistory(versions + [incoming]).versions
     guard all.areCausal else {
@@ -47,8 +47,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Adds a version. Returns false, and changes nothing, if updates are joined that must be separate beside this
-  /// version.
+  /// Adds a version and returns true. If a joined update would have to be split because of the version, changes nothing
+  /// and returns false.
   package mutating func add(_ next: RowVersion) -> Bool {
     guard !areToldApart(by: next) else { return false }
     let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
@@ -66,8 +66,8 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Returns whether a run must be split because of `version`. An example is a version whose author knew the first
-  /// update of the run, but not the last one.
+  /// Returns whether updates that were joined must be separate because of `version`. Example: the author of `version`
+  /// knew the first of the updates, but not the last one.
   package func areToldApart(by version: RowVersion) -> Bool {
     runs.contains { run in
       !run.isOne
@@ -77,7 +77,7 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Joins a version to the run at an index. Returns false if the version and the run cannot be one update.
+  /// Joins a version to the run of updates at an index. Returns false if no single update has the effect of both.
   private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
     guard let joined = runs[index].version.joined(with: next) else { return false }
     runs[index].version = joined
@@ -86,9 +86,10 @@ package struct CondensedVersions: Sendable {
 
   /// The facts about all versions of a row that show whether two updates of one origin may be joined.
   private struct Borders {
-    /// For each origin, the transaction numbers up to which authors of other origins knew its transactions, ascending.
+    /// For each origin: the numbers of its transactions that authors at other origins knew last, one for each version;
+    /// ascending.
     private var known: [String: [UInt64]] = [:]
-    /// For each origin, the transaction numbers of its versions, ascending.
+    /// For each origin: the numbers of its transactions that wrote the row, ascending.
     private var numbers: [String: [UInt64]] = [:]
 
     init(_ versions: [RowVersion]) {
@@ -123,8 +124,8 @@ package struct CondensedVersions: Sendable {
 }
 
 extension RowVersion {
-  /// Returns one update with the effect of this update and the next one by the same origin. Nil if no single update has
-  /// the same effect.
+  /// Returns one update that has the effect of this update followed by `next`, an update by the same origin. Nil if no
+  /// single update has the same effect.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
     guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count

@@ -33,8 +33,8 @@ package struct Conflict: Equatable, Sendable {
     (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
   }
 
-  /// Returns the conflicts of `incoming` with the known versions. There is one for each concurrent version that no
-  /// other concurrent version replaces.
+  /// Returns the conflicts of `incoming` with the known versions. There is one conflict for each concurrent version,
+  /// except those that the author of another concurrent version knew.
   package static func all(
     of incoming: RowVersion, in history: RowHistory, _ rules: ConflictRules, columnCount: Int
   ) -> [Conflict] {

@@ -32,8 +32,8 @@ package struct ConflictPlan: Equatable, Sendable {
   }
 
   package var whole: Part
-  /// The settings of tables. For each table, the entry with its exact name counts, else the first matching pattern. A
-  /// setting that is nil there is taken from `whole`.
+  /// The settings of tables. For each table, the entry with its exact name counts, else the first matching pattern. If
+  /// a setting of that entry is nil, the one of `whole` applies.
   package var tables: [Table]
 
   package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }

@@ -21,7 +21,8 @@ package struct ConflictRules: Equatable, Sendable {
   }
 
   package var tracking: Tracking
-  /// The rule for whole rows, and for columns without a rule of their own. It always has ``Rule/isForRows``.
+  /// The rule for whole rows, and for columns without a rule of their own. It is always a rule that can resolve whole
+  /// rows.
   package var rule: Rule
   /// The rules of single columns, by index of the column. Each such column is tracked by itself.
   package var columns: [Int: Rule]
@@ -79,7 +80,7 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
-  /// Returns whether both nodes reach the same rows under these rules from `source` to `target`, and `back` in the
+  /// Returns whether two nodes end with the same rows: with these rules from `source` to `target`, and `back` in the
   /// other direction. Both directions must name the same winner, or one node must decide.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
     if let decider, let other = back.decider, decider != other { return false }

@@ -8,7 +8,8 @@ struct Decimal: Equatable, Comparable {
   private var digits: [UInt8] = []
   /// The number of digits after the decimal point of the number.
   private var scale = 0
-  /// The largest exponent of a text that is read: more digits than any type of either engine has.
+  /// The largest exponent in a text that is read as a number. It exceeds the number of digits of every numeric type of
+  /// SQLite and PostgreSQL.
   private static let exponentMax = 20_000
 
   // MARK: Values
@@ -72,7 +73,8 @@ struct Decimal: Equatable, Comparable {
     }
   }
 
-  /// The number as text, with the digits after the decimal point that it was given or computed with.
+  /// The number as text, with as many digits after the decimal point as it was read or computed with: `1.50` stays
+  /// `1.50`.
   var text: String {
     var padded = digits
     while padded.count <= scale { padded.append(0) }

@@ -86,7 +86,7 @@ extension DrawnKey.Sequence {
 package struct KeyShare: Equatable, Sendable {
   /// The number of nodes that share the values of the key: 1 to 100,000.
   package var nodes: Int64
-  /// The number of this node among them, from 1.
+  /// The number of this node among the nodes that share the values, from 1.
   package var node: Int64
   /// Whether this node's values count down from zero. This is needed if another node is an SQLite file, which counts
   /// up.
@@ -98,8 +98,8 @@ package struct KeyShare: Equatable, Sendable {
     (self.nodes, self.node, self.isBelowZero) = (nodes, node, isBelowZero)
   }
 
-  /// Returns the sequence with a start and an increment by which it draws only values of this node, all beyond the
-  /// existing ones. Nil if no value is left.
+  /// Returns the sequence with a start and an increment by which it generates only this node's values, all beyond the
+  /// existing values. Nil if no value is left.
   /// - Parameter extreme: the greatest value in the table, or the least one if `isBelowZero`; nil if the table is
   ///   empty.
   package func separated(_ sequence: DrawnKey.Sequence, extreme: Int64?) -> DrawnKey.Sequence? {
@@ -126,7 +126,7 @@ extension DrawnKey {
   /// The table and the column, for messages.
   package var text: String { "\(fullName).\(column)" }
 
-  /// The name of the column in a form that is equal in both engines.
+  /// The names of the table and the column, in a form that is equal in both engines.
   private var commonName: String { "\(commonTable).\(column.asciiLowercased)" }
 
   /// The name of the table in a form that is equal in both engines.

@@ -1,6 +1,6 @@
 import Changes
 
-/// The treatment of rows at the target of one-way replication that an application has changed.
+/// The treatment of the target's rows that an application has changed, in one-way replication.
 package enum LocalWrites: String, CaseIterable, Sendable {
   /// Apply stops if the target's row differs from what the source expects.
   case stop

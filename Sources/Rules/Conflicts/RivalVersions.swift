@@ -1,6 +1,7 @@
-/// The versions of one row, if some of them are concurrent.
+/// Resolves one row that has concurrent versions, by a rule for whole rows.
 struct RivalVersions {
-  /// The versions except deletes and versions that a delete ends, by ascending stamps.
+  /// The versions that can win, by ascending stamps (time and origin): all except deletes and versions that a delete
+  /// supersedes.
   let living: [RowVersion]
   private let all: [RowVersion]
   private let columnCount: Int
@@ -18,8 +19,8 @@ struct RivalVersions {
     }
   }
 
-  /// Returns the version that a rule selects; nil if the rule selects none.
-  /// - Parameter heads: the versions by ascending stamps.
+  /// Returns the version that a rule selects from `heads`; nil if `heads` is empty.
+  /// - Parameter heads: versions of a row that are concurrent with each other, by ascending stamps (time and origin).
   static func winner(_ heads: [RowVersion], _ rule: ConflictRules.Rule) -> RowVersion? {
     switch rule {
     case .oldest: return heads.first
@@ -30,8 +31,9 @@ struct RivalVersions {
     }
   }
 
-  /// Applies the code of a rule to the first two versions, then to the result and the third version, and so on.
-  /// - Parameter column: the column whose value is wanted; nil for the row.
+  /// Resolves a row by a rule that is written in SQL. The rule's code gets the first two versions, then its result and
+  /// the third version, and so on.
+  /// - Parameter column: the column to resolve; nil for the row.
   func folded(_ heads: [RowVersion], _ rule: ConflictRules.Rule, column: Int? = nil) throws -> RowVersion.Row? {
     let rows = heads.compactMap { $0.row(columnCount, among: all) }
     guard var settled = rows.first else { return nil }
@@ -54,10 +56,11 @@ struct RivalVersions {
     }
   }
 
-  /// The common ancestor of all living versions: the row before the first version that some later author did not know.
-  /// Nil if the row was inserted by that version or later. A value is nil if no version provides it.
+  /// The row before its concurrent versions: their common ancestor. Nil if a concurrent version inserted the row. A
+  /// value is nil if no version provides it.
   ///
-  /// Versions that all later authors knew do not change the result, so they can be forgotten.
+  /// A version that the authors of all later versions knew is not concurrent. It does not change the result, so it can
+  /// be forgotten.
   var before: RowVersion.Row? {
     let apart = all.unshared
     if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }

@@ -1,7 +1,9 @@
-/// Queries over many versions of one row. An author who knew a transaction of an origin knew all earlier ones of that
-/// origin. So the queries look at each version once instead of at each pair, as some rows have thousands of versions.
+/// Queries over many versions of one row. An author who knew a transaction of an origin also knew all earlier ones of
+/// that origin. So the queries look at each version once instead of at each pair, as some rows have thousands of
+/// versions.
 ///
-/// If a node claims to know a version that is still to be written, this does not hold. Then pairs are compared.
+/// Exception: a node may falsely claim to know a version with a later clock (``areCausal``). Then each pair is
+/// compared.
 extension [RowVersion] {
   /// Whether the clocks are consistent: no author claims to know a version whose clock is equal to its own or later.
   var areCausal: Bool {
@@ -52,7 +54,7 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The versions without the leading ones that the authors of all later versions knew.
+  /// The list without its longest leading part whose versions the authors of all remaining versions knew.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {
@@ -84,7 +86,7 @@ extension [RowVersion] {
     return self
   }
 
-  /// Returns the first or the last version of each origin, as `comesBefore` orders their numbers.
+  /// Returns one version of each origin: the one whose transaction number comes first in the order `comesBefore`.
   private func byOrigin(_ comesBefore: (UInt64, UInt64) -> Bool) -> [RowVersion] {
     var first: [String: RowVersion] = [:]
     for version in self {

@@ -1,12 +1,12 @@
 import Changes
 
-/// Two versions of a row in conflict: the earlier one as resolved so far, and the incoming one. Their common ancestor
-/// is nil if it is unknown.
+/// Two versions of a row in conflict, as arguments for a rule that is written in SQL: `local`, the result so far, and
+/// `incoming`. `before`, their common ancestor, is nil if it is unknown.
 package struct MetRows {
   package var local: RowVersion.Row
   package var incoming: RowVersion.Row
   package var before: RowVersion.Row?
-  /// The column whose value is wanted; nil if the rule is for rows.
+  /// The column to resolve; nil if the rule resolves whole rows.
   package var column: Int?
 
   package init(local: RowVersion.Row, incoming: RowVersion.Row, before: RowVersion.Row?, column: Int?) {
@@ -16,10 +16,11 @@ package struct MetRows {
 
 /// The functions that evaluate rules which are written in SQL.
 package struct RuleCode {
-  /// Evaluates an expression (`sql:`). Returns the value of the column; for whole rows, 1 if the later version wins.
-  /// Nil: the later version wins.
+  /// A function that evaluates the expression of a rule `sql:`. It returns the column's value; nil: the later version
+  /// wins. For a rule of whole rows, the later version wins if it returns 1, else the earlier one.
   package typealias Expression = (_ text: String, _ rows: MetRows) throws -> Value?
-  /// Calls a PostgreSQL function (`function:`) with two rows. Returns the resulting row; nil: the later version wins.
+  /// A function that calls the PostgreSQL function of a rule `function:` with two rows. It returns the resulting row;
+  /// nil: the later version wins.
   package typealias Function = (_ name: String, _ rows: MetRows) throws -> RowVersion.Row?
 
   var expression: Expression

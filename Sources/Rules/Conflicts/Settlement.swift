@@ -6,10 +6,11 @@ package struct Settlement: Equatable, Sendable {
   /// The resolved row; nil if the row is to be absent. A nil column keeps the target's value, because no version
   /// provides one.
   package private(set) var row: RowVersion.Row?
-  /// Whether the existing row stays, whatever `row` is. That is so if only the owner may change existing rows, and no
-  /// version is by the owner or an insert.
+  /// True if only the owner (`insert-only`) may change existing rows, and no version is an insert or by the owner. The
+  /// existing row then stays, whatever `row` is.
   package private(set) var isKept = false
-  /// The stamps of the versions that are ignored, because their authors may not change existing rows.
+  /// The stamps (times and origins) of the versions that are ignored, because their authors may not change existing
+  /// rows.
   package private(set) var leftOut: Set<Stamp> = []
 
   /// Resolves the row from its versions.
@@ -60,7 +61,7 @@ package struct Settlement: Equatable, Sendable {
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
-  /// Returns whether a delete ends the row that another version wrote.
+  /// Returns whether a delete supersedes another version of the row, so that this version cannot win.
   private static func ends(
     _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
   ) -> Bool {

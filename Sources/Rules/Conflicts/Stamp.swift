@@ -5,7 +5,7 @@
 package struct Stamp: Hashable, Comparable, Sendable {
   /// The hybrid logical time of the transaction, in µs.
   package var clock: UInt64
-  /// The trail in which the transaction was first recorded, `NODE.NAME`.
+  /// The origin of the transaction, by the name of the trail of its capture: `NODE.NAME`.
   package var origin: String
   /// The number of the transaction in the origin's trail, from 1.
   package var number: UInt64

@@ -1,7 +1,8 @@
 /// A three-way merge of two texts with a common ancestor, line by line.
 ///
 /// Lines that only one text changed are taken from that text. If both changed the same lines, or added lines at the
-/// same place, the result has both versions, those of the first text first. Lines that both have alike appear once.
+/// same place, the result has both versions, those of the first text first. Lines that both texts changed in the same
+/// way appear once.
 struct TextMerge {
   typealias Lines = ArraySlice<ArraySlice<UInt8>>
 

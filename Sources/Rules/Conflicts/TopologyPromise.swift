@@ -7,7 +7,8 @@ package struct TopologyPromise: Equatable, Sendable {
     case convergesIfWaysAgree
     /// One node decides, and its decision reaches all others as a change.
     case decided(at: String)
-    /// One node decides, only for itself. Other nodes get its row with that row's next change there, or with a copy.
+    /// One node decides, only for itself. Other nodes get its row when the row changes there again, or when the table
+    /// is copied.
     case keptAtOneNode
     /// The operator decides: at the given node, or at any node if nil.
     case asks(at: String?)

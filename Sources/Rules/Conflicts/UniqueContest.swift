@@ -1,10 +1,11 @@
 import Changes
 
-/// The rank of a row among the rows that want the same unique value. The row with the highest rank gets the value.
+/// The rank of a row among rows that want the same unique value: the row with the highest rank gets it. A row that was
+/// written later ranks higher.
 package struct UniqueRank: Hashable, Comparable, Sendable {
-  /// The stamp of the last version of the row.
+  /// The stamp (time and origin) of the transaction that last wrote the row.
   package var stamp: Stamp
-  /// A hash of the row, which orders the rows of one transaction. It is the same at every node.
+  /// A hash of the row's key, which is the same at every node. It orders rows that the same transaction wrote.
   package var tie: UInt64
   /// The texts of the row's key, which order rows with the same stamp and an equal `tie`.
   package var spelling: [UInt8]
@@ -23,23 +24,23 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below all ranks that come from a trail.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The next higher rank. No written row has a rank between the two. The highest transaction number stays as it is:
-  /// only an attacker reaches it.
+  /// The rank just above this one: that of a row in the origin's next transaction, if there were one. The transaction
+  /// number has an upper limit.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
   }
 }
 
-/// A row that is not in its table, because another row has, or had, one of its unique values. The row waits, or
-/// competes, for these values.
+/// A row that waits to be written to its table, because another row has, or had, one of its unique values.
 package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
-  /// Whether the row was written by the current group. All other rows that wait for a value lost an earlier contest.
+  /// True if the current group of transactions wrote the row. False for a row that waited before, or that was removed
+  /// from the table to make room for another one.
   package var isNew: Bool
-  /// The lower-ranked rows that have a unique value of this row. They stay in the table only because a higher-ranked
-  /// row makes this row wait.
+  /// The rows in the table that have a unique value of this row, but a lower rank. They keep the value, because a row
+  /// with a higher rank makes this row wait.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -47,33 +48,33 @@ package struct UniqueClaim<Row: Hashable> {
   }
 }
 
-/// A table in which rows compete for unique values.
+/// The operations of a table by which ``judge(_:)`` decides which of several rows gets a unique value.
 package protocol UniqueContest {
   associatedtype Row: Hashable
 
-  /// Returns the rows of the table that have a unique value of `row`.
+  /// Returns the rows of the table that hold a unique value which `row` needs.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table; nil if the rank was forgotten. Ranks are forgotten once the authors of all
-  /// new versions know the row.
+  /// Returns the rank of a row in the table, for a contest with `claim` for a unique value: the higher rank wins. Nil
+  /// if the rank was forgotten, because the authors of all new versions know the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
-  /// Writes the row of `claim`, which waited for a unique value, and queues the rows in `others` instead. Returns false
-  /// if the row cannot be written for another reason.
+  /// Writes the row of `claim`, which waited for a unique value. Removes the rows in `others`, which hold its unique
+  /// values, and makes them wait. Returns false if the row cannot be written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Queues the row of `claim`, because the row `other` ranks higher. The list ``UniqueClaim/earlier`` is stored with
-  /// it.
+  /// Stores the row of `claim` as waiting for a unique value that the row `other`, with a higher rank, holds. Its list
+  /// ``UniqueClaim/earlier`` is stored too.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
 extension UniqueContest {
-  /// Decides which of the rows that wait for unique values get into the table. A row is queued if, and only if, a
-  /// higher-ranked row in the table has one of its values.
+  /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
+  /// in the table with a higher rank has one of its unique values.
   ///
-  /// The decision starts with the highest rank and goes down, so the result depends only on the rows and their ranks. A
-  /// row never displaces a higher-ranked one, and a row that is queued because of a higher-ranked one stays queued. So
-  /// one pass is enough, whatever has changed since the last pass.
+  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
+  /// displaces a row with a higher rank, and a row that waits for one keeps waiting. So one pass is enough, whatever
+  /// has changed since the last pass.
   ///
   /// - Parameter claims: The rows that wait for unique values.
-  /// - Returns: whether any row was moved.
+  /// - Returns: whether any row was written.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
     // Each queued row, with the number of rows that had been written when it was queued.
@@ -102,8 +103,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a substitute for a row's forgotten rank: just above the ranks of all rows that wait for values of this
-  /// row.
+  /// Returns a rank for a row in the table whose own rank was forgotten: just above the highest rank in `left` that
+  /// waits for a value of the row, without winning against it. ``UniqueRank/least`` if there is none.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least
@@ -111,10 +112,10 @@ extension UniqueContest {
 }
 
 extension UniqueClaim {
-  /// Returns whether the row of this claim ranks above `row`, a row in the table with the rank `other`.
+  /// Returns whether the row of this claim has a higher rank than `row`, a row in the table with the rank `other`.
   ///
-  /// If `other` is nil, the rank was forgotten. The claim's row then ranks above `row` only if it is new, or if
-  /// ``earlier`` has `row`.
+  /// If `other` is nil, the rank of `row` was forgotten. The claim's row then ranks higher only if the current group
+  /// wrote it (``isNew``), or if ``earlier`` has `row`.
   fileprivate func isLater(than row: Row, _ other: UniqueRank?) -> Bool {
     other.map { rank > $0 } ?? (isNew || earlier.contains(row))
   }

@@ -8,7 +8,7 @@ import Trails
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
 /// transaction of the stream that its snapshot does not show; there it is exact. Transactions become visible in nearly,
 /// but not quite, the order of their commit records. A chunk is raced if a transaction that its snapshot shows comes
-/// after the chunk's place and before `end`. Then the same range is read again (``ChunkPlace``).
+/// after the chunk's place and before `end`. Then the same range of rows is read again.
 struct PostgresChunk {
   enum Part {
     /// The next rows of the table in key order, after the last chunk.

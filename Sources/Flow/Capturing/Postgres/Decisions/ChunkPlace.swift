@@ -1,6 +1,6 @@
 import PostgresKit
 
-/// The place in the stream for the chunk of a table whose snapshot is open. It does no I/O.
+/// The place in the replication stream at which the rows of an open chunk belong. It does no I/O.
 ///
 /// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. If a
 /// transaction that the snapshot shows comes after that place, the chunk is raced: that transaction's changes come a
@@ -31,8 +31,8 @@ struct ChunkPlace {
   /// Returns whether the chunk must be written to the trail before the transaction that begins now.
   func isDue(before xid: UInt32) -> Bool { !isPlaced && chunk.map { !$0.snapshot.shows(xid) } == true }
 
-  /// Checks whether the chunk in the trail shows a transaction of the stream that begins now. If so, marks the chunk as
-  /// raced: the transaction's changes come a second time.
+  /// Checks whether the snapshot of the chunk in the trail shows the transaction that begins now. If so, marks the
+  /// chunk as raced: the transaction's changes come a second time.
   mutating func pass(_ xid: UInt32) { if isPlaced, chunk?.snapshot.shows(xid) == true { isRaced = true } }
 
   /// Returns what to do with the open chunk, once every transaction before `received` has been processed.

@@ -74,8 +74,8 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The note of the apply that made the transaction: the apply's first message, which names what it brought. Nil if
-    /// this trail does not need the rows that the apply wrote, or if no apply made the transaction.
+    /// The message (note) of the apply that made the transaction; it names the transactions that the apply brought. Nil
+    /// if this trail does not need the rows that the apply wrote, or if no apply made the transaction.
     var relay: AppliedNote?
     /// Whether an apply made the transaction, and the trail does not have the transaction yet. Then its schema changes
     /// go into the trail.
@@ -90,7 +90,7 @@ struct IncomingTransaction {
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of messages in the log by which applies note the transactions that they have brought.
+  /// The prefix of the messages in the log in which applies name the transactions that they have brought.
   private static let notePrefix = "cairn"
   /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
@@ -105,8 +105,9 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the note of the apply that made it: a message that names what the
-  /// apply brought. The note is nil if the rows do not go into this trail. The result is nil if no transaction is open.
+  /// The commit time of the open transaction, and the message (note) of the apply that made it, which names the
+  /// transactions that the apply brought. The note is nil if the rows do not go into this trail. The result is nil if
+  /// no transaction is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -129,9 +130,9 @@ struct IncomingTransaction {
     return true
   }
 
-  /// Returns which key must have signed a message; nil if the message needs no signature.
+  /// Returns the key with which a message must be signed; nil if the message needs no signature.
   ///
-  /// - Parameter since: The place in the log before which earlier builds wrote notes without a signature.
+  /// - Parameter since: The place in the log before which applies of earlier builds wrote messages without a signature.
   func key(of message: Message, since: LSN?) -> MessageKey.Place? {
     switch message {
     // A barrier's content is random, and only the waiting capture knows it.
@@ -162,8 +163,8 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes a note, the message in which an apply names what it brought. `given` is nil for a note that names no
-  /// trail: such a note, too, shows that an apply made the transaction.
+  /// Processes a note: the message of an apply that names the transactions which the apply brought. `given` is nil for
+  /// a note that names no trail: such a note, too, shows that an apply made the transaction.
   ///
   /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
   /// database has after it.

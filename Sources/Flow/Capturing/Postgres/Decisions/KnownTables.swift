@@ -27,7 +27,7 @@ struct KnownTables {
   private(set) var registry: PostgresRegistry
   /// The tables as they were when the present transaction of the trail began.
   private var committed: PostgresRegistry
-  /// Whether the present tables are saved in the state folder.
+  /// Whether the tables, as they are now known, are saved in the state folder.
   private(set) var isSaved = true
   private var relations: [UInt32: PgOutput.Relation] = [:]
   private var forms: [UInt32: Captured] = [:]

@@ -80,7 +80,8 @@ struct RefreshQueue {
   /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
-  /// Returns the state of the running copy, which the trail stores with its position; nil if no copy is running.
+  /// Returns the state of the running copy, for the position that capture writes to the trail; nil if no copy is
+  /// running.
   mutating func record() -> PostgresPosition.RefreshState? {
     if let current { self.current?.wantsRows = movedRows.contains { $0.relation == current.relation } }
     return current
@@ -238,8 +239,8 @@ struct RefreshQueue {
   /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
-  /// Marks the tables of requested copies as to be copied, and returns notices for the operator. The caller must save
-  /// the known tables before it calls ``forgetRequestedCopies()``.
+  /// Schedules copies of the tables for which whole copies were requested. Returns notices for the operator. The caller
+  /// must save the known tables before it calls ``forgetRequestedCopies()``.
   mutating func beginRequestedCopies(_ tables: inout KnownTables) -> [String] {
     var notices: [String] = []
     for name in requests.copies {
@@ -318,7 +319,7 @@ struct RefreshQueue {
     return table
   }
 
-  /// Remembers that the trail has the end of a table's requested rows.
+  /// Remembers that the trail has the record that a table's requested rows are complete.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 

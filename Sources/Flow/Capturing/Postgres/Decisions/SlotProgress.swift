@@ -19,7 +19,7 @@ struct SlotProgress {
   private static let distanceBytesMax: UInt64 = 16 << 20
   /// The longest time between two positions of capture that are written to the trail while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
-  /// The least time between two transactions of the trail that only name what applies have brought (``AppliedNote``),
+  /// The least time between two transactions of the trail that only name the transactions which applies have brought,
   /// ms.
   private static let notesMilliseconds: Int64 = 1000
   /// The longest time between two syncs of the trail while transactions arrive without a pause, ms.
@@ -69,7 +69,8 @@ struct SlotProgress {
 
   /// Sets the position to the start of a new slot.
   ///
-  /// - Parameter notes: The last transaction of each trail that applies had brought before the slot's start.
+  /// - Parameter notes: For each trail that is applied to the source: the last transaction that was applied before the
+  ///   slot's start.
   mutating func begin(at start: LSN, system: UInt64, timeline: UInt32, notes: [AppliedNote]) {
     let knowledge = position.knowledge
     position = PostgresPosition(system: system, timeline: timeline, reached: start)
@@ -106,8 +107,8 @@ struct SlotProgress {
     case isForeign(expected: LSN)
   }
 
-  /// Processes the begin of a transaction that the server sends. Returns whether it is new, in the trail already, or of
-  /// another history.
+  /// Processes the begin of a transaction that the server sends. Returns whether the transaction is new, in the trail
+  /// already, or of a server with another history.
   mutating func begin(_ transaction: PostgresPosition.Transaction) -> Begin {
     streamTime = max(streamTime, transaction.time)
     if let expected, transaction.commit >= expected.commit {
@@ -200,8 +201,8 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time after which the notes of applies are written to the trail if nothing else arrives, ms. Nil if
-  /// there is nothing to write.
+  /// Returns the time after which the messages of applies, which name the transactions that they brought, are written
+  /// to the trail if nothing else arrives, ms. Nil if there is nothing to write.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
