@@ -7,7 +7,7 @@ import SystemKit
 ///
 /// No block needs the earlier ones, because each header has the chain hash before its block. The caller takes the
 /// results in order and compares that chain hash with its own. All copies of the process share the threads, which work
-/// for one copy at a time. If several trails arrive at once, the other copies check their blocks on their own threads.
+/// for one copy at a time. Meanwhile the other copies check their blocks on their own threads.
 final class BlockCrew: @unchecked Sendable {
   /// A whole block that a peer has sent.
   struct Block {

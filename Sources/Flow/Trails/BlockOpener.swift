@@ -28,8 +28,8 @@ final class BlockOpener {
 
   deinit { memory.free(claimed) }
 
-  /// Checks and unpacks a block, and returns its content. The content is valid until the next call, and while `stored`
-  /// is.
+  /// Checks and unpacks a block, and returns its content. The content is valid until the next call, and only while
+  /// `stored` is valid.
   ///
   /// `checksum` is the checksum of the header and the stored bytes as read, and `chain` the chain hash before the
   /// block.

@@ -83,7 +83,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns how many bytes the header or block in `rest` still needs, to be whole or to show its size.
+  /// Returns how many bytes are still missing in `rest`: to complete the header or block there, or to show its size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

@@ -135,7 +135,7 @@ package final class SegmentSource {
     }
   }
 
-  /// Fills `buffer` with the bytes of `piece`, from offset `start` in it on.
+  /// Fills `buffer` with the bytes of `piece`, beginning at offset `start` of the piece.
   package func read(_ piece: Piece, from start: Int = 0, into buffer: UnsafeMutableRawBufferPointer) throws {
     try guarded {
       guard let segment = try segment(piece.place.segment) else {

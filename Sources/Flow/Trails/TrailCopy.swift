@@ -113,8 +113,8 @@ package final class TrailCopy {
   /// Begins the copy again at a later segment, because no node has the bytes after the copy's end any more. The
   /// segments that the copy has are deleted.
   ///
-  /// Bytes, result and errors are as in ``append(_:at:of:)``; `end` is the present end of the copy, as the caller knows
-  /// it.
+  /// Arguments, result and errors are as in ``append(_:at:of:)``; `end` is the present end of the copy, as the caller
+  /// knows it.
   package func restart(
     _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
   ) throws -> Int {

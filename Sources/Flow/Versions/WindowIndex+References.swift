@@ -4,8 +4,7 @@ import Conflicts
 // References between rows, and the knowledge of the authors that made them. They decide whether a delete of the
 // referenced row takes effect.
 extension WindowIndex {
-  /// Returns the last transaction of a trail that made or kept a reference to a row by a foreign key; nil if there is
-  /// none.
+  /// Returns a trail's last transaction that made or kept a reference to a row by a foreign key; nil if there is none.
   func lastReference(_ row: RowName, _ origin: Int) throws -> WindowEntry? {
     var last: WindowEntry?
     try store.forEach(of: row.reference.chain) {
@@ -14,7 +13,8 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns false if the author of a delete knew every reference, by a foreign key, from any row to any row.
+  /// Returns false if the author of a delete knew every reference, by a foreign key, that was added to the window. No
+  /// reference can then be concurrent with the delete.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -25,7 +25,7 @@ extension WindowIndex {
 
   /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
   /// neither author knew the other's transaction.
-  /// - Parameter delete: The stamp of the transaction that deletes the row.
+  /// - Parameter delete: The stamp (time and origin) of the transaction that deletes the row.
   /// - Parameter seen: For each trail, its last transaction that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }

@@ -2,7 +2,7 @@ import Changes
 
 // The versions that no query can ask for any more, and what the index forgets of the own trail.
 extension WindowIndex {
-  /// Forgets the versions that no query can ask for any more.
+  /// Forgets the versions that no later call can need: every node, and the authors of all later versions, know them.
   mutating func sweep() throws {
     guard isRead else { return }
     let before = origins.map(\.floor)
@@ -39,9 +39,8 @@ extension WindowIndex {
     }
   }
 
-  /// Returns which transactions of a trail the nodes of all other trails know.
-  ///
-  /// No author knew a transaction with a later clock than its own, even if the author reported so.
+  /// Returns the last transactions of a trail that the nodes of all other trails know. No author knew a transaction
+  /// with a later clock than its own, even if the author reported so.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -60,9 +59,9 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Checks the reports of nodes because of which a part of this database's own trail was not read. `header` is the
-  /// next transaction. Returns false if a node reported too early to know it: the trail must then be read from
-  /// ``reached(_:)`` on.
+  /// Checks whether nodes really know the part of this database's own trail that was not read because they reported so.
+  /// `header` is the trail's next transaction. Returns false if a report came too early: the trail must then be read
+  /// from ``reached(_:)`` on.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
     skipped = nil
@@ -83,7 +82,7 @@ extension WindowIndex {
     if isClaimed { claimed.insert(row) }
   }
 
-  /// Forgets versions of a row, and references to it, that no query can ask for any more.
+  /// Forgets versions of a row, and references to it, that no later call can need.
   private mutating func sweep(_ chain: UInt64, _ floors: [KnownFloor]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {

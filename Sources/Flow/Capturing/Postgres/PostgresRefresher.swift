@@ -281,7 +281,7 @@ final class PostgresRefresher {
     try beginRows(of: table, count: message.keys.count)
   }
 
-  /// Writes to the trail the start of each requested copy that has not begun.
+  /// Writes to the trail a start record for each requested table copy that has not begun.
   func beginAwaitedCopies() throws {
     let tables = session.refreshes.awaited(session.tables)
     guard !tables.isEmpty else { return }

@@ -100,8 +100,8 @@ final class RegistryFile {
 
   var registry: PostgresRegistry { stored }
 
-  /// Replaces the file; after a crash it has all of the old or all of the new content. `registry` becomes valid with
-  /// transaction `number` of the trail. Until then, the state that was saved before is valid.
+  /// Replaces the file; after a crash it has all of the old or all of the new content. `registry` becomes valid when
+  /// the trail has its transaction `number`. Until then, the state that was saved before is valid.
   func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)

@@ -172,15 +172,16 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Returns whether the catalog has a table, as soon as it shows this transaction of the stream.
+  /// Waits until the catalog shows a transaction that the stream has brought. Returns whether the catalog then has a
+  /// table.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until new snapshots show a transaction. The stream may send a commit a moment earlier; until then the
-  /// transaction's session holds its lock.
+  /// Waits until new snapshots show a transaction. The stream may bring its commit a moment before snapshots show it;
+  /// until then the transaction's session holds its lock.
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"

@@ -17,7 +17,7 @@ struct RowFate {
     var rewrites = 0
     /// Whether the command created a table, which may be a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change: then the node from which it came has changed its rows in the same way.
+    /// Whether an apply made the change: then the node from which the change came has changed its rows in the same way.
     var isApplied = false
     /// The statement that changed the table; empty if it is not known.
     var text = ""

@@ -403,7 +403,7 @@ final class TableTracker {
   }
 
   /// Suspends captured tables that cannot be captured any more, and removes them from the publication. Returns the
-  /// tables that stay in it, because another session keeps them locked.
+  /// tables that are still published, because another session keeps them locked.
   private func letGo(_ refused: [PostgresTable]) throws -> [PostgresTable] {
     let captured = refused.filter { session.tables[$0.oid] != nil }
     guard !captured.isEmpty else { return [] }
@@ -470,8 +470,8 @@ final class TableTracker {
     session.set(Dictionary(uniqueKeysWithValues: waits), .locked)
   }
 
-  /// Suspends these tables, and saves that, because they are not completely published. Once published, they are copied
-  /// again.
+  /// Suspends tables that are not completely published, and saves this in the state folder. Once published, they are
+  /// copied again.
   private func saveUnpublished(_ tables: [PostgresRegistry.Table]) throws {
     guard !tables.isEmpty else { return }
     for table in tables { session.tables.suspend(table.relation) }

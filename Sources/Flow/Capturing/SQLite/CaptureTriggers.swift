@@ -114,7 +114,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The SQL expressions for the columns of the OLD row, which have the right values in an AFTER trigger.
+  /// The SQL expressions with which an AFTER trigger reads the right values of the OLD row's columns.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }

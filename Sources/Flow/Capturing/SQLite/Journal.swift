@@ -116,8 +116,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, to the version in which each apply notes what it brings. The
-  /// first notes name the transactions that applies have already brought into the file.
+  /// Upgrades a new journal, or one of an older cairn, so that each apply names in it the transactions that it brings.
+  /// Also names the transactions that applies have already brought into the file.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -370,7 +370,7 @@ package struct Journal {
   }
 
   /// Adapts the triggers and the recorded table shapes to the schema changes of the open transaction. No rows need to
-  /// be copied. It must be the only one that changed the schema since the last call.
+  /// be copied. Call it only if no other transaction has changed the schema since the last call.
   func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
     try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
@@ -522,7 +522,7 @@ package struct Journal {
   }
 }
 
-/// The triggers in the captured file: Cairn's, by layout id (recorded table shape), and whether they fire first.
+/// Cairn's triggers in the captured file, by layout id (recorded shape); and whether the application's fire later.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]

@@ -49,8 +49,8 @@ struct JournalReader: ~Copyable {
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Ends the reading of a snapshot. Rows that a REPLACE might have deleted count as existing. Returns the ``doubtful``
-  /// layouts, and forgets them.
+  /// Ends the reading of a snapshot. Rows that a REPLACE might have deleted count as existing. Returns the layouts
+  /// (recorded shapes) of tables that must be copied again, and forgets them.
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false

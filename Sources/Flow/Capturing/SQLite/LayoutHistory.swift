@@ -33,7 +33,7 @@ struct LayoutHistory {
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
   /// - Parameter told: If an earlier run began this reading of the journal: the journal row up to which the trail
-  ///   already drops the indexes. Nil otherwise.
+  ///   already has these schema changes. Nil otherwise.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []

@@ -8,7 +8,7 @@ import Trails
 /// table copies.
 ///
 /// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
-/// apply names what it brought: applications that wrote after it may have seen the rows that the apply brought.
+/// apply names the transactions that it brought: applications that wrote after it may have seen the apply's rows.
 final class LookWriter {
   /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
@@ -424,8 +424,8 @@ final class LookWriter {
     return true
   }
 
-  /// Processes the journal row in which an apply names what it brought, and ends the transaction before it. Returns
-  /// false if some journal rows of that transaction do not show which table row they change.
+  /// Processes the journal row in which an apply names the transactions that it brought, and ends the transaction
+  /// before it. Returns false if some journal rows of that transaction do not show which table row they change.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)

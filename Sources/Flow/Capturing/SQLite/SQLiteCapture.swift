@@ -18,8 +18,8 @@ package final class SQLiteCapture {
     package var copiesRows = true
     /// Whether rows that applies write to the file also go into the trail.
     package var relays = false
-    /// The largest allowed lead of another node's clock, µs. A clock in an apply's note that leads by more is reduced
-    /// to this limit, so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A clock in the journal that leads by more is reduced to
+    /// this limit, so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     /// Whether it is an error if the source has no tables.
     package var needsTables = true

@@ -36,7 +36,8 @@ struct SourcePosition: Equatable {
     var from: Int64
     var through: Int64
   }
-  /// The transactions of other trails that applies have brought into the file, according to their notes in the journal.
+  /// The transactions of other trails that applies have brought into the file, as the applies named them in the
+  /// journal.
   var knowledge = Knowledge()
   /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?

@@ -21,7 +21,7 @@ final class TriggerSource: ChangeSource {
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that only name what applies brought (``AppliedNote``), ms.
+  /// The least time between two transactions of the trail that only name the transactions which applies brought, ms.
   private static let notesMilliseconds: Int64 = 1000
   /// While the application writes on: the least time between two records in the source of the last captured row, ms.
   private static let markMilliseconds: Int64 = 5000
@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row seen. The trail has all rows up to it, except perhaps rows that name what applies brought.
+  /// The last journal row seen. The trail has all rows up to it, except perhaps an apply's list of transactions.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -309,7 +309,7 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until rows at the end of the journal that only name what applies brought go into the trail, ms.
+  /// The time until the journal's last rows go into the trail if they are only applies' lists of transactions, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
@@ -339,7 +339,7 @@ final class TriggerSource: ChangeSource {
     return try statement.step() ? statement.integer(0) : 0
   }
 
-  /// Returns the last journal row after `from` that does more than name what an apply brought; `from` if none does.
+  /// Returns the last journal row after `from` with a change, not just an apply's list of transactions; else `from`.
   private func lastChange(behind from: Int64) throws -> Int64 {
     defer { statements.lastChange.reset() }
     try statements.lastChange.bind([.integer(from)])

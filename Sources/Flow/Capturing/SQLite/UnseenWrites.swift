@@ -12,7 +12,7 @@ struct UnseenWrites {
   /// The largest file, in bytes, for which digests are computed. It is smaller with a rollback journal, because a
   /// reader then blocks commits.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
-  /// The factor that limits the time for computing digests: the pause after it is at least 200 times as long.
+  /// The least length of the pause after digests were computed, as a multiple of the time that the computing took.
   private static let share: Int64 = 200
   /// The time without captured changes after which capture counts as idle, ms.
   private static let idleMilliseconds: Int64 = 500

@@ -10,7 +10,7 @@ struct KnownTables {
   /// The consequences of a change of a table: records for the trail, and copies of tables that begin again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
-    /// The oids of the tables whose copy begins again because of the change.
+    /// The oids of the tables whose running copy begins again because of the change.
     var restarted: [UInt32] = []
   }
 

@@ -9,7 +9,7 @@ struct SequenceWatch {
   private var readAt: Int64 = 0
   private var hasChanges = true
 
-  /// Remembers that rows were captured since the values of sequences were read last.
+  /// Remembers that changes of rows were captured since the values of sequences were read last.
   mutating func noteChanges() { hasChanges = true }
 
   /// Returns whether capture must read the values of sequences now.

@@ -43,8 +43,8 @@ struct SlotProgress {
   /// seen.
   private var expected: PostgresPosition.Transaction?
   /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
-  /// transactions that capture makes itself. The present time would instead give changes that arrive afterwards too
-  /// late a clock.
+  /// transactions that capture makes itself. The present time would be later than the commits of changes that arrive
+  /// afterwards.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
