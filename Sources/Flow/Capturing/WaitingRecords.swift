@@ -35,7 +35,8 @@ struct WaitingRecords {
   private let schema: TableSchema
   private let id: UInt64
 
-  /// Prepares to write queued rows of a table. `id` identifies the table's schema in the segment that is being written.
+  /// Prepares to write the rows of a table that wait for a unique value of another row. `id` identifies the table's
+  /// schema in the segment that is being written.
   init(_ schema: TableSchema, _ id: UInt64) { (self.schema, self.id) = (schema, id) }
 
   // MARK: SQLite
@@ -75,7 +76,8 @@ struct WaitingRecords {
 
   // MARK: Records
 
-  /// Appends a queued row, unless another version of Cairn wrote it, or its key is outside of the bounds.
+  /// Appends a row that waits for a unique value of another row. Leaves it out if another version of Cairn stored it,
+  /// or if its key is outside of the bounds.
   private func append(_ texts: [String], _ range: Range, _ trail: TrailWriter) throws {
     guard texts.count == 4, let row = ConflictRow(json: texts[0]),
       let clock = Int64(texts[1]).flatMap(NumberBounds.clock), texts[2].isEmpty || TrailName(texts[2]) != nil,

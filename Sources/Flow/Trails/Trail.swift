@@ -92,7 +92,7 @@ package enum Trail {
   /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. Their
   /// content is lost: `below` must not be after the durable checkpoint of any reader.
   ///
-  /// The live segment stays. The segment before it also stays while the live segment has no transaction: the writer
+  /// The last segment stays. The segment before it also stays while the last segment has no transaction: the writer
   /// reads its last transaction.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)

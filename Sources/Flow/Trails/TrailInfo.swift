@@ -4,7 +4,7 @@ import Changes
 package struct TrailInfo: Equatable, Sendable {
   package struct Segment: Equatable, Sendable {
     package var number: UInt64
-    /// The size of the segment's file in bytes; for the live segment, the bytes up to the durable end.
+    /// The size of the segment's file in bytes; for the last segment, the bytes up to the durable end.
     package var bytes: UInt64
     package var isSealed: Bool
     package var firstTransaction: UInt64
@@ -27,7 +27,7 @@ package struct TrailInfo: Equatable, Sendable {
   package var folder: String
   package var name: TrailName
   package var id: TrailID
-  /// The segments in order; the last one is the live segment.
+  /// The segments in order; the writer adds to the last one.
   package var segments: [Segment]
   /// The position of the start of the oldest segment.
   package var firstPosition: Position
@@ -35,7 +35,7 @@ package struct TrailInfo: Equatable, Sendable {
   /// The number of the last transaction; 0 if there is none yet.
   package var lastTransaction: UInt64
   package var bytes: UInt64
-  /// The time of the last write to the live segment, µs since 1970 UTC.
+  /// The time of the last write to the last segment, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
   /// The disk space in bytes of a trail besides its segments: for the folder, the file `durable` and the lock.
   package static let besides: UInt64 = 12 << 10

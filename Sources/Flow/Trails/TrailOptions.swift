@@ -8,7 +8,7 @@ package struct TrailOptions: Sendable {
   package var blockBytes = 64 << 10
   /// Whether blocks of 1 KiB and more are compressed with zstd, if that makes them smaller.
   package var compress = true
-  /// The number of bytes of disk space to allocate beyond the end of the live segment.
+  /// The number of bytes of disk space to allocate beyond the end of the last segment.
   package var allocateBytes = 1 << 20
 
   package init() {}

@@ -184,7 +184,8 @@ struct MemoryStore {
     return true
   }
 
-  /// Removes a version from the list of its transaction; returns false if the list is too long (more than 64 versions).
+  /// Removes a version from the list of its transaction's versions. Returns false if that list is too long (more than
+  /// 64 versions).
   private mutating func unlink(_ slot: Int32) -> Bool {
     let transaction = Int(slots[Int(slot)].transaction)
     guard transactions[transaction].count <= 64 else { return false }

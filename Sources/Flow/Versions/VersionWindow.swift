@@ -279,16 +279,16 @@ extension VersionWindow {
   /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps, without `incoming`
-  /// itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the transaction of
-  /// `incoming`.
+  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps (clock and origin),
+  /// without `incoming` itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the
+  /// transaction of `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
     try withState { try $0.index.concurrent(row, with: incoming, seen: seen) }
   }
 
-  /// Returns all versions of a row, by ascending stamps.
+  /// Returns all versions of a row, by ascending stamps (clock and origin).
   package func versions(_ row: RowName) throws -> [VersionPlace] {
     try withState { try $0.index.versions(row) }
   }

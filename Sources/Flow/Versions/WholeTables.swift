@@ -6,7 +6,7 @@ struct WholeTables {
   private var names: Set<NameKey> = []
   private var last: UInt64 = 0
   /// Whether the beginning of the trail was not read. It is then unknown which tables were copied there, and every
-  /// table counts as complete.
+  /// table counts as one whose rows are all in the trail.
   private var isPassedOver = false
 
   mutating func take(_ part: TrailScan.Part) {

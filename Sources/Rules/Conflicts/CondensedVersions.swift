@@ -12,12 +12,13 @@ import Changes
 package struct CondensedVersions: Sendable {
   private struct Run {
     let first: RowVersion
-    /// The update that replaces all versions of the run, with the stamp of the run's last version.
+    /// The update that replaces all versions of the run (consecutive updates by one origin). It has the time and origin
+    /// of the last one.
     var version: RowVersion
     var isOne: Bool { first.stamp == version.stamp }
   }
 
-  /// The runs of versions, in the order of their stamps.
+  /// The runs in the order of time: each is one version, or several consecutive updates by one origin.
   private var runs: [Run] = []
 
   package var versions: [RowVersion] { runs.map(\.version) }

@@ -88,8 +88,8 @@ package struct KeyShare: Equatable, Sendable {
   package var nodes: Int64
   /// The number of this node among the nodes that share the values, from 1.
   package var node: Int64
-  /// Whether this node's values count down from zero. This is needed if another node is an SQLite file, which counts
-  /// up.
+  /// Whether this node's values count down from zero. This is needed if another node's database is an SQLite file,
+  /// where values count up.
   package var isBelowZero: Bool
 
   /// Creates the part of one node; nil if `node` or `of` is out of range.

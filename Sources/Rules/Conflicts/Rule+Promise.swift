@@ -8,7 +8,8 @@ extension ConflictRules.Rule {
     /// The nodes hold the same rows once the deciding node has written or sent the row again. The deciding node's row
     /// wins.
     case decidedAtOneNode
-    /// The nodes hold the same rows by `newest`, and later the rows that the operator decides on.
+    /// The nodes hold the same rows: first those that the rule `newest` selects, later those that the operator decides
+    /// on.
     case decidedByPerson
     /// The rule resolves nothing: apply stops until the operator has repaired the row.
     case stops

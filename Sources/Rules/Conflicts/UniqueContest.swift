@@ -7,7 +7,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   package var stamp: Stamp
   /// A hash of the row's key, which is the same at every node. It orders rows that the same transaction wrote.
   package var tie: UInt64
-  /// The texts of the row's key, which order rows with the same stamp and an equal `tie`.
+  /// The texts of the row's key. They order rows with the same stamp (time and origin) and the same hash `tie`.
   package var spelling: [UInt8]
 
   package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
@@ -19,13 +19,13 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
     return a.spelling.lexicographicallyPrecedes(b.spelling)
   }
 
-  /// A rank above all ranks that come from a trail.
+  /// A rank above those of all rows in trails: a row with this rank gets every unique value that it needs.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)
-  /// A rank below all ranks that come from a trail.
+  /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above this one: that of a row in the origin's next transaction, if there were one. The transaction
-  /// number has an upper limit.
+  /// The rank just above this one, as if the origin's next transaction had written the row. The transaction number has
+  /// an upper limit.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -103,8 +103,8 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose own rank was forgotten: just above the highest rank in `left` that
-  /// waits for a value of the row, without winning against it. ``UniqueRank/least`` if there is none.
+  /// Returns a rank for a row in the table whose own rank was forgotten. It is just above those of the waiting rows in
+  /// `left` that cannot take a value from the row; ``UniqueRank/least`` if there are none.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least

@@ -101,7 +101,7 @@ extension PostgresCapture {
       mark, .init(number: session.trail.lastHeader?.number ?? 0, position: session.trail.end.position))
   }
 
-  /// Does the work that had to wait until every transaction that committed before place `end` of the log was processed.
+  /// Does the work that is due once every transaction that committed before place `end` of the log has been processed.
   func reach(_ end: LSN) throws {
     session.slot.reach(end)
     try refresher.reach(session.slot.received)

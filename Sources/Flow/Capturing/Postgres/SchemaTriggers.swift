@@ -13,9 +13,9 @@ import PostgresKit
 ///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
-  /// The prefix of the messages that the triggers write.
+  /// The prefix of the messages that Cairn's event triggers write into the stream.
   static let prefix = "cairn.schema"
-  /// The prefix of the messages that triggers of earlier builds write. These messages are not signed (``MessageKey``).
+  /// The prefix of the messages that event triggers of earlier builds of Cairn write. These messages are not signed.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]

@@ -7,7 +7,7 @@ struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
-  /// The choice of tables that are copied when their capture begins.
+  /// The tables whose rows are copied when their capture begins.
   enum Copies {
     case all
     case none

@@ -11,8 +11,8 @@ package final class SQLiteCapture {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail. It is stored in the source, and another capture of the same source names it in its
-    /// error.
+    /// The folder of the trail, which is stored in the source. If another capture wants the same source, its error
+    /// names this folder.
     package var place = ""
     /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
     package var copiesRows = true

@@ -41,7 +41,8 @@ package enum UncapturedRows {
     return true
   }
 
-  /// Returns the number of journal rows that the trail does not have yet.
+  /// Returns the number of journal rows after `position`, the position in the source up to which the trail has all
+  /// changes.
   package static func count(_ database: Database, behind position: [UInt8]) throws -> Int64 {
     guard try Journal(database).isInstalled() else { return 0 }
     let taken = try position.isEmpty ? 0 : SourcePosition(decoding: position).mark.taken

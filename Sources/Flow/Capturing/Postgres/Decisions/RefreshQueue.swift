@@ -4,7 +4,8 @@ import PostgresKit
 /// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended.
 ///
 /// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved. This type does no I/O;
-/// `now` is monotonic time in ms. The reason why a table is to be copied is part of ``KnownTables``, which is an input.
+/// `now` is monotonic time in ms. The reason why a table is to be copied is part of ``KnownTables``, which the caller
+/// passes.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {

@@ -8,7 +8,8 @@ struct ServerSilence {
 
   init(now: Int64) { heardAt = now }
 
-  /// Restarts the wait, because a message came from the server. Returns whether the server counted as silent before.
+  /// Restarts the nine seconds after which the server counts as silent, because a message came from it. Returns whether
+  /// the server counted as silent before.
   mutating func heard(now: Int64) -> Bool {
     heardAt = now
     defer { isSilent = false }

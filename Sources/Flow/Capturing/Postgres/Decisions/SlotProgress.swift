@@ -85,8 +85,8 @@ struct SlotProgress {
   /// Sets the timeline of the server, which may have changed.
   mutating func follow(_ timeline: UInt32) { position.timeline = timeline }
 
-  /// Continues with a slot that is confirmed up to `confirmed`. The server must first send the last transaction that it
-  /// sent before, unless the slot is confirmed beyond that transaction.
+  /// Continues with a slot that is confirmed up to `confirmed`. The server must first send the last transaction of the
+  /// previous connection again, unless the slot is confirmed beyond that transaction.
   mutating func resume(confirmed: LSN) {
     expected = position.witness.flatMap { confirmed <= $0.commit ? $0 : nil }
     (received, passed) = (position.quiet, position.reached)
