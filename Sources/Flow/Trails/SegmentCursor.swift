@@ -71,8 +71,8 @@ final class SegmentCursor {
     return result
   }
 
-  /// Returns the chain hash (over all content of the trail) after the loaded block. All records of the block must have
-  /// been read.
+  /// Returns the chain hash (over all content of the trail) after the loaded block. Call it only after all records of
+  /// the block have been read.
   func chainAtEnd() -> ChainHash {
     if !isHashed {
       _ = commitChain
@@ -84,7 +84,7 @@ final class SegmentCursor {
   }
 
   /// Returns the difference between the trail at the end of the loaded block and a durable mark for that place; nil if
-  /// there is none. All records of the block must have been read.
+  /// there is none. Call it only after all records of the block have been read.
   func problem(at mark: DurableMark) -> String? {
     if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
     if transactions.isOpen { return "the durable mark is inside transaction \(transactions.lastNumber + 1)" }
@@ -213,8 +213,8 @@ final class SegmentCursor {
     return stored.bytes(length)
   }
 
-  /// Loads the next block, which must end at or before the file offset `limit`. All records of the previous block must
-  /// have been read.
+  /// Loads the next block, which must end at or before the file offset `limit`. Call it only after all records of the
+  /// previous block have been read.
   func loadBlock(limit: UInt64) throws {
     let before = chainAtEnd()
     let start = contentEnd

@@ -16,7 +16,7 @@ final class PostgresRefresher {
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether capture holds the lock that keeps two-way applies from writing while it reads rows of tables.
+  /// Whether capture, which reads rows of tables, holds the lock that keeps two-way applies from writing.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }

@@ -91,12 +91,13 @@ final class TableTracker {
     }
   }
 
-  /// Returns whether two full names are equal, except for the case of ASCII letters; false in one-way replication.
+  /// Returns whether the full names of two tables are equal, except for the case of ASCII letters; false in one-way
+  /// replication.
   private func isLike(_ schema: TableSchema, _ other: TableSchema) -> Bool {
     session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
   }
 
-  /// Returns whether a captured table has the same full name, except for the case of ASCII letters.
+  /// Returns whether another captured table has the same full name as `schema`, except for the case of ASCII letters.
   private func hasLike(_ schema: TableSchema, besides relation: UInt32) -> Bool {
     session.tables.all.contains { $0.relation != relation && isLike(schema, $0.schema) }
   }

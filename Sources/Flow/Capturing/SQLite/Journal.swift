@@ -556,7 +556,7 @@ struct Hooks {
     statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
-  /// Returns whether the triggers for a layout id are exactly these, by name and text.
+  /// Returns whether the triggers for a layout id are exactly `statements`, by name and text.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
     texts[layout] == Set(statements.map(\.text.nameKey))
   }

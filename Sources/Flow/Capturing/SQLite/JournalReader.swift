@@ -58,7 +58,7 @@ struct JournalReader: ~Copyable {
     return doubtful
   }
 
-  /// Resets digest and counter, because the changes of another statement of an application follow.
+  /// Resets the digest of the statement and the count of its change records, because another statement follows.
   mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
 
   mutating func endStatement() -> StatementEnd {

@@ -74,7 +74,7 @@ final class StatementFeed {
     return false
   }
 
-  /// Appends to the trail the statements that begin before journal row `seq`; the last of them may stay open.
+  /// Appends to the trail the statements that begin before journal row `seq`; the last of them may end later.
   func beginStatements(
     at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
