@@ -91,8 +91,7 @@ final class TableTracker {
     }
   }
 
-  /// Returns whether the full names of two tables are equal, except for the case of ASCII letters; false in one-way
-  /// replication.
+  /// Returns whether two tables' full names differ at most in the case of ASCII letters; false in one-way replication.
   private func isLike(_ schema: TableSchema, _ other: TableSchema) -> Bool {
     session.options.goesBothWays && schema.fullName.isSameInSQLite(as: other.fullName)
   }
