@@ -33,7 +33,7 @@ package struct TransactionHeader: Equatable, Sendable {
     /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// The last transaction of another origin that the database had applied when the author committed.
+  /// The last transaction of another trail that the database had applied when this transaction was committed.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64

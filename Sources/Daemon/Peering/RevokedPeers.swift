@@ -40,7 +40,7 @@ package final class RevokedPeers: Sendable {
   }
 
   private struct State {
-    /// The identity of the file that was read last.
+    /// The inode, size and time of change of the file when it was last read.
     var stamp: FileStamp?
     var known: Known?
     /// Whether this process has seen the file exist.
