@@ -6,8 +6,8 @@ import Trails
 
 /// Applies changes from the trail to some rows of one table, as they were at the moment of their read at the source.
 ///
-/// Changes that the read rows include already are skipped. The result is the state that each row must have at the
-/// target when its checkpoint reaches the end of the read changes.
+/// Changes that the rows included already when they were read are skipped. The result is the state that each row must
+/// have at the target when its checkpoint reaches the end of the read changes.
 struct TrailFold {
   enum Row {
     case absent
@@ -80,7 +80,8 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// Ends a transaction of the trail. If the rows read at the source do not include its changes, it applies them.
+  /// Ends a transaction of the trail, and applies its changes unless the rows included them already when they were read
+  /// at the source.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }
