@@ -1,6 +1,7 @@
 import Glibc
 
-/// The device, inode, size and time of change of a file. It differs after the file was replaced or written.
+/// The device, inode, size and time of change of a file. Two values for one path differ if the file was replaced or
+/// written between them.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64

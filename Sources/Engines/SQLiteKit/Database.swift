@@ -244,7 +244,7 @@ package final class Database {
     return rows
   }
 
-  /// Prepares a text that must be exactly one statement.
+  /// Prepares a statement. Throws ``SQLiteError`` if another statement follows it in the text.
   private func only(_ sql: String) throws -> Statement {
     let statement = try prepare(sql)
     guard !statement.hasMore else {

@@ -191,7 +191,7 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes tokens up to the parenthesis that closes the current one.
+  /// Consumes tokens up to the parenthesis that closes the innermost open one.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
