@@ -156,7 +156,7 @@ package struct Refresh: Equatable, Sendable {
     /// the table, nil for columns outside of the key.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists, and no other row. The key has the form of those in `keys`.
+    /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
     case row([Value?])
     /// The rows of the change records after this record, each found by its key. The target keeps all other rows.
     case some

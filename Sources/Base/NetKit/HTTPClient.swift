@@ -3,7 +3,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The answer to a request.
+/// The answer of a server to one HTTP request, as the client receives it.
 package struct HTTPReply: Sendable {
   package let status: Int
   /// The headers of the answer by name; the names are in lower case.

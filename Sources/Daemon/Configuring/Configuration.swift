@@ -164,7 +164,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[metrics]`: the address at which metrics are served.
   package struct Metrics: Equatable, Sendable {
-    /// An IP address without brackets, or `localhost`.
+    /// The address to listen on: an IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
 

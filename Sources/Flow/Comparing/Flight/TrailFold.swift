@@ -22,8 +22,8 @@ struct TrailFold {
   private(set) var rows: [UInt64: Row]
   /// The number of equal rows without a usable key, as read at the source.
   private let counts: RowCounts?
-  /// The changes that the trail makes to the number of equal rows, by the hash of the row. An inserted row also has
-  /// its values here.
+  /// The changes that the trail makes to the number of equal rows, by the hash of the row. For an inserted row, the
+  /// entry also has the row's values.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
