@@ -28,7 +28,7 @@ package final class HTTPClient {
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?
-    /// The largest body that is kept in a reply.
+    /// The size, in bytes, of the largest body that is kept in a reply.
     package var bodyBytesMax: Int
 
     package init(

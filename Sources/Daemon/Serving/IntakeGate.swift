@@ -35,14 +35,14 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails are full after `more` bytes have arrived since the measurement.
+  /// Returns whether the trails are full after `more` bytes have arrived since the trails were measured.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since the
-  /// measurement.
+  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since they
+  /// were measured.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether the trails exceed their budget and some of their segments can be deleted.

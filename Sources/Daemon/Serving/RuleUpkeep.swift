@@ -7,7 +7,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Requests copies of the tables of an apply whose rules changed, until the rows of each table follow its new rule.
+/// Requests copies of those tables of an apply whose rules changed, until the rows of each table follow its new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [TableRule] = []

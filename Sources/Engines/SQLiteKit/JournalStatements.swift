@@ -12,7 +12,7 @@ package struct JournalStatements: ~Copyable {
   /// The `code` of a journal row with statements that does not end a transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
-  /// The size of the gathered statements, in bytes, from which a part is written.
+  /// The size of the gathered statements, in bytes, from which they are written to the journal before the commit.
   package static let partBytes = 1 << 18
 
   static let textTag: UInt8 = 0
