@@ -6,7 +6,7 @@
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
-    /// The id of the trail; nil if an earlier version of Cairn wrote the note.
+    /// The id of the trail; nil if an earlier version of Cairn stored the entry.
     package var id: TrailID?
     package var number: UInt64
     package var clock: UInt64
@@ -24,10 +24,10 @@ package struct Knowledge: Equatable, Sendable {
 
   package init() {}
 
-  /// Stores the last known transaction of a trail. The stored number never decreases: an apply that starts again may
-  /// note a lower number than the database has.
+  /// Stores the last known transaction of a trail. The stored number never decreases, although an apply that starts
+  /// again may report a lower number than the database has.
   ///
-  /// - Parameter id: The id of the trail; nil if an earlier version wrote the note.
+  /// - Parameter id: The id of the trail; nil if an earlier version of Cairn reported the transaction.
   package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
     var entries = origins[origin] ?? []
     var noted = Entry(id: id, number: number, clock: clock)
@@ -48,11 +48,11 @@ package struct Knowledge: Equatable, Sendable {
     note(applied.trail, id: applied.id, number: applied.number, clock: applied.clock)
   }
 
-  /// Whether an entry has no trail id, because an earlier version of Cairn noted it.
+  /// Whether an entry has no trail id, because an earlier version of Cairn stored it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id from the note of its trail. The entry's number is lowered to the note's
-  /// number if it is greater.
+  /// Gives each entry without a trail id the id in the ``AppliedNote`` of its trail. Lowers the entry's number to the
+  /// number in the note if it is greater.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -133,10 +133,10 @@ extension ByteReader {
   }
 }
 
-/// The note that apply writes into its own commit. It states the last transaction of a trail that the database
-/// contains.
+/// The note that apply writes into the same commit as the rows. It states the last transaction of a trail that the
+/// database contains.
 ///
-/// Number 0 means that apply made the commit, but that the commit contains no changes of the trail.
+/// If the number is 0, apply made the commit, but the commit contains no changes of the trail.
 package struct AppliedNote: Equatable, Sendable {
   /// Returns the first word of a note's text, which encodes whether the note has ``origin`` and ``id``.
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
@@ -150,10 +150,10 @@ package struct AppliedNote: Equatable, Sendable {
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
-  /// The position of the noted transaction in the trail.
+  /// The position, in the trail, of the transaction that the note states.
   package var position: Position
-  /// The transaction that first wrote the rows, if capture may put the rows into the trail of this database. Nil if it
-  /// must not, because another trail would bring the rows back to their origin.
+  /// The transaction that first wrote the rows. Nil if capture must leave the rows out of the trail of this database,
+  /// because another trail would bring them back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -164,11 +164,11 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The time, in µs, by which this node's clock may have been set back since an apply noted a transaction.
+  /// The allowance, in µs, for this node's clock having been set back after an apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Lowers the note's clock to the latest one that an apply accepts. Any role or application that can write to the
-  /// database can forge notes.
+  /// Lowers the note's clock to the greatest clock that an apply would accept, because any application that can write
+  /// to the database can forge notes.
   ///
   /// - Parameters:
   ///   - now: The time, µs since 1970.
@@ -212,7 +212,7 @@ package struct AppliedNote: Equatable, Sendable {
     return text
   }
 
-  /// The note in the form that a capture of an earlier version reads.
+  /// The same note without a trail id, as a capture of an earlier version reads it.
   package var withoutID: AppliedNote {
     var note = self
     note.id = nil

@@ -33,7 +33,7 @@ package struct TransactionHeader: Equatable, Sendable {
     /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// The last transaction of another origin that the database had applied when the author committed.
+  /// The last transaction of another trail that the database had applied when this transaction was committed.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
@@ -156,7 +156,7 @@ package struct Refresh: Equatable, Sendable {
     /// the table, nil for columns outside of the key.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if it exists, and no other row. The key has the form of those in `keys`.
+    /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
     case row([Value?])
     /// The rows of the change records after this record, each found by its key. The target keeps all other rows.
     case some

@@ -1,6 +1,7 @@
 /// The changes that turn one shape of a table into another one, independent of the engine.
 ///
-/// The result depends only on the two schemas and the given origins. Column indexes are those of `before` and `after`.
+/// The result depends only on the two schemas and the given column indexes. Column indexes are those of `before` and
+/// `after`.
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable
@@ -32,8 +33,9 @@ package struct TableDifference: Equatable, Sendable {
 
   /// Compares two shapes of a table.
   ///
-  /// - Parameter origins: The origins that capture reported. If nil or invalid, columns are matched by name. A column
-  ///   without a match is matched by its place, if the number of columns and the column's type are the same.
+  /// - Parameter origins: For each column of `after`, its index in `before`, as capture reported it. If nil or invalid,
+  ///   columns are matched by name. A column without a match is matched by its place, if the number of columns and the
+  ///   column's type are the same.
   package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil) {
     (self.before, self.after) = (before, after)
     let told = origins.flatMap { given in

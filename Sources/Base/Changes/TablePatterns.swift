@@ -159,8 +159,8 @@ package struct TablePatterns: Equatable, Sendable {
     @ByBytes package var nearest: String? = nil
     /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name must be reported as an error. An including pattern needs a table. An excluding pattern needs
-    /// none, unless a table has a similar name: that table may be meant.
+    /// Whether the name is an error to report. An including pattern needs a table. An excluding pattern needs none,
+    /// unless a table has a similar name: that table may be meant.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 

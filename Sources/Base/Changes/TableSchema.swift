@@ -258,7 +258,7 @@ extension TableSchema {
 }
 
 extension ByteReader {
-  /// Reads a table.
+  /// Reads the schema of a table from the payload of a schema record, after the id at its start.
   ///
   /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.
   package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }

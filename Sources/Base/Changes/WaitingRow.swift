@@ -1,6 +1,6 @@
 /// A row of a two-way database that was queued instead of written, as a refresh sends it in a trail.
 ///
-/// Another row with a later version has one of its unique values, so the row is in no table of the source.
+/// The table at the source lacks the row, because another row with a later version holds one of the same unique values.
 ///
 ///     var writer = ByteWriter()
 ///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)
@@ -8,7 +8,7 @@ package struct WaitingRow {
   package var schemaID: UInt64
   package var image: ImageView
   /// The clock, the trail and the number of the transaction that wrote the row last. The trail is empty if the source
-  /// had forgotten the transaction.
+  /// no longer stored the transaction.
   package var clock: UInt64
   package var origin: String
   package var number: UInt64

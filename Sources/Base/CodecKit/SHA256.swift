@@ -59,8 +59,8 @@ package final class SHA256 {
     }
   }
 
-  /// Stops the process if libcrypto reports an error. After a successful init, these calls fail only if memory has run
-  /// out or the context is misused.
+  /// Stops the process if libcrypto reports an error. After a successful init, calls of libcrypto fail only if memory
+  /// has run out or the context is misused.
   private func must(_ result: Int32) { precondition(result == 1, "libcrypto failed to compute SHA-256") }
 
   private static var unavailable: CairnError {

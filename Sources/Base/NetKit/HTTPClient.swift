@@ -3,7 +3,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The answer to a request.
+/// The answer of a server to one HTTP request, as the client receives it.
 package struct HTTPReply: Sendable {
   package let status: Int
   /// The headers of the answer by name; the names are in lower case.
@@ -28,7 +28,7 @@ package final class HTTPClient {
     package var rate: RateLimit?
     /// The name of this node, sent in `Cairn-Node`.
     package var node: String?
-    /// The largest body that is kept in a reply.
+    /// The size, in bytes, of the largest body that is kept in a reply.
     package var bodyBytesMax: Int
 
     package init(

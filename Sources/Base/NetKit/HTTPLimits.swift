@@ -1,4 +1,4 @@
-/// The limits of a listener.
+/// The limits of a listener on connections, waits and bytes.
 package struct HTTPLimits: Sendable {
   /// The seconds without a reply from the peer's kernel after which a link counts as dead, whichever side dialled.
   static let linkSeconds = 10

@@ -35,7 +35,7 @@ package struct HTTPRequest: Sendable {
   }
 }
 
-/// The answer to a request.
+/// The answer of this server to one HTTP request.
 package struct HTTPResponse {
   package enum Body {
     case none

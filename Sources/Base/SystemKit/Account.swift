@@ -42,7 +42,7 @@ package struct Account: Equatable, Sendable {
 
   package static func hasGroup(_ name: String) -> Bool { getgrnam(name) != nil }
 
-  /// The user that runs this program.
+  /// The number of the user whose rights this process has: geteuid(2).
   package static var current: UInt32 { geteuid() }
 }
 

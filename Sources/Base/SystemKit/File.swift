@@ -7,9 +7,9 @@ import Glibc
 package final class File {
   package enum Mode: Sendable {
     case read
-    /// The file must exist.
+    /// Opens an existing file for reading and writing; ENOENT if there is none.
     case readWrite
-    /// The file must not exist: EEXIST otherwise.
+    /// Creates the file and opens it for reading and writing; EEXIST if it exists.
     case create
     case openOrCreate
 

@@ -1,6 +1,7 @@
 import Glibc
 
-/// The state of a file, by which a change is noticed: it differs after the file was replaced or written.
+/// The device, inode, size and time of change of a file. Two values for one path differ if the file was replaced or
+/// written between them.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64
@@ -8,13 +9,14 @@ package struct FileStamp: Equatable, Sendable {
   private let seconds: Int
   private let nanoseconds: Int
 
-  /// Reads the stamp of the file at a path; nil if there is no file or it cannot be examined. See ``look(at:)``.
+  /// Reads the present ``FileStamp`` of the file at a path; nil if there is no file or it cannot be examined. See
+  /// ``look(at:)``.
   package init?(path: String) {
     guard let stamp = try? Self.look(at: path) else { return nil }
     self = stamp
   }
 
-  /// Returns the stamp of the file at a path; nil if there is no file.
+  /// Returns the present ``FileStamp`` of the file at a path; nil if there is no file.
   ///
   /// - Throws: ``FileError`` if the file cannot be examined: a missing right, an error of the disk.
   package static func look(at path: String) throws(FileError) -> FileStamp? {

@@ -29,7 +29,7 @@ extension Configuration {
 
   /// `[receive]`: the listener to which other nodes push, and from which they pull.
   package struct Receive: Equatable, Sendable {
-    /// An IP address without brackets, or `localhost`.
+    /// The address to listen on: an IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
     /// The certificates; nil: the files that `cairn peer invite` wrote to the state folder.

@@ -29,7 +29,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[node]`: the name and the state folder of the node.
   package struct Node: Equatable, Sendable {
-    /// The name of the node, which is the origin of changes that are first committed here.
+    /// The name of the node. It is part of the origin of all changes that are first committed here.
     @ByBytes package var name: String
     /// The folder with the lock and the trails, as an absolute path.
     @ByBytes package var state: String
@@ -164,7 +164,7 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[metrics]`: the address at which metrics are served.
   package struct Metrics: Equatable, Sendable {
-    /// An IP address without brackets, or `localhost`.
+    /// The address to listen on: an IP address without brackets, or `localhost`.
     @ByBytes package var host: String
     package var port: UInt16
 

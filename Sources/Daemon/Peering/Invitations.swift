@@ -8,7 +8,7 @@ import SystemKit
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String
-    /// The end of the invitation, in µs since 1970 UTC.
+    /// The time at which the invitation expires, in µs since 1970 UTC.
     package let expires: Int64
     fileprivate let file: String
   }

@@ -1,6 +1,6 @@
 import Changes
 
-/// The line that an operator pastes to join a node: its address, a token, and the public key by which it is known.
+/// The line that an operator pastes to join a node: the node's address, a token, and the hash of the node's public key.
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// The address of the listener, `HOST:PORT`.
   package let address: String

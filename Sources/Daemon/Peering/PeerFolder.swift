@@ -34,8 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. If
-  /// the node has joined the peer, it got both by joining. Otherwise they are those of the listener.
+  /// Returns the certificate that this node presents to a peer, and the authorities by which it verifies the peer. Both
+  /// came from joining the peer, if this node has joined it. Otherwise both are the listener's.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(

@@ -17,7 +17,7 @@ import Synchronization
 /// Any doubt revokes all certificates: a file that cannot be read whole, or a line that is not understood. So does a
 /// missing file if this node kept a list before.
 package final class RevokedPeers: Sendable {
-  /// The content of the file.
+  /// The content of the file `revoked`.
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
     /// The second, since 1970 UTC, up to which certificates of a name are revoked, by name.
@@ -40,7 +40,7 @@ package final class RevokedPeers: Sendable {
   }
 
   private struct State {
-    /// The identity of the file that was read last.
+    /// The inode, size and time of change of the file when it was last read.
     var stamp: FileStamp?
     var known: Known?
     /// Whether this process has seen the file exist.

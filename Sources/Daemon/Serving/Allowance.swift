@@ -40,7 +40,7 @@ struct Allowance: Equatable, Sendable {
 
 /// A rate limit for each of many clients, such as peers, in bounded memory.
 struct Allowances: Sendable {
-  /// The maximum number of clients whose allowances are kept.
+  /// The maximum number of clients whose rate limits are kept.
   static let most = 4096
 
   private let fresh: Allowance

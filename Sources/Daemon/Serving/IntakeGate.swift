@@ -6,22 +6,22 @@ import Trails
 
 /// The disk space for bytes that peers send: the sizes of the trails at the last measurement, and their limits.
 struct IntakeRoom: Equatable, Sendable {
-  /// The bytes that `[limits] disk` allows; nil: no limit.
+  /// The limit of `[limits] disk` for all trails, in bytes; nil: no limit.
   var allowed: UInt64?
   /// The bytes that the trails hold on the disk.
   var held: UInt64 = 0
   /// The bytes that the trails will hold after all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The part of ``held`` in the open segments of trails that are fully applied. These can be deleted only after more
-  /// bytes have arrived.
+  /// The bytes, included in ``held``, of the open segments of trails that are fully applied. Such a segment can be
+  /// deleted only after more bytes have arrived.
   var live: UInt64 = 0
   /// Whether captures are paused because the trails exceed their disk budget even after every possible deletion.
   var isPaused = false
   /// The sizes and limits of the trails of each node, by the node's name.
   var peers: [String: Share] = [:]
 
-  /// The sizes of the trails that one node sends. `allowed` is the limit in `[peer.NAME] disk`; the other fields mean
-  /// the same as for all trails.
+  /// The sizes of the trails that one node sends, in bytes, and the limit for them, `[peer.NAME] disk`. The fields have
+  /// the same names and meanings as those of ``IntakeRoom``, which are for all trails.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
@@ -35,14 +35,14 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails are full after `more` bytes have arrived since the measurement.
+  /// Returns whether the trails are full after `more` bytes have arrived since the trails were measured.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
   }
 
-  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since the
-  /// measurement.
+  /// Returns whether the trails of a node have reached that node's limit, after it has sent `more` bytes since they
+  /// were measured.
   func isFull(for peer: String, _ more: UInt64) -> Bool { peers[peer].map { $0.isFull(more) } ?? false }
 
   /// Whether the trails exceed their budget and some of their segments can be deleted.
@@ -132,7 +132,7 @@ final class IntakeGate: Sendable {
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// The number of bytes received in total until the measurement.
+    /// The number of bytes that all peers had sent when the trails were last measured.
     var come: UInt64
   }
 
@@ -199,7 +199,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns whether segments should be deleted now because the trails exceed their limit. After a true, it returns
-  /// false until the next measurement.
+  /// Returns true once if segments should be deleted now because the trails exceed their limit. After that, it returns
+  /// false until the trails are measured again.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

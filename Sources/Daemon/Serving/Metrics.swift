@@ -155,7 +155,7 @@ package enum Metrics {
     }
   }
 
-  /// Returns a metric that captures and applies have.
+  /// Returns a metric that the status has for each capture and each apply, but not for other workers.
   private static func ofData(
     _ name: String, _ kind: Kind, _ help: String, _ value: @escaping @Sendable (NodeStatus.Worker) -> Double
   ) -> Metric {

@@ -9,8 +9,8 @@ import SystemKit
 /// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If
 /// the position in the file is too old, only more segments than necessary are kept.
 package final class PeerBook: Sendable {
-  /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes it
-  /// there.
+  /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes the
+  /// trail to that node.
   package struct Key: Hashable, Sendable {
     package var reader: WorkerName
     package var trail: TrailName

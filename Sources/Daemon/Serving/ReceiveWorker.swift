@@ -122,7 +122,7 @@ final class ReceiveWorker: Worker {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
   }
 
-  /// The identities of the certificate files. They differ after a file has changed.
+  /// The states of the certificate files, each by inode, size and time of change. They differ after a file has changed.
   private var stamp: [FileStamp?] {
     guard !receive.isInsecure else { return [] }
     let own = PeerFolder(state: context.statePath).serverTLS

@@ -52,7 +52,7 @@ package final class RequestBook: Sendable {
   private let book = Mutex<[Request]>([])
   /// The ids of this node's own latest requests. In a ring of nodes such a request comes back, and is ignored.
   private let own = Mutex<[String]>([])
-  /// The limits on how many requests may be made, for each peer.
+  /// The limits on how many requests for copies may be made, for each peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
   private static let ownMax = 1_000
 

@@ -52,17 +52,18 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// The bytes that the trails will hold after the plan's segments have been deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only when more bytes have
-  /// arrived.
+  /// The bytes, included in ``bytes``, of open segments that are fully applied. They can be deleted only when more
+  /// bytes have arrived.
   package private(set) var live: UInt64 = 0
-  /// The part of ``bytes`` and of ``live`` that belongs to one trail.
+  /// The size of one trail after the plan's segments have been deleted: all its bytes, and `live`, its bytes in an open
+  /// segment that is fully applied.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
-  /// The bytes of each trail in the sums ``bytes`` and ``live``, by the trail's name.
+  /// The size of each trail after the plan's segments have been deleted, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
-  /// The maximum size at which an open segment counts as ``live``, in bytes.
+  /// The maximum size, in bytes, of a fully applied open segment that is added to ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
   /// The bytes that the trails would hold if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0

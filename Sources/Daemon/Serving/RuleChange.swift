@@ -42,7 +42,7 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the message that is logged once.
+  /// Returns the message about the changed rule of a table, which is logged once.
   func notice(_ table: String) -> String {
     let changed = "the rule of table \(table) changed:"
     return switch self {

@@ -7,7 +7,7 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Requests copies of the tables of an apply whose rules changed, until the rows of each table follow its new rule.
+/// Requests copies of those tables of an apply whose rules changed, until the rows of each table follow its new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [TableRule] = []
@@ -40,8 +40,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes tables whose rows follow their rules now from this object and from the ``RuleNote``. Requests missing
-  /// copies again. Returns log entries.
+  /// Removes, from this object and from the ``RuleNote``, the tables whose rows now follow their rules. Requests
+  /// missing copies again. Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

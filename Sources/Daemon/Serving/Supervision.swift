@@ -39,11 +39,11 @@ package struct Supervision: Equatable, Sendable {
   package private(set) var state: State
   /// The state that the worker gets after its thread has ended; nil if the worker was not ordered to end.
   private var wish: State?
-  /// The last failure.
+  /// The last failure of the worker; nil if there was none, or if it was long ago.
   package private(set) var failure: Failure?
   /// The age, in milliseconds, at which a failure that is over is forgotten: one day.
   static let pastMilliseconds: Int64 = 86_400_000
-  /// The number of failures in a row.
+  /// The number of times in a row that the worker has failed.
   package private(set) var failures = 0
   package private(set) var restarts = 0
 

@@ -40,7 +40,7 @@ enum CurrentLag {
   ///
   /// - Parameter commitTime: The commit time of the worker's last transaction at the source.
   /// - Parameter tookMicroseconds: The time from that commit until the worker had finished the transaction.
-  /// - Parameter isBehind: Whether more transactions wait; the lag then grows with `now`.
+  /// - Parameter isBehind: Whether the worker still has transactions to process; the lag then grows with `now`.
   static func milliseconds(commitTime: Int64, tookMicroseconds: Int64, isBehind: Bool, now: Int64) -> Double? {
     guard commitTime > 0 else { return nil }
     if isBehind { return Double(max(0, now - commitTime)) / 1000 }
@@ -54,11 +54,12 @@ struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for a worker that was created at `since`. Until a transaction is applied or no change waits,
-  /// the result is `since`.
+  /// Creates an estimate for a worker that was created at `since`. Until the worker has applied a transaction, or has
+  /// had none to apply, the estimate is `since`.
   init(since: Int64) { startedAt = since }
 
-  /// Stores that no change waits at `now`, so that changes after that have waited since `now` at most.
+  /// Stores `now` as a time at which no change was waiting to be applied. Changes that wait later have waited since
+  /// `now` at most.
   mutating func noteNone(now: Int64) { noneAt = now }
 
   /// Returns the earliest time since which the present changes can have been waiting.

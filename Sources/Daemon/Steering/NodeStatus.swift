@@ -84,8 +84,8 @@ package struct NodeStatus: Sendable {
     /// The number of row versions that a two-way apply keeps until the trail's node has confirmed that it knows them.
     /// 0 if there are few, or if all are confirmed.
     package var versionsKept = 0
-    /// The number of statements of the trail that the apply executed at the target, and of those whose rows it wrote
-    /// instead.
+    /// The number of statements of the trail that the apply executed at the target, and the number of statements whose
+    /// rows it wrote instead.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of copies of tables that have ended since the daemon was started.
@@ -112,8 +112,8 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// Counts of statements since the worker began: those executed at the target, and those whose rows were written
-  /// instead.
+  /// Counts of statements since the worker began: statements that were executed at the target, and statements whose
+  /// rows were written instead.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0

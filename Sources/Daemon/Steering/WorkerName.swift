@@ -4,7 +4,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
     case capture
     /// Copies trails to another node, or fetches them from there.
     case pump
-    /// Listens for other nodes; there is one.
+    /// Listens for other nodes. A daemon has at most one such worker.
     case receive
     case apply
     /// Writes to an idle PostgreSQL source, so that its slot moves.

@@ -2,9 +2,10 @@ import Changes
 
 /// The catalog rows of one table as one text, from which the schema of the table is assembled.
 ///
-/// One query makes the text, on a connection as well as in an event trigger that writes it into the stream. So a table
-/// looks the same from both. The text is a sequence of rows: a letter for the kind of row, the number of its fields,
-/// `;`, and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for NULL.
+/// One query makes the text, on a connection as well as in an event trigger, which writes it into the replication
+/// stream. So a table looks the same from both. The text is a sequence of rows: a letter for the kind of row, the
+/// number of its fields, `;`, and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for
+/// NULL.
 ///
 /// Source: https://www.postgresql.org/docs/15/catalogs.html
 package struct CatalogDocument: Sendable {

@@ -1,11 +1,13 @@
 import Changes
 
 extension PostgresConnection {
-  /// The value of the setting `restrict_nonsystem_relation_kind` in each session, because Cairn reads tables only.
+  /// The value of the setting `restrict_nonsystem_relation_kind` with which the server refuses to read views and
+  /// foreign tables.
   private static let barredKinds = "view, foreign-table"
 
-  /// Makes the server refuse to read views, which the owner of a schema can put under the name of a table. A lock on
-  /// the table does not prevent a rename of its schema.
+  /// Makes the server refuse to read views in this session. Otherwise the owner of a schema could put a view under the
+  /// name of a table that Cairn reads. A lock on the table does not prevent that, because the schema can still be
+  /// renamed.
   ///
   /// Sources: https://www.postgresql.org/docs/17/runtime-config-client.html, CVE-2024-7348.
   func barViews() throws {
@@ -17,7 +19,8 @@ extension PostgresConnection {
     }
   }
 
-  /// Lets code in this session read views, for triggers of trusted roles. A rollback of the transaction reverts that.
+  /// Lets this session read views again, because triggers of trusted roles may read some. A rollback of the transaction
+  /// reverts that.
   package func allowViews() throws { try bar("") }
 
   /// Lets the session read and write partitions that are foreign tables. A rollback of the transaction reverts that.
@@ -48,12 +51,12 @@ extension PostgresConnection {
       """
   }
 
-  /// Locks a table so that its shape cannot change until the open transaction ends, and checks that the name is that of
-  /// a table.
+  /// Locks a table until the open transaction ends, so that its columns cannot change. Throws if the name is not that
+  /// of a table.
   ///
-  /// The owner of a table can give its name to a view at any time. Reading a view runs its functions with the rights of
-  /// the reader. So the name is looked up after the lock, before the first read. ``barViews()`` protects against a
-  /// later change of the name.
+  /// The owner of a table can give its name to a view at any time. Reading a view runs the view's functions with the
+  /// rights of the reader. So the name is looked up after the lock, before the first read. ``barViews()`` protects
+  /// against a later change of the name.
   ///
   ///     try connection.transaction {
   ///       try connection.hold("\"sales\".\"orders\"")
@@ -62,8 +65,8 @@ extension PostgresConnection {
   ///
   /// - Parameters:
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
-  ///   - takesTexts: Whether values of the table's keys will be made from texts, see ``checkCasts(of:column:)``.
-  ///   - shape: The table and types for which a statement was made; nil for any table.
+  ///   - takesTexts: Whether to check also the casts of text to key columns, with ``checkCasts(of:column:)``.
+  ///   - shape: The table and types for which a statement was made. Throws if the name has others now; nil: no check.
   /// - Returns: The quoted name without `ONLY`.
   /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
   ///   ``PostgresError``.
@@ -109,7 +112,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the name of a partition that is a foreign table; nil if there is none.
+  /// Returns the name of the first partition that is a foreign table; nil if the table has none.
   package func foreignPartition(of table: UInt32) throws -> String? {
     try first(
       """
@@ -118,9 +121,9 @@ extension PostgresConnection {
       """, [String(table)])
   }
 
-  /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its server, is
-  /// neither a superuser nor this role. Such an owner chooses the server that is asked with Cairn's rights, and how
-  /// long the answer takes.
+  /// Throws `table-refused` if a partition is an untrusted foreign table: its owner, or the owner of its foreign
+  /// server, is neither a superuser nor this role. That owner decides to which server a read with Cairn's rights
+  /// connects, and how long the read takes.
   private func checkForeignPartitions(of table: String) throws {
     let found = try query(
       """
@@ -140,12 +143,12 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the greatest or least number in a column of an integer or numeric type. Nil if there is none, if the
-  /// column has another type, or if the number does not fit into 64 bits.
+  /// Returns the greatest number in a column of an integer or numeric type, or the least one if `isLeast`. Nil if there
+  /// is none, if the column has another type, or if the number does not fit into 64 bits.
   ///
   /// The table's owner can at any time give the column another type, or the table's name to another table. So the type
   /// is looked up after the lock, and the statement casts no value: `max(c)` would look for a cast that makes the type
-  /// of `c` a number, and run its function.
+  /// of `c` a number, and run that cast's function.
   ///
   ///     try connection.extreme(of: "id", in: "\"sales\".\"orders\"", isLeast: false)  // 4711
   ///
@@ -174,12 +177,12 @@ extension PostgresConnection {
     return try isInTransaction ? read() : transaction("BEGIN READ ONLY", read)
   }
 
-  /// Throws `table-refused` if a cast of text to the type of a column would run code of an untrusted role. Such code is
-  /// the function of a cast, or a part that the role may add to a type within the column's type.
+  /// Throws `table-refused` if a cast of text to the type of a column could run code of an untrusted role. Such code is
+  /// a cast's function, or a CHECK of a type that is part of the column's type.
   ///
   /// The text is cast to the column's type without its domains (``TableSchema/Column/undomainedType``). The elements of
-  /// an array, the columns of a composite type and the bounds of a range keep their domains, whose CHECKs the server
-  /// runs.
+  /// an array, the columns of a composite type and the bounds of a range keep their domains, and the server runs the
+  /// CHECKs of those domains.
   ///
   /// - Parameters:
   ///   - table: The quoted name.
@@ -200,7 +203,7 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns the text that the server prints for a value of a column that is given as text; nil for NULL.
+  /// Casts a text to the type of a column at the server. Returns the result as the server prints it; nil if it is NULL.
   ///
   /// - Parameters:
   ///   - type: The type of the column without its domains.
@@ -215,11 +218,11 @@ extension PostgresConnection {
     return try isInTransaction ? print() : transaction("BEGIN READ ONLY", print)
   }
 
-  /// The SQL that finds code of other roles which casts of text to columns of table `$1` would run. `$2` is the column,
-  /// NULL for all columns of unique indexes. `$3` is the column's type, NULL for the present one.
+  /// The SQL that finds code of untrusted roles which would run if a text were cast to a column of table `$1`. `$2` is
+  /// the column, NULL for all columns of unique indexes. `$3` is the column's type, NULL for the present one.
   ///
-  /// To compare the column with the cast text, PostgreSQL may cast both implicitly to another type, and use its
-  /// operator. A role can give its own domain or composite type a new CHECK or column at any time. So such a type
+  /// To compare the column with the cast text, PostgreSQL may cast both implicitly to another type, and use an operator
+  /// of that type. A role can give its own domain or composite type a new CHECK or column at any time. So such a type
   /// counts as code.
   private static let foreignCode = """
     WITH RECURSIVE trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
@@ -259,10 +262,10 @@ extension PostgresConnection {
 extension PostgresConnection {
   /// Throws an error if the server would run code of an untrusted role when it plans a read of a table.
   ///
-  /// Before the planner reads a row, it computes calls with constant arguments, and inlines functions in SQL. It does
-  /// so in the expressions and predicates of indexes, in statistics, in partition keys and in CHECKs, also those of
-  /// partitions and child tables. A read-only transaction does not prevent that: in a superuser's session, the code can
-  /// run programs of the server's user.
+  /// Before the planner reads a row, it computes calls with constant arguments, and inlines functions that are written
+  /// in SQL. It does so in the expressions and predicates of indexes, in statistics, in partition keys and in CHECKs,
+  /// also those of partitions and child tables. A read-only transaction does not prevent that: in a superuser's
+  /// session, the code can run programs of the server's user.
   ///
   /// An untrusted role may add an index, statistics or a partition while Cairn has the table locked for reading.
   /// ``lockPlanning(of:)`` prevents that.
@@ -272,8 +275,9 @@ extension PostgresConnection {
   /// - Parameters:
   ///   - table: The quoted name of a table that is locked already.
   ///   - code: The code of the error that is thrown.
-  ///   - onlySuperuser: Whether the check applies only in a superuser's session. Other roles read only what they may
-  ///     read anyway, and tables with such functions are common.
+  ///   - onlySuperuser: Whether to check only if this session is a superuser's. Other roles read only what they may
+  /// read
+  ///     anyway, and tables with such functions are common.
   package func checkPlanning(of table: String, _ code: ErrorCode, onlySuperuser: Bool = false) throws {
     guard let found = try query(Self.plannedCode, [table, onlySuperuser ? "t" : "f"]).first else { return }
     let (kind, object) = (found[0] ?? "", found[1] ?? "")
@@ -286,10 +290,9 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Locks a table of an untrusted role, so that no index, statistics or partition is added until the transaction ends.
-  /// It waits for a lock for a second at most.
-  ///
-  /// If this role may not write to the table, it cannot take that lock; the table is then only locked for reading.
+  /// Locks a table that belongs to an untrusted role, so that no index, statistics or partition is added until the
+  /// transaction ends. Waits for the lock for a second at most. Does nothing if this role may not write to the table,
+  /// because then it cannot take the lock.
   ///
   /// - Parameter table: The quoted name.
   package func lockPlanning(of table: String) throws {
@@ -307,8 +310,8 @@ extension PostgresConnection {
     try execute("LOCK TABLE \(table) IN SHARE UPDATE EXCLUSIVE MODE")
   }
 
-  /// The SQL that finds functions of untrusted roles in expressions that the planner computes for table `$1`. `$2` is
-  /// whether only a superuser's session is checked.
+  /// The SQL that finds functions of untrusted roles in expressions that the planner computes for table `$1`. If `$2`
+  /// is true, it finds none unless the session is a superuser's.
   private static let plannedCode = """
     WITH RECURSIVE tree(oid) AS (
       SELECT to_regclass($1)::oid
@@ -339,8 +342,8 @@ extension PostgresConnection {
     """
 }
 
-/// A table and the types of its columns, at the time when a statement was made for them. The types decide whose code
-/// the statement runs.
+/// The identity of a table and the types of its columns, at the time when a statement was made for them. The types
+/// decide whose functions the statement runs.
 ///
 ///     let shape = HeldShape(table: 16_384, columns: ["id"], types: [20])
 ///     try connection.hold("ONLY \"sales\".\"orders\"", as: shape)
@@ -356,12 +359,12 @@ package struct HeldShape: Sendable {
     self.columns = columns
   }
 
-  /// Returns whether a name means the table or a partition of it, with columns of these types, for a statement that the
-  /// session runs now. The table must be locked.
+  /// Returns whether a name now means this table or a partition of it, and the columns have these types. The caller
+  /// must have locked the table.
   ///
-  /// The snapshot of a transaction may be older than the lock. It may show another type than the one that the server
-  /// uses to parse a statement. So the server parses one: `pg_typeof` returns the type of an expression, and no row is
-  /// read.
+  /// The transaction's snapshot may be older than the lock, and may show another type than the one that the server uses
+  /// to parse a statement. So the server is asked to parse one: `pg_typeof` returns the type of an expression without
+  /// reading a row.
   ///
   /// - Parameter name: The quoted name, with its schema; `ONLY` may precede it.
   package func isOf(_ name: String, _ connection: PostgresConnection) throws -> Bool {

@@ -30,8 +30,8 @@ extension PostgresConnection {
   /// Returns the options that libpq would use to connect, from the URI, the service that the URI or the environment
   /// names, the environment, and the defaults.
   ///
-  /// Only a connection of libpq resolves the service of a URI. The connection here never reaches a server, because
-  /// libpq refuses one of its options first.
+  /// Only a connection of libpq resolves the service of a URI. The connection that this function opens never reaches a
+  /// server, because libpq refuses one of its options first.
   private static func applied(to uri: String) -> [String: String] {
     let given: [String] = ["dbname", "channel_binding", uri, "refused"]
     let texts = given.map { strdup($0) }

@@ -252,8 +252,8 @@ extension PostgresTable {
 }
 
 extension PostgresConnection {
-  /// Returns the full names of users' tables. Of those that differ only in the case of ASCII letters, it returns the
-  /// oldest. The keys are in lower case.
+  /// Returns the full names of users' tables, by their form in lower case. If several names differ only in the case of
+  /// ASCII letters, only that of the oldest table is included.
   package func oldestNames() throws -> [NameKey: String] {
     let rows = try query(
       """

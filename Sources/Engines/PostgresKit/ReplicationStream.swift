@@ -16,7 +16,7 @@ package final class ReplicationStream {
     case nothing
   }
 
-  /// The message size in bytes above which a new connection is worth its cost: libpq keeps memory for the largest
+  /// The message size in bytes after which a new connection is worth its cost: libpq keeps memory for the largest
   /// message until its connection ends.
   package static let usualBytes = 64 << 20
   /// Whether a message was larger than ``usualBytes``.

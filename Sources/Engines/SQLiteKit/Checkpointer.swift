@@ -43,8 +43,9 @@ package final class Checkpointer: @unchecked Sendable {
     return checkpointer
   }
 
-  /// Wakes the thread, or runs the checkpoint itself if the log is too large. SQLite calls it after a commit, with the
-  /// size of the log in pages. A failed checkpoint does not fail the commit: the next commit tries again.
+  /// Wakes the thread, or runs the checkpoint itself if the log is too large. SQLite calls this function after a
+  /// commit, with the size of the log in pages. A failed checkpoint does not fail the commit: the next commit tries
+  /// again.
   private func committed(_ handle: OpaquePointer, _ name: UnsafePointer<CChar>, _ pages: Int32) {
     let isMain = strcmp(name, "main") == 0
     guard isMain, pages < Self.pagesMax else {
@@ -91,11 +92,11 @@ package final class Checkpointer: @unchecked Sendable {
   /// Writes the log of a file back. It opens connections for this and closes them afterwards, because some operations
   /// of an application need the file for themselves.
   ///
-  /// A second connection holds a read mark during the checkpoint, so no commit of the application can restart the log.
-  /// Up to SQLite 3.51.2, a checkpoint during another connection's reset may count unwritten pages as written, and
-  /// damage the file. Source: https://sqlite.org/wal.html#walresetbug
+  /// A second connection keeps a read transaction open during the checkpoint, so no commit of the application can
+  /// restart the log. Up to SQLite 3.51.2, a checkpoint during another connection's reset may count unwritten pages as
+  /// written, and damage the file. Source: https://sqlite.org/wal.html#walresetbug
   ///
-  /// - Parameter whileHeld: Called once the read mark is held, before the checkpoint.
+  /// - Parameter whileHeld: Called after the read transaction has begun, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {
     guard let holder = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0),
       let database = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0)

@@ -27,8 +27,8 @@ extension Database {
   /// Whether the SQLite library regards its own JSON functions as unsafe in an untrusted schema, as 3.38 to 3.40 do. If
   /// so, a table with `CHECK (json_valid(c))`, or an index of `c ->> 'name'`, could not be written.
   ///
-  /// In such a library, all other functions that a schema may call only compute. A reader of a hostile file denies all
-  /// functions: ``forbidForeignCode()``.
+  /// With such a library, Cairn lets the schema call all functions, because they only compute values. A connection that
+  /// reads a hostile file denies all functions: ``forbidForeignCode()``.
   static let misjudgesJSON: Bool = {
     guard let database = try? Database(path: ":memory:", mode: .create, busyTimeoutMilliseconds: 0, vfs: nil) else {
       return false

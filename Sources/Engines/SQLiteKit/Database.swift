@@ -204,7 +204,8 @@ package final class Database {
   /// The collation that sorts text by its bytes in UTF-8. In a file in UTF-16, no index has this order.
   package var binaryCollation: String { watchesText ? Self.bytesOfUTF8 : Self.binary }
 
-  /// Returns the index of the column of an ill-formed text that was encoded since the last call; nil if there was none.
+  /// Returns the index of the column whose text was not well-formed UTF-16, among the values encoded since the last
+  /// call. Nil if there was none.
   package func takeIllFormedColumn() -> Int? {
     defer { illFormedColumn = nil }
     return illFormedColumn
@@ -243,7 +244,7 @@ package final class Database {
     return rows
   }
 
-  /// Prepares a text that must be exactly one statement.
+  /// Prepares a statement. Throws ``SQLiteError`` if another statement follows it in the text.
   private func only(_ sql: String) throws -> Statement {
     let statement = try prepare(sql)
     guard !statement.hasMore else {

@@ -3,13 +3,13 @@ import Changes
 
 /// The reason why a connection of Cairn refused an action that the database file requested. All paths are absolute.
 package enum FileRefusal: Equatable, Sendable {
-  /// The path of the database is a symbolic link.
+  /// The path of the database, or of its `-journal`, `-wal` or `-shm` file, is a symbolic link.
   case link(String)
-  /// The path of the database or a companion is a pipe, a device or a socket.
+  /// The path of the database, or of its `-journal`, `-wal` or `-shm` file, is a pipe, a device or a socket.
   case notAFile(String)
-  /// The database's companion file has another name besides its own (a hard link).
+  /// The `-journal`, `-wal` or `-shm` file of the database has another name besides its own (a hard link).
   case hardLink(String)
-  /// The database's companion file belongs to a user who may not write to the database.
+  /// The `-journal`, `-wal` or `-shm` file of the database belongs to a user who may not write to the database.
   case owner(String)
   /// A journal of the database names another file, or a statement attaches one.
   case otherFile(String)

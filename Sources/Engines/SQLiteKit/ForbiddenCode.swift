@@ -95,8 +95,8 @@ final class ForbiddenCode {
 
   /// Replaces a function of SQLite by one that ends its statement with an error; -1 means any number of arguments.
   ///
-  /// SQLite looks for an application-defined function first. The replacement is declared harmless and deterministic.
-  /// Otherwise SQLite could not read the schema of a file whose indexes call the function.
+  /// SQLite looks for an application-defined function first. The new function is declared harmless and deterministic.
+  /// Otherwise SQLite could not read the schema of a file whose indexes call it.
   private func deny(function name: String, arguments: Int32, _ handle: OpaquePointer) {
     let function = Denied(name, self)
     functions.append(function)

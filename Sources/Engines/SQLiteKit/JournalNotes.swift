@@ -1,15 +1,16 @@
 import Changes
 
-/// Writes the notes of an apply into the journal of a captured SQLite file, each as a row in apply's transaction. So
-/// capture reads a note at its place among the changes.
+/// Writes the notes of an apply (``AppliedNote``) into the journal of a captured SQLite file. A note says up to which
+/// transaction the file has the apply's trail. It is a row in apply's transaction, so capture reads it at its place
+/// among the changes.
 ///
 /// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
-  /// The `code` of a journal row that has a note in its column `v0`. No row of a table has this code.
+  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. No row of a table has this code.
   package static let code: Int64 = 1
-  /// The first version of the journal that has rows with notes.
+  /// The first version of the journal in which rows can have an ``AppliedNote``.
   package static let versionMin: Int64 = 3
-  /// The first version of the journal whose capture reads the trail's id in a note.
+  /// The first version of the journal whose capture reads the trail's id in an ``AppliedNote``.
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
@@ -25,7 +26,7 @@ package final class JournalNotes {
   /// Empties the table `cairn_stage`, in which triggers keep old rows, at the start of a transaction that writes.
   ///
   /// The application's writes may have left rows there. Apply fires no triggers to keep those rows current, so the
-  /// application's next write would record them as replaced.
+  /// application's next write would record outdated old values.
   package func clearStage() throws {
     try look()
     guard let staged = statements?.staged else { return }
@@ -43,7 +44,8 @@ package final class JournalNotes {
     return try statement.step()
   }
 
-  /// Writes a note, in a transaction that writes. Returns false if no current capture reads the file's journal.
+  /// Writes an ``AppliedNote``, in a transaction that writes. Returns false if no current capture reads the file's
+  /// journal.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
     try look()
     guard let statements else { return false }

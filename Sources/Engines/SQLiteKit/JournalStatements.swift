@@ -12,7 +12,7 @@ package struct JournalStatements: ~Copyable {
   /// The `code` of a journal row with statements that does not end a transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
-  /// The size of the gathered statements, in bytes, from which a part is written.
+  /// The size of the gathered statements, in bytes, from which they are written to the journal before the commit.
   package static let partBytes = 1 << 18
 
   static let textTag: UInt8 = 0
@@ -145,7 +145,7 @@ package struct JournalStatements: ~Copyable {
       }, body)
   }
 
-  /// Calls `body` with a journal row that has the statements so far, and then begins again without statements.
+  /// Calls `body` with a journal row that has the statements gathered so far, and then begins again without statements.
   /// `savepoints` are the open savepoints.
   package mutating func takePart<T>(
     savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
@@ -169,7 +169,7 @@ package struct JournalStatements: ~Copyable {
     return try body(row.bytes)
   }
 
-  /// Drops all statements at the end of a transaction, committed or not.
+  /// Drops all gathered statements at the end of a transaction, committed or not.
   package mutating func removeAll() {
     entries.removeAll()
     entries.shrink(above: Self.partBytes * 2)
@@ -185,7 +185,7 @@ package struct JournalStatements: ~Copyable {
     Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
   }
 
-  /// Removes the statements after a savepoint, because they are rolled back.
+  /// Removes the statements that were gathered after a savepoint, because they are rolled back.
   package mutating func rollBack(to mark: Mark) {
     if let kept = mark.kept {
       entries.removeAll()

@@ -58,8 +58,8 @@ package enum OwnTables {
 }
 
 extension Database {
-  /// The most rows that Cairn reads of its own tables into memory, far above what it writes; and the most bytes of
-  /// each.
+  /// The most rows that each of Cairn's own tables may have when Cairn reads it into memory, far above what Cairn
+  /// writes. `ownBytesMax` is the most bytes of each.
   private static let ownRowsMax = [
     ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
     ("cairn_candidate", 1_000_000),

@@ -91,8 +91,8 @@ package final class Statement {
   /// Whether the statement makes no direct changes to the database (`sqlite3_stmt_readonly`).
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
 
-  /// The number of columns of the statement's rows. It may change, as may the names, if SQLite prepares the statement
-  /// again for a changed schema.
+  /// The number of columns of the statement's rows. The number and the names may change if SQLite prepares the
+  /// statement again for a changed schema.
   package var columnCount: Int { Int(sqlite3_column_count(handle)) }
 
   /// The number of times that SQLite prepared the statement again by itself, because the schema had changed.

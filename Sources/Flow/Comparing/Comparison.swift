@@ -24,7 +24,7 @@ package final class Comparison {
     package init() {}
   }
 
-  /// The result for one table.
+  /// The result of the comparison of one table.
   package struct TableResult: Sendable {
     package let name: String
     package var rows = 0

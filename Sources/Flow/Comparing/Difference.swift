@@ -31,7 +31,8 @@ package struct Difference: Sendable {
   package var key: [(name: String, value: Value)] = []
   /// The differing columns of a row that both ends have.
   package var columns: [Column] = []
-  /// The complete row of the source, and in `target` that of the target. Nil if the row is missing there.
+  /// The complete row of the source; nil if the source lacks the row. `target` is the complete row of the target, or
+  /// nil.
   package var source: [Value]?
   package var target: [Value]?
   /// The number of equal rows to which this difference applies; more than 1 only for rows without a key.
@@ -47,8 +48,8 @@ package struct Difference: Sendable {
 struct Suspect {
   /// The hash of the key, or of the whole row.
   let hash: UInt64
-  /// The key of the row as read at the source, and in `targetKey` as read at the target. Nil if the row was not read
-  /// there or has no usable key.
+  /// The key of the row as read at the source; nil if the row was not read there or has no usable key. `targetKey` is
+  /// the same for the target.
   var sourceKey: [Value]?
   var targetKey: [Value]?
   /// The approximate size of the row, in bytes.

@@ -126,8 +126,8 @@ final class PostgresRowReader: RowReader {
   /// Runs a COPY of `query` in a transaction, after `bind` has bound the parameters of the query.
   ///
   /// The table is locked before COPY takes its snapshot: in a snapshot from before an `ALTER TABLE` that rewrites the
-  /// table, the table would be empty. Under the lock, the name and the columns must still be those for which the query
-  /// was made.
+  /// table, the table would be empty. After the lock, throws if the name or the columns are no longer those for which
+  /// the query was made.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
   private func copy(

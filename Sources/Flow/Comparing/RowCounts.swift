@@ -5,7 +5,7 @@ final class RowCounts {
   /// The memory for one hash of one end, in bytes, without the values of the row.
   static let hashBytes = 24
 
-  /// The hashes in ascending order.
+  /// The hashes whose rows are counted, in ascending order.
   let hashes: [UInt64]
   private var counts: [Int32]
   /// The offset in the buffer of the row that is kept for each hash; -1 for a hash of which no row was counted.

@@ -27,7 +27,7 @@ struct Settlement {
 
 /// A method to find out which suspects are differences and which are in flight.
 protocol Settling {
-  /// Examines suspects that have a key.
+  /// Reads suspects that have a key again. Returns the differences, and the number of rows that may be in flight.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
   /// Examines suspects that are identified by all their values, given their hashes in ascending order. `report` is
   /// called with results; all results for one hash are in the same call.

@@ -6,7 +6,8 @@ import SystemKit
 /// Compares the rows of one table. It reads both ends, narrows differing ranges or buckets down to single rows, and
 /// examines those.
 final class TableComparison {
-  /// The number of suspects that are examined together. If they have waited for a second, fewer are examined.
+  /// The number of suspects that are examined together. A smaller number is examined if the oldest suspect was found
+  /// more than a second ago.
   private static let batchRows = 4000
   /// The memory for examining one suspect, in bytes, without the values of its row.
   private static let suspectBytes = 1500
@@ -77,8 +78,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of both ends row by row. If the source has many more rows there than before, it stops early.
-  /// Returns the rest of the range; nil if all of it was read.
+  /// Reads a range of both ends row by row. If the source has many more rows in the range than when the range was found
+  /// to differ, it stops early. Returns the rest of the range; nil if all of it was read.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

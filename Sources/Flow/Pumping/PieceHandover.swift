@@ -66,7 +66,8 @@ final class PieceHandover {
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits until the piece that was passed on last is processed, and throws the error of that, if any.
+  /// Waits until the piece that was passed on last is processed. Throws the error of `work` if it could not be
+  /// processed.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

@@ -22,7 +22,7 @@ extension PumpDesk {
   }
 
   /// Returns whether there is an open question about rows that this peer may answer. A peer may answer if it may push
-  /// the trail. In the first seconds, only the trail's origin may.
+  /// the trail. In the first seconds, only the node where the trail begins may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {

@@ -44,10 +44,9 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a peer's copy must have diverged from the trail if the copy is longer than the trail at this
-  /// node.
+  /// Returns whether a copy of a trail that is longer than the trail at node `node`, this node, has diverged from it.
   ///
-  /// The result is true at the trail's origin after capture has opened the trail: its end is then after everything
-  /// that was ever sent. At any other node, the missing bytes may still arrive.
+  /// The result is true at the node where the trail begins after capture has opened the trail: its end is then after
+  /// everything that was ever sent. At any other node, the missing bytes may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

@@ -94,8 +94,8 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// The time, in milliseconds, during which only the trail's origin may fetch a question. After that, a peer that
-  /// forwards questions may fetch it too.
+  /// The time, in milliseconds, during which only the node where the trail begins may fetch a question. After that, a
+  /// peer that forwards questions may fetch it too.
   private static let originFirstMilliseconds: Int64 = 3_000
 
   /// Stores the name of the node at the address `asker`. A question from that address is then not sent back to a peer

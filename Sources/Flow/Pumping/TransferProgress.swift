@@ -9,7 +9,7 @@ package struct TransferProgress: Sendable {
     case starting
     /// Bytes are being transferred.
     case moving
-    /// The receiving node has the whole trail.
+    /// The receiving node has the whole trail, and the transfer waits for more bytes.
     case waiting
     /// The last attempt failed. The transfer tries again by itself.
     case retrying

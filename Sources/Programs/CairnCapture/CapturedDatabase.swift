@@ -46,7 +46,7 @@ public final class CapturedDatabase: Sendable {
     }
   }
 
-  /// The name of this installation, which is the origin of everything that is committed here.
+  /// The name of this installation. It is part of the origin of everything that is committed here.
   public let node: String
   let connection: Connection
 

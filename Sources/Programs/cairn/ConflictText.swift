@@ -5,7 +5,7 @@ import Operating
 
 /// Formats conflicts, as text and as JSON.
 enum ConflictText {
-  /// Returns a line about a conflict.
+  /// Returns one line of text about a conflict.
   static func line(_ record: ConflictRecord) -> String {
     let parts = [
       "  #\(record.id)", moment(record.at), record.kind.rawValue, "\(record.fullName) (\(record.key.shown))",
@@ -14,7 +14,7 @@ enum ConflictText {
     return parts.joined(separator: "  ") + (state(record).map { "  [\($0)]" } ?? "")
   }
 
-  /// Returns a line about a row that waits until another row gives up one of its unique values.
+  /// Returns a line about a row that apply could not write yet, because another row holds one of its unique values.
   static func line(_ row: WaitingRows.Row) -> String {
     let values = row.holders.map { "\($0.values.shown), which \(row.table) (\($0.key.shown)) has" }
     let cause = values.isEmpty ? "a unique value" : values.joined(separator: "; ")

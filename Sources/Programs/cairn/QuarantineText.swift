@@ -4,7 +4,7 @@ import Operating
 
 /// Formats transactions in quarantine, as text and as JSON.
 enum QuarantineText {
-  /// Returns a line about a transaction.
+  /// Returns one line of text about a transaction in quarantine.
   static func line(_ one: QuarantinedTransaction) -> String {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",

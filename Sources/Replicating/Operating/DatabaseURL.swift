@@ -5,7 +5,7 @@ import SystemKit
 
 /// The address of a database: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
 package enum DatabaseURL: Equatable, Sendable {
-  /// An absolute path.
+  /// An SQLite file, by its absolute path.
   case sqlite(path: String)
   case postgres(uri: String)
 

@@ -76,7 +76,7 @@ package final class Replication: Sendable {
   /// The number of applies that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
-  /// Whether rows that applies write to the source are sent to the target, because no replication returns them.
+  /// Whether rows that applies write to the source are sent to the target, because they do not return to the source.
   let relays = Atomic<Bool>(false)
   /// The trails that captures of the target write, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])

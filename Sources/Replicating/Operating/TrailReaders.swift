@@ -63,7 +63,7 @@ package struct TrailReaders: Sendable {
     return try all().filter { file(of: $0.state) != own }
   }
 
-  /// Returns the tables of all readers.
+  /// Returns the list of all tables that at least one reader needs.
   package func tables() throws -> TablePatterns { TablePatterns(anyOf: try all().map(\.tables)) }
 
   /// Removes a reader from the list.

@@ -69,9 +69,9 @@ package struct PostgresAlteration {
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
-  /// Computes the statements.
+  /// Computes the statements that give the target's table the shape `after`.
   ///
-  /// - Parameter origins: The origins of the columns from the trail (``DDL/origins``).
+  /// - Parameter origins: For each column of `after`, its index in `before`, as the trail has it (``DDL/origins``).
   /// - Parameter target: The table at the target; nil if it was not examined. Then the types are taken from `types`.
   package init(
     _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,

@@ -7,9 +7,11 @@ import Changes
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
-  /// Whether a table in the shape that Cairn created is restored to its original as a whole.
+  /// Whether an SQLite table that is still as Cairn created it becomes its PostgreSQL original again
+  /// (``TableSchema/original``).
   private let restores: Bool
-  /// The original's columns by name, except columns whose declared type was changed after Cairn created them in SQLite.
+  /// The columns of the PostgreSQL table from which Cairn created the SQLite table, by name. Without columns whose
+  /// declared type was changed in SQLite after that.
   private let originals: [NameKey: TableSchema.Column]
   /// The indexes of the columns in keys, foreign keys and unique indexes. PostgreSQL cannot compare `json` values
   /// there.
@@ -36,7 +38,7 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
-  /// Whether ``schema()`` returns the original as a whole.
+  /// Whether ``schema()`` returns the PostgreSQL table from which Cairn created the SQLite table, unchanged.
   var isOriginal: Bool { unchangedOriginal != nil }
 
   /// Returns whether the values of the SQLite column came from a PostgreSQL column, and still have the form in which
@@ -51,7 +53,7 @@ struct PostgresDraft {
     return original
   }
 
-  /// The complete original, if the table is still as Cairn created it.
+  /// The PostgreSQL table from which Cairn created the SQLite table; nil if the SQLite table was changed after that.
   private var unchangedOriginal: TableSchema? {
     guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({

@@ -55,7 +55,8 @@ package struct PostgresUserType: Equatable {
   /// Returns the user-defined types that the columns of a table use.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Returns the type without the CHECKs of a domain that neither `was` nor `wanted` has: those belong to the target.
+  /// Returns the type without those CHECKs of a domain that neither `was` nor `wanted` has, because they were added at
+  /// the target.
   package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self

@@ -27,7 +27,7 @@ package struct SQLiteAlteration: Sendable {
 
   private let folded: Set<NameKey>
 
-  /// Computes the statements from the difference between two shapes.
+  /// Computes the statements that change a table, from the difference between two shapes.
   /// - Parameter there: the existing table; nil if it is not known, which counts as the shape before.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
@@ -52,7 +52,7 @@ package struct SQLiteAlteration: Sendable {
   private var after: TableSchema { difference.after }
   private var name: String { after.name.quotedName }
 
-  /// All statements, in the order in which they must run.
+  /// All statements that change the table, in the order in which they must run.
   package var statements: [String] { rename + (alters.map { $0 + indexes } ?? rebuild) }
 
   // MARK: The name

@@ -3,9 +3,9 @@ import Changes
 /// A CREATE TABLE statement of SQLite, taken apart into the definitions of its columns.
 struct SQLiteTableText {
   struct Definition: Equatable {
-    /// The name as written, with its quotes.
+    /// The name of the column as written, with its quotes.
     @ByBytes private(set) var name: String
-    /// The whole definition, from the name on.
+    /// The whole definition of the column, from its name on.
     @ByBytes private(set) var text: String
   }
 

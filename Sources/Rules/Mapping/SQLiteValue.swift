@@ -20,7 +20,7 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
-  /// Whether the trailing spaces are removed with which PostgreSQL pads a `char(n)`.
+  /// Whether the spaces with which PostgreSQL pads a `char(n)` at its end are removed.
   private let cutsPadding: Bool
 
   package init(_ type: PostgresType, cutsPadding: Bool = false) {

@@ -5,9 +5,9 @@ import Changes
 enum TimeText {
   enum Zone {
     case none
-    /// The text must have no time zone, or `Z`.
+    /// Accepts a text without a time zone, or with `Z`.
     case utc
-    /// The text may have no time zone, `Z` or an offset.
+    /// Accepts a text without a time zone, with `Z`, or with an offset.
     case any
   }
 

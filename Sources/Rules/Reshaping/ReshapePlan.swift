@@ -73,7 +73,9 @@ package struct ReshapePlan {
     return schema
   }
 
-  /// Returns the index in the previous ``schema`` of each column, given the `origins` of the source's columns.
+  /// Returns, for each column of ``schema``, its index in the schema of the plan `before`; nil for a new column.
+  ///
+  /// - Parameter origins: For each column of the source, its index before the change; nil for a new column.
   func origins(from before: ReshapePlan, _ origins: [Int?]) -> [Int?] {
     outputs.indices.map { index in
       if case .plain(let column) = outputs[index], column < origins.count {

@@ -15,8 +15,8 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The name of the trail, encoded, for ``HistoryColumn/origin``. The following text is the end of each
-  /// ``HistoryColumn/position``.
+  /// The encoded name of the trail: the value of ``HistoryColumn/origin`` in each row of a history. `epoch` is the end
+  /// of each value of ``HistoryColumn/position``.
   private let origin: [UInt8]
   private let epoch: String
 

@@ -149,7 +149,7 @@ final class ShapedTable {
 
   // MARK: Keys of chunks
 
-  /// Returns the key at a chunk's bound, in the columns of the target's table.
+  /// Returns the key at the bound of a refresh chunk, converted to the columns of the target's table.
   func bound(_ values: [Value?]) throws -> [Value?] {
     try plan.outputs.enumerated().map { index, output in
       guard plan.schema.columns[index].keyOrdinal > 0 else { return nil }

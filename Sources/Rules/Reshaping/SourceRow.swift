@@ -54,7 +54,8 @@ final class RowCalculator {
 
   private let plan: ReshapePlan
   private let converters: [SQLiteValue]?
-  /// The inputs that must be numbers: SQLite would treat NaN as 0.
+  /// For each input column, whether a row is refused that has NaN or an infinity in it, because SQLite would calculate
+  /// with 0 instead.
   private let mustBeNumbers: [Bool]
   private var views: [ColumnView] = []
   private var scratch = ByteWriter(capacity: 256)

@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// Checks a date function of SQLite: its time must be a constant, or `now`, which becomes the statement's own time.
+  /// Throws unless the time in a call of SQLite's date functions is a constant or `now`, the time of the statement.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {

@@ -43,7 +43,7 @@ extension Expression {
     return hasQuery || parts.contains { $0.mayName(source) }
   }
 
-  /// The conditions that must all hold for this one to hold.
+  /// The conditions that this condition combines with AND; only this condition if there is no AND.
   var terms: [Expression] {
     if case .binary(.and, let a, let b) = self { return a.terms + b.terms }
     return [self]

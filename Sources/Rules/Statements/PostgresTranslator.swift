@@ -234,7 +234,7 @@ struct PostgresTranslator {
 
   // MARK: Choices
 
-  /// Returns alternative results of one expression, all converted to one type.
+  /// Returns the alternative results of one expression, such as the branches of a CASE, all converted to one type.
   mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
     var pieces: [PostgresPiece] = []
     for part in all { pieces.append(number(try piece(part))) }

@@ -69,12 +69,12 @@ package enum Replayable: Sendable {
 /// source's order.
 package struct ReplayPlan: Equatable, Sendable {
   @ByBytes package var sql: String
-  /// The RETURNING clause to append in SQLite.
+  /// The RETURNING clause to append to the statement in SQLite.
   package var returning = ""
   package var parameters: [Value]
   /// The table that the statement writes, by its name at the source.
   @ByBytes package var table: String
-  /// Whether the returned rows are deleted ones.
+  /// Whether the rows that the statement returns are rows that it deletes.
   package var deletes: Bool
   /// Whether the statement may replace rows that it does not return.
   package var replaces: Bool

@@ -4,7 +4,7 @@ import Mapping
 /// A question of a comparison about rows, sent to the node of the source (`docs/reference/protocol.md`, Questions about
 /// rows).
 ///
-/// The questions contain no SQL: tables are named, and keys are values that the origin binds.
+/// The questions contain no SQL: tables are named, and keys are values that the source's node binds to parameters.
 enum OriginQuestion {
   /// The version of the encoding, which is the first byte of a question.
   static let version: UInt8 = 1

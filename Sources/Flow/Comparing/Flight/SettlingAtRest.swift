@@ -47,7 +47,7 @@ extension SettlingByTrail {
     }
   }
 
-  /// Returns a function that takes the hash of a row. It returns whether the trail or the source has a change of the
+  /// Returns a function of the hash of a row. The function returns whether the trail or the source has a change of the
   /// row that the target has not applied.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?

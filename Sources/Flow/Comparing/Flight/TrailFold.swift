@@ -6,8 +6,8 @@ import Trails
 
 /// Applies changes from the trail to some rows of one table, as they were at the moment of their read at the source.
 ///
-/// Changes that the read rows include already are skipped. The result is the state that each row must have at the
-/// target when its checkpoint reaches the end of the read changes.
+/// Changes that the rows included already when they were read are skipped. The result is the state that each row must
+/// have at the target when its checkpoint reaches the end of the read changes.
 struct TrailFold {
   enum Row {
     case absent
@@ -22,8 +22,8 @@ struct TrailFold {
   private(set) var rows: [UInt64: Row]
   /// The number of equal rows without a usable key, as read at the source.
   private let counts: RowCounts?
-  /// The changes that the trail makes to the number of equal rows, by the hash of the row. An inserted row also has
-  /// its values here.
+  /// The changes that the trail makes to the number of equal rows, by the hash of the row. For an inserted row, the
+  /// entry also has the row's values.
   private var steps: [UInt64: (step: Int, row: [Value])] = [:]
   /// Whether the table was truncated, so that its earlier rows no longer exist.
   private(set) var isEmptied = false
@@ -80,7 +80,8 @@ struct TrailFold {
     (isTruncated, openUnknown) = (false, false)
   }
 
-  /// Ends a transaction of the trail. If the rows read at the source do not include its changes, it applies them.
+  /// Ends a transaction of the trail, and applies its changes unless the rows included them already when they were read
+  /// at the source.
   private mutating func end(_ reach: SourceReach) {
     if openUnknown { isUnknown = true }
     defer { begin() }

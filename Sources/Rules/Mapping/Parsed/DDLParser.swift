@@ -57,10 +57,10 @@ struct DDLParser {
     }
   }
 
-  /// Adds once more to ``weight`` what was added to it since its value was `start`.
+  /// Adds to ``weight`` once more what was added since it was `start`, because a call can double the size of a value.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Adds the weight of the operand that was read last once more, because a cast makes a second value of it.
+  /// Adds to ``weight`` once more what the last operand has added, because a cast makes a second value of the operand.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }
@@ -191,7 +191,7 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes tokens up to the parenthesis that closes the current one.
+  /// Consumes tokens up to the parenthesis that closes the innermost open one.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
@@ -358,7 +358,7 @@ struct DDLParser {
       "the sequence \(sequence.namespace).\(sequence.name) belongs to no table that 'tables' of the apply includes")
   }
 
-  /// Returns whether the arguments keep the value of an enlarging function small.
+  /// Returns false if a function can make a value far larger than its arguments, and the arguments do not limit it.
   private func isBounded(_ name: String, _ arguments: [Range<Int>]) -> Bool {
     if let place = KnownFunctions.counted[name] {
       guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }

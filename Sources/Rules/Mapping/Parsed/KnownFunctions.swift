@@ -76,8 +76,8 @@ enum KnownFunctions {
     to_jsonb to_tsvector translate xml xmlcomment
     """)
 
-  /// Functions whose value is as large as an argument says, and the index of that argument. It must be a number of at
-  /// most ``bytesMax``.
+  /// Functions whose value is as large as one of their arguments says, each with the index of that argument. A call is
+  /// refused unless that argument is a number of at most ``bytesMax``.
   static let counted = ["randomblob": 0, "zeroblob": 0, "lpad": 1, "rpad": 1]
   static let bytesMax = 1024
 
@@ -85,8 +85,8 @@ enum KnownFunctions {
   /// column.
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
-  /// Functions that match a pattern, and the index of the argument that is the pattern. It must be a harmless literal
-  /// (``DDLParser/check(_:_:)``).
+  /// Functions that match a pattern, each with the index of the argument that is the pattern. A call is refused unless
+  /// the pattern is a harmless literal (``DDLParser/check(_:_:)``).
   static let matching: [NameKey: (place: Int, kind: DDLParser.PatternKind)] = [
     "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),
     "regexp_like": (1, .regular), "regexp_match": (1, .regular), "regexp_replace": (1, .regular),
@@ -100,7 +100,7 @@ enum KnownFunctions {
     jsonb_exists_all jsonb_exists_any jsonb_delete json_patch jsonb_patch
     """)
 
-  /// Functions that replace parts of one text by another text. The other text must be a literal that is not longer than
-  /// the parts.
+  /// Functions that replace parts of one text by another text. A call is refused unless the other text is a literal
+  /// that is not longer than the parts.
   static let replacing: Set<NameKey> = ["replace", "regexp_replace"]
 }

@@ -149,8 +149,8 @@ struct PostgresDDL {
     "seg", "uuid-ossp", "vector",
   ]
 
-  /// Parses CREATE EXTENSION. Returns the statement if the apply may create the extension; nothing if the target has
-  /// it.
+  /// Parses CREATE EXTENSION. Returns the statement if the apply may create the extension; an empty list if the target
+  /// has it. Throws otherwise.
   ///
   /// PostgreSQL installs trusted extensions with the rights of a superuser. So only an apply to all tables creates one,
   /// and never in a schema of PostgreSQL or of Cairn.

@@ -21,8 +21,8 @@ struct SQLiteDDL {
   static let generatedMax = 128
   /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
   static let uniquesMax = 64
-  /// The most times that one statement is read. It is read again if a generated column names a later one, whose weight
-  /// was not known before.
+  /// The most times that one statement is read. It is read again if a generated column names a later one, because the
+  /// ``DDLParser/weight`` of the later one was not known before.
   private static let passesMax = 8
 
   /// Reads one CREATE TABLE statement, and prints it under the table's own name. Throws for any other statement.
