@@ -13,8 +13,8 @@ struct StoredReturns {
     var row: ContestedRow?
     /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]
-    /// The number of a transaction in this database's own trail. Through it, that trail has everything that was written
-    /// here before the row came back. Nil: not known yet.
+    /// The number of a transaction in this database's own trail. Up to that transaction, the trail has everything that
+    /// was written here before the row came back. Nil: not known yet.
     var own: UInt64?
   }
 
@@ -43,8 +43,8 @@ struct StoredReturns {
       ])
   }
 
-  /// Sets `own` in all entries that lack it. Through that transaction, this database's own trail has everything that
-  /// was written before the rows came back.
+  /// Stores the transaction `own` in all entries that have none. Up to it, this database's own trail has everything
+  /// that was written before the rows came back.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

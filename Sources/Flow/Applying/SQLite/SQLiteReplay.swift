@@ -24,7 +24,7 @@ final class SQLiteReplay {
   struct Group {
     var last = TransactionHeader(commitTime: 0)
     var rows = 0
-    /// Whether the group changes the database. If not, it is not reported in the journal.
+    /// Whether the group changes the database. If not, no applied note is written for it.
     var isOfChanges = false
   }
 

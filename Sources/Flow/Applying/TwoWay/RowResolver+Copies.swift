@@ -3,8 +3,8 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows wait for unique values. Called before a chunk of a copy deletes rows that it lacks. A row that
-  /// waits for a unique value at the copy's source must then wait here too, and not be deleted.
+  /// Decides which rows are waiting rows, before a chunk of a copy deletes rows that the chunk lacks. A row that waits
+  /// at the copy's source must wait here too, instead of being deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
