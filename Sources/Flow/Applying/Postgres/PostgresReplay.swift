@@ -771,7 +771,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before they fit the target.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }

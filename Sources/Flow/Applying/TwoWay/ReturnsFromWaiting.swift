@@ -16,7 +16,7 @@ struct ReturnsFromWaiting {
     var isOpen: Bool
   }
 
-  /// The highest number of rows in the list. When the list is full, ``ofForgotten`` replaces all of them.
+  /// The highest number of rows in the list. A full list is emptied, and ``ofForgotten`` is used for its rows.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []

@@ -40,6 +40,6 @@ struct TableHolders: Equatable {
     return isLike && !sources.contains(table.fullName.nameKey) && !roots.isSpelling(name)
   }
 
-  /// Reads the names again, as a new table may have replaced one that was dropped.
+  /// Reads the names of the oldest tables again, as a new table may have replaced a dropped one.
   mutating func lookAgain() { if let found = try? look?() { oldest = found } }
 }

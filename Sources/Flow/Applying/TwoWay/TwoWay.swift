@@ -16,7 +16,8 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
+    /// SQLite: passes the journal rows that this database's trail lacks to a closure; returns false if there are too
+    /// many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)

@@ -573,9 +573,9 @@ final class TwoWayDesk<Table: AnyObject> {
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. The rank is the highest if capture still has to read
-  /// the row's last write, or (`isMerged`: copies merge with present rows) to copy the row. `isNew`: whether the row
-  /// that needs the unique value is from the present group.
+  /// Returns a row's rank; nil if all nodes know its last write. The rank is the highest if capture has not read that
+  /// write, or, when copies merge with present rows (`isMerged`), has not copied the row. `isNew`: whether the row that
+  /// needs the unique value is from the present group.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
