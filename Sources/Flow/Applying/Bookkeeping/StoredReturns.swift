@@ -2,8 +2,8 @@ import Changes
 import Conflicts
 import Trails
 
-/// The rows of a target that waited outside their table for a unique value, and are back in it. Stored in
-/// `cairn_returned` (SQLite) or `cairn.returned` (PostgreSQL). Not thread-safe.
+/// The rows of a target that were waiting rows and are back in their tables. Stored in `cairn_returned` (SQLite) or
+/// `cairn.returned` (PostgreSQL). Not thread-safe.
 ///
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {

@@ -103,7 +103,7 @@ extension PostgresReplay {
   func settleEarly() throws { try meet(early.takeAll()) }
 
   /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
-  /// that key, which the target lacks.
+  /// that key that the target lacks.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)

@@ -59,7 +59,7 @@ extension SQLiteReplay {
   func settleEarly() throws { try meet(early.takeAll()) }
 
   /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
-  /// that key, which the target lacks.
+  /// that key that the target lacks.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in

@@ -52,7 +52,7 @@ final class TargetTable {
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   /// Two-way: whether two rows may have the same unique value besides the key. ``RowResolver`` then decides which one
-  /// waits.
+  /// becomes a waiting row.
   var mayCollide = false
   /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []

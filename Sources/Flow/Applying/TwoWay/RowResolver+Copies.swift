@@ -11,8 +11,8 @@ extension RowResolver {
   }
 
   /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
-  /// row if the copy's source no longer has it. Otherwise the copied row waits for its unique value, and ``judge()``
-  /// decides before the commit.
+  /// row if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
+  /// between both before the commit.
   ///
   /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
@@ -33,8 +33,8 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Handles a row that waited for a unique value at the copy's source when the copy was read. It waits here too,
-  /// unless its unique values are free here.
+  /// Handles a row that was a waiting row at the copy's source when the copy was read. The row waits here too, unless
+  /// its unique values are free.
   ///
   /// - Parameter schema: The table's schema in the trail.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {

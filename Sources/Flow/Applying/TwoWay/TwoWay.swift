@@ -16,8 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes the journal rows that this database's trail lacks to a closure; returns false if there are too
-    /// many.
+    /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
@@ -49,8 +48,7 @@ package final class TwoWay: Sendable {
   /// The size limit for the waiting rows of all trails together, in bytes.
   var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// The lock that keeps applies (as its writers) from writing while capture reads rows for a copy. Nil: no capture
-  /// runs.
+  /// The lock that keeps applies from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])

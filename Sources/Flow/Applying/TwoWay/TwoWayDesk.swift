@@ -51,7 +51,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, the rows that it wrote and whose names other rows may share; see ``made(_:at:isCopied:)``.
+  /// For each transaction, the rows that it wrote and that may share their row names with other rows.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
@@ -276,7 +276,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that other nodes wrote without its author knowing.
+  /// The rows that the present transaction references and that have writes of other nodes unknown to its author.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -453,7 +453,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// A row by its name and its exact key, for rows whose name other rows may share.
+  /// A row, given by its row name and exact key, because another row may have the same row name.
   private struct Spelled: Hashable {
     let name: RowName
     let spelling: [UInt8]
