@@ -557,7 +557,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the stamp by which a row of the present transaction competes for a unique value.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Adds the version that the present transaction makes of a resolved row to the index of versions.
+  /// Adds the version that the present transaction makes of a resolved row to the version window.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
   /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. Its stamp is later than
