@@ -8,7 +8,8 @@ import SQLiteKit
 package struct ApplyOptions: Sendable {
   /// The policy for rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
-  /// Whether ``existing`` also applies to copies that are requested later; otherwise such a copy overwrites rows.
+  /// Whether ``existing``, the policy for rows that a table holds before its first copy, also holds for later copies.
+  /// If not, later copies overwrite the rows.
   ///
   /// True in a daemon, where another apply of the trail may have requested the copy.
   package var existingHolds = false
@@ -95,8 +96,8 @@ package struct ApplyOptions: Sendable {
   package var originName: TrailName?
   /// The trail into which the target's own changes are captured. Apply skips transactions that began in that trail.
   package var ownTrail: TrailName?
-  /// The names of nodes (the part of a trail's name before the dot) whose transactions apply skips, like those of
-  /// ``ownTrail``.
+  /// The names of nodes (the part of a trail's name before the dot). Apply skips transactions that began in a trail of
+  /// such a node.
   package var ownOrigins: Set<String> = []
   package init() {}
 }

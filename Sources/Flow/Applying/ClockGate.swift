@@ -46,7 +46,7 @@ final class ClockGate {
   /// Makes the next check read the time again, when a group begins.
   func beginGroup() { near = 0 }
 
-  /// Returns the last transaction that may be applied now; nil: no transaction is held back. Called before each group.
+  /// Returns the last transaction that may be applied now; nil: all may be applied. Called before each group.
   func limit() -> UInt64? {
     beginGroup()
     guard let held = heldBack else { return nil }

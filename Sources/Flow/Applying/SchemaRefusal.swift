@@ -96,7 +96,7 @@ struct SchemaRefusal {
 }
 
 extension TableSchema.Column {
-  /// The value that ALTER TABLE ADD COLUMN gives to present rows, as SQL; nil if it is NULL.
+  /// The SQL expression of the value that ALTER TABLE ADD COLUMN gives to present rows; nil if the value is NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -105,8 +105,8 @@ extension TableSchema.Column {
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text
   }
 
-  /// The default as a literal without its cast; `NULL` if there is none. Nil if the default is an expression, which
-  /// apply does not run.
+  /// The column's default as an SQL literal without a cast; `NULL` if the column has no default. Nil if the default is
+  /// an expression.
   ///
   ///     'x'::character varying  ->  'x'
   var literalDefault: String? {
@@ -134,13 +134,13 @@ struct FilledColumn {
   let column: TableSchema.Column
   /// The column's default at the source; nil: none.
   let sourceDefault: String?
-  /// The value of each row in the column at the source, as a literal; nil: not known, as the default is an expression.
+  /// The value that the source gave its rows in the new column, as an SQL literal: the default, or `NULL`. Nil if the
+  /// default is an expression.
   private let literal: String?
-  /// The value that each row of the target must have in the column, as a literal; nil: the values of the rows are not
-  /// checked.
+  /// The value, as an SQL literal, that all rows of the target must have in the column; nil: the rows are not checked.
   let wanted: String?
-  /// The column's default at the target, and the source's default that must replace it in rows; nil: nothing to
-  /// replace.
+  /// The target's default of the column (`own`), and the source's default (`wanted`), which must replace it in all
+  /// rows. Nil: rows with the target's default keep it.
   let displaced: (own: String, wanted: String)?
 
   /// Determines the value that the target's rows must have in a new column.

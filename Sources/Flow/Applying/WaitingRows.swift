@@ -2,7 +2,8 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// The rows of a two-way database that are kept outside their tables until another row frees a unique value.
+/// The waiting rows of a two-way database: rows that are kept outside their tables until another row frees a unique
+/// value.
 ///
 /// Applications committed these rows, but only Cairn's own tables hold them now. Dropping Cairn's tables would lose
 /// them.

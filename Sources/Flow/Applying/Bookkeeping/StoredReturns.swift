@@ -2,8 +2,8 @@ import Changes
 import Conflicts
 import Trails
 
-/// The rows of a target that waited outside their table for a unique value, and are back in it. Stored in
-/// `cairn_returned` (SQLite) or `cairn.returned` (PostgreSQL). Not thread-safe.
+/// The rows of a target that were waiting rows and are back in their tables. Stored in `cairn_returned` (SQLite) or
+/// `cairn.returned` (PostgreSQL). Not thread-safe.
 ///
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
@@ -13,8 +13,8 @@ struct StoredReturns {
     var row: ContestedRow?
     /// For each trail, the last transaction that this node had when the row came back to its table.
     var known: [TrailID: UInt64]
-    /// The number of a transaction in this database's own trail. Through it, that trail has everything that was written
-    /// here before the row came back. Nil: not known yet.
+    /// The number of a transaction in this database's own trail. Up to that transaction, the trail has everything that
+    /// was written here before the row came back. Nil: not known yet.
     var own: UInt64?
   }
 
@@ -43,8 +43,8 @@ struct StoredReturns {
       ])
   }
 
-  /// Sets `own` in all entries that lack it. Through that transaction, this database's own trail has everything that
-  /// was written before the rows came back.
+  /// Stores the transaction `own` in all entries that have none. Up to it, this database's own trail has everything
+  /// that was written before the rows came back.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

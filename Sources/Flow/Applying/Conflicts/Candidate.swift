@@ -20,8 +20,7 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists the copies that brought the row. It lists the row's versions under
-  /// ``name``.
+  /// The name under which ``VersionWindow`` lists the copies of the row. It lists all other versions under ``name``.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
@@ -48,7 +47,8 @@ struct ContestedRow: Hashable {
   }
 }
 
-/// A row that waits outside its table because another row, which was written later, has one of its unique values.
+/// A waiting row: it is kept outside its table because another row, which was written later, has one of its unique
+/// values.
 ///
 /// The row is written to its table when that value is free. So all nodes end up with the same rows, in whatever order
 /// writes arrive.
@@ -58,8 +58,8 @@ struct Candidate {
   var row: ContestedRow
   /// The stamp (clock, origin and number) of the last version of the row.
   var stamp: Stamp
-  /// The keys of lower-ranked rows that have one of this row's unique values. They stay in their table because this row
-  /// has to wait for a third row, which ranks higher.
+  /// The keys of rows of lower rank that have one of this row's unique values. They stay in the table because a third
+  /// row, of higher rank, keeps this row out of it.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {
@@ -75,8 +75,8 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
-  /// The SET clause of the upsert for a row that already waits for a unique value. It leaves out `since`, so the time
-  /// when the wait began is kept.
+  /// The SET clause of the upsert that stores a waiting row again. It leaves out the column `since`, so the time when
+  /// the wait began is kept.
   static let renewal = """
     content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
       earlier = excluded.earlier
@@ -89,7 +89,8 @@ struct Candidate {
     ]
   }
 
-  /// Reads a candidate from the stored texts. Nil if the texts have another version's format.
+  /// Creates the waiting row from the texts of its stored entry; nil if another version of Cairn wrote them in another
+  /// format.
   init?(_ texts: [String]) {
     guard texts.count == 8, let key = ConflictRow(json: texts[2]), let row = ConflictRow(json: texts[3]),
       let clock = Int64(texts[4]).flatMap(NumberBounds.clock), let number = Int64(texts[6]).flatMap(NumberBounds.number)
@@ -99,27 +100,27 @@ struct Candidate {
     earlier = texts[7].split(at: "\n").compactMap { ConflictRow(json: $0) }
   }
 
-  /// Returns the candidate's row in the order of a table's columns; unknown values are NULL.
+  /// Returns the row's values in the given columns of its table, in that order; NULL for an unknown value.
   func values(_ columns: [String]) -> [Value] { columns.map { row.row[$0] ?? .null } }
 }
 
-/// Access to the rows of a target that wait for unique values, and to the tables of these rows.
+/// Access to the waiting rows of a target, and to their tables.
 protocol CandidateStore {
   func all() throws -> [Candidate]
-  /// Returns the row with a key if it waits for a unique value; nil if no such row waits.
+  /// Returns the waiting row with this key; nil if there is none.
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the size in bytes of the rows that wait for unique values and whose last write came by the trail `origin`.
-  /// Nil: of all rows that wait for unique values.
+  /// Returns the total size, in bytes, of the waiting rows whose last write came by the trail `origin`; if it is nil,
+  /// of all waiting rows.
   func byteCount(of origin: String?) throws -> Int64
-  /// Returns the number of rows that wait for unique values, by table.
+  /// Returns the number of waiting rows of each table, by table name.
   func counts() throws -> [String: Int]
-  /// Returns the time at which a row began to wait for a unique value, in µs since 1970 UTC; nil if an older version
+  /// Returns the time at which a waiting row began to wait, in µs since 1970 UTC; nil if an older version of Cairn
   /// stored the row.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the rows of the table that have a unique value of the given row, with these values. Looks only at unique
-  /// indexes without expressions and WHERE.
+  /// Returns the rows of the table that have one of the given row's unique values, each with these values. Ignores
+  /// unique indexes with an expression or a WHERE clause.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
@@ -128,10 +129,10 @@ protocol CandidateStore {
   func mayWrite(_ row: ContestedRow) throws -> Bool
   /// Returns whether the row's table has a row with the same key.
   func isThere(_ row: ContestedRow) throws -> Bool
-  /// Returns all columns of the other rows of the table that have one of the row's unique values.
+  /// Returns the other rows of the table that have one of the row's unique values, each with all of its columns.
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Deletes `others` and writes `row`, or does neither.
   ///
-  /// - Returns: False if a constraint refuses the row for another reason than the values of other rows.
+  /// - Returns: False if a constraint refuses `row` for a reason that has nothing to do with other rows.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool
 }

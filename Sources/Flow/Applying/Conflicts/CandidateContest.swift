@@ -1,29 +1,30 @@
 import Changes
 import Conflicts
 
-/// Decides which rows of a target are in their tables, and which ones wait because another row has one of their unique
-/// values. The decision is made again for each group.
+/// Decides, for each group, which of several rows with the same unique value is in its table. The other ones become
+/// waiting rows.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The change of a row since it began to wait for a unique value, as its known versions show.
+  /// The change of a waiting row since it began to wait, as far as its known versions show one.
   enum Renewal {
     case asItWas
     case later(Candidate)
     /// The row was deleted, so it no longer waits for its unique value.
     case gone
     /// An application has written the row while it waited for its unique value. Capture does not have that change yet,
-    /// so the contest decides later.
+    /// so nothing is decided about the row in this group.
     case open
   }
 
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a row that waits for a unique value, with its stamp (clock, origin and number). If a later copy brought
-    /// the row, the stamp is that of the copy.
+    /// Returns a waiting row with its stamp (clock, origin and number). If a later copy brought the row, returns it
+    /// with the stamp of the copy.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank of a row's last write, for ``UniqueContest/rank(of:against:)``.
+    /// Returns the rank of a row of the table by its last write; nil if all nodes know that write. `isNew`: whether the
+    /// waiting row that needs the same unique value is from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Called when a row that waited for a unique value is back in its table.
+    /// Called after a waiting row of an earlier group has been written to its table.
     var noteReturn: (ContestedRow) throws -> Void
     /// Logs the conflict of two rows over a unique value. `isOurs`: whether the first row got the value, so that the
     /// other one waits.
@@ -32,9 +33,9 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
 
   private let store: Store
   private let sight: Sight
-  /// The rows that the present group writes.
+  /// The rows that the present group could not write, because other rows have their unique values.
   private let fresh: Set<ContestedRow>
-  /// The rows that a copy has just brought and that waited for a unique value at the copy's source.
+  /// The rows that a copy in this group brought as waiting rows: they waited at the copy's source.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -42,8 +43,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     (self.store, self.fresh, self.met, self.sight) = (store, Set(fresh), Set(met), sight)
   }
 
-  /// Decides which rows are in their tables, and which rows wait for unique values. Returns whether a table or the
-  /// stored candidates changed.
+  /// Decides which rows are in their tables and which are waiting rows. Returns whether a table or the stored list of
+  /// waiting rows changed.
   func judge() throws -> Bool {
     var isChanged = false
     for found in try store.all() where try store.mayWrite(found.row) {

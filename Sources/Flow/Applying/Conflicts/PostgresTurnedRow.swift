@@ -6,7 +6,7 @@ struct PostgresTurnedRow {
   private let connection: PostgresConnection
   private let turned: TurnedRow
   private let table: String
-  /// The type of each column, as the server names it.
+  /// The type of each column of the row's table, by column name, as the server names the type.
   private let types: [NameKey: String]
 
   init(_ connection: PostgresConnection, _ turned: TurnedRow) throws {
@@ -31,7 +31,7 @@ struct PostgresTurnedRow {
     types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
   }
 
-  /// Writes the version `row` in the caller's transaction. If it is nil, deletes the row.
+  /// Replaces the row in its table by the version `row`, in the caller's transaction. If `row` is nil, deletes the row.
   func put(_ row: ConflictRow?) throws {
     var (values, condition): ([String?], String) = ([], keyCondition(from: 1))
     let key = turned.key.columns.map(\.value.postgresText)
@@ -63,13 +63,13 @@ struct PostgresTurnedRow {
     return "WHERE " + terms.joined(separator: " AND ")
   }
 
-  /// Returns an SQL condition that compares a column with a parameter by their text forms, as not every type has an
-  /// equality operator.
+  /// Returns the SQL condition that a column and a parameter have the same text form. Texts are compared because not
+  /// every type has an equality operator.
   private func equals(_ name: String, _ parameter: String) -> String {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Returns those of the given columns whose values differ from the row in the table.
+  /// Returns those of the given columns in which the row in the table has another value than the given one.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")

@@ -5,7 +5,7 @@ import SQLiteKit
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// The names of the table's columns, without generated columns, which rows of the conflict log do not have.
+  /// The names of the table's columns, except generated columns: the conflict log does not store these.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {
@@ -15,7 +15,7 @@ struct SQLiteTurnedRow {
     if names.isEmpty { throw turned.stale("is gone with its table") }
   }
 
-  /// Writes the version `row` in the caller's transaction. If it is nil, deletes the row.
+  /// Replaces the row in its table by the version `row`, in the caller's transaction. If `row` is nil, deletes the row.
   func put(_ row: ConflictRow?) throws {
     let table = turned.table.quotedName
     let key = turned.key.columns

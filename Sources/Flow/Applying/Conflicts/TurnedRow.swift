@@ -1,24 +1,27 @@
 import Changes
 import Mapping
 
-/// A row to replace by another version, which is written as an application would write it.
+/// A row of a target that another version replaces, to overturn a conflict or to carry out a decision. The version is
+/// written as an application would write it.
 ///
-/// Capture then replicates the change to all other nodes, as a version that is later than all versions known here.
+/// Capture then replicates the change to all other nodes, as a version that is later than all versions that this node
+/// knows.
 struct TurnedRow {
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that must be in the table before the replacement; nil: there must be no row.
+  /// The row that the table is expected to have; nil: it is expected to have no such row. Otherwise the error ``stale``
+  /// is thrown, unless ``isForced``.
   var settled: ConflictRow?
-  /// Whether to replace the row even if it differs from ``settled``.
+  /// Whether the row in the table is replaced even if it differs from ``settled``.
   var isForced = false
-  /// The tables of the target that may be written.
+  /// The tables of the target that apply may write.
   var scope = TargetScope()
   /// Returns the error for a row that differs from ``settled``. The argument is a text that describes the difference.
   var stale: (String) -> CairnError
 
-  /// Returns those columns of a version that the table has, with their values.
+  /// Returns the columns of the version `row` that the table has, with their values; empty if `row` is nil.
   ///
   /// - Parameter isThere: Returns whether the table has a column.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {

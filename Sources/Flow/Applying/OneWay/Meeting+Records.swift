@@ -39,7 +39,7 @@ extension ContestedRow {
   }
 }
 
-/// Access to the rows of a target table in the open transaction, to carry out a ``Meeting``.
+/// Access to the rows of a target table in the open transaction, to write what a ``Meeting`` has planned.
 protocol MeetingPlace {
   /// Whether the table also holds rows of other trails. If so, no row is deleted to free its unique values for another
   /// row.

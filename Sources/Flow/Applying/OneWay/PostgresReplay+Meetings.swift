@@ -98,12 +98,12 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Resolves updates and deletes that waited for their rows until the end of their transaction, as applications had
-  /// changed the rows. The source's row wins.
+  /// Resolves, at the end of a transaction, its updates and deletes of rows that the target lacks because applications
+  /// have changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called when a row gets a key. Resolves earlier updates that still wait for another row with that key, because the
-  /// target does not have that row.
+  /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
+  /// that key that the target lacks.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -115,11 +115,12 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves the updates that still wait for a row with the key `key`, before that row is changed.
+  /// Resolves earlier updates, in the same transaction, of a row that the target lacks, before a later change of that
+  /// row. `key`: the row's key after these updates.
   ///
   /// These updates precede the change in the trail.
   ///
-  /// - Returns: False if no update waited.
+  /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
     -> Bool
   {

@@ -54,12 +54,12 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Resolves updates and deletes that waited for their rows until the end of their transaction, as applications had
-  /// changed the rows. The source's row wins.
+  /// Resolves, at the end of a transaction, its updates and deletes of rows that the target lacks because applications
+  /// have changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called when a row gets a key. Resolves earlier updates that still wait for another row with that key, because the
-  /// target does not have that row.
+  /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
+  /// that key that the target lacks.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -68,11 +68,12 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the updates that still wait for a row with the key of `row`, before that row is changed.
+  /// Resolves earlier updates, in the same transaction, of a row that the target lacks, before a later change of that
+  /// row. `row`: has the row's key after these updates.
   ///
   /// These updates precede the change in the trail.
   ///
-  /// - Returns: False if no update waited.
+  /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }
     let saved = (before, after)

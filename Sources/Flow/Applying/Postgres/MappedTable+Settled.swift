@@ -77,7 +77,7 @@ extension MappedTable {
 
   // MARK: Foreign keys
 
-  /// Queries which foreign keys of the database reference this table.
+  /// Queries and returns the foreign keys of the database that reference this table.
   func lookUpReferrers(_ connection: PostgresConnection) throws -> [Reference] {
     let rows = try connection.query(
       """

@@ -22,12 +22,11 @@ final class MappedTable {
     /// An update of a GENERATED ALWAYS AS IDENTITY column, as a delete and an insert, because UPDATE cannot set such a
     /// column.
     case replace(set: ColumnMask, checks: ColumnMask)
-    /// A ``delete`` of many rows at once, with values passed as arrays of texts. ``updateMany`` is the same for
-    /// ``update``.
+    /// A DELETE statement for many rows, with values passed as arrays of texts. ``updateMany`` is the same for UPDATE.
     case deleteMany(checks: ColumnMask)
     case updateMany(set: ColumnMask, checks: ColumnMask)
-    /// A ``delete`` of just one of several rows that are equal in all columns. ``updateTwin`` is the same for
-    /// ``update``.
+    /// A DELETE statement for just one of several rows that are equal in all columns. ``updateTwin`` is the same for
+    /// UPDATE.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
     /// A delete of the rows that have the new row's values in a unique index, except the row with the old or new key.
@@ -38,7 +37,7 @@ final class MappedTable {
     case anyDoubled(index: Int)
     /// A query whether each checked column of the row with the key still has its former value.
     case probe(checks: ColumnMask)
-    /// A ``delete`` that returns the deleted row.
+    /// A DELETE statement for one row that returns the deleted row.
     case take(checks: ColumnMask)
   }
 
@@ -168,8 +167,8 @@ final class MappedTable {
     !goesBothWays && !isWholeRow
     && target.uniqueIndexes.indices.contains { positions(of: $0)?.contains { converters[$0].mayFold } ?? false }
 
-  /// Two-way: whether two rows may have the same unique value besides the key, so that ``RowResolver`` decides which
-  /// one waits. False with deferrable constraints, whose violations PostgreSQL does not report to apply.
+  /// Two-way: whether two rows may have the same unique value besides the key, so that one of them may become a waiting
+  /// row. False with deferrable constraints, whose violations PostgreSQL does not report to apply.
   lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
 
   /// Returns the columns of a unique index; nil if it has an expression, or a column that the trail does not have.

@@ -6,9 +6,9 @@ import PostgresKit
 ///
 /// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as
 /// such code can `RESET ROLE`. So apply checks that code before it writes. It refuses the table if an untrusted role
-/// (neither a superuser nor its own role) owns any of it. Expressions of such a role may call only what ``isPlainText``
-/// accepts: other functions can run a text, or the code of a type. If such a role can change or replace the table,
-/// apply checks again in each transaction, under a lock.
+/// (neither a superuser nor apply's own role) owns any of that code. Expressions of such a role may call only what
+/// ``isPlainText`` accepts: other functions can run a text as SQL, or the code of a type. If such a role can change or
+/// replace the table, apply checks again in each transaction, under a lock.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -16,25 +16,25 @@ import PostgresKit
 /// ```
 struct OwnersCode: Equatable {
   struct Finding: Equatable {
-    /// The kind of the object, such as `trigger`, `rule` or `check constraint`.
+    /// The kind of the database object that has the code, such as `trigger`, `rule` or `check constraint`.
     @ByBytes var kind: String
     @ByBytes var object: String
     @ByBytes var owner: String
     @ByBytes var function: String
-    /// Whether an expression of `owner` calls `function`, which a trusted role owns.
+    /// Whether the code is an expression of the role `owner`, and is refused because it calls `function`.
     var isCall = false
-    /// The trigger, if the code that was found is one; else nil.
+    /// The trigger, if the code belongs to one; else nil.
     var trigger: Trigger?
   }
 
-  /// A trigger and its table: the one that apply writes, a partition, or one that a foreign key action changes.
+  /// A trigger of the table that apply writes, of a partition, or of a table that a foreign key action changes.
   struct Trigger: Equatable {
     @ByBytes var namespace: String
     @ByBytes var table: String
     @ByBytes var name: String
 
-    /// The pattern for `fire_triggers` that names this trigger. A `?` replaces each character that has a meaning in
-    /// patterns.
+    /// The entry of the setting `fire_triggers` that names this trigger. A `?` replaces each character that has a
+    /// meaning in patterns.
     var pattern: String {
       ((namespace.hasSameBytes(as: "public") ? [] : [namespace]) + [table, name]).map { part in
         String(String.UnicodeScalarView(part.unicodeScalars.map { ".*!".unicodeScalars.contains($0) ? "?" : $0 }))
@@ -42,16 +42,16 @@ struct OwnersCode: Equatable {
     }
   }
 
-  /// The power of an untrusted role to change or replace the table.
+  /// The extent to which an untrusted role can change the code of a table, or replace the table by another one.
   enum Openness: Equatable {
     case closed
-    /// An untrusted role owns the schema: it can drop the table and create another one with the same name.
+    /// An untrusted role owns the table's schema: it can drop the table and create another one with the same name.
     case name
     /// An untrusted role owns the table, a partition, or a type that is needed to write the table.
     case code
   }
 
-  /// The values of `tgenabled` (triggers) and `ev_enabled` (rules) with which these run in apply's session.
+  /// The values of `tgenabled` or `ev_enabled` of the triggers and rules that run in apply's session.
   static let firesInApply = "AR"
 
   var findings: [Finding]
@@ -63,15 +63,15 @@ struct OwnersCode: Equatable {
   /// The table's oid, and the row version of its schema in the catalog. If this text changes, the name means another
   /// table, or the schema was renamed.
   @ByBytes var bearer: String
-  /// Whether writing the table runs functions, which may read views.
+  /// Whether a write to the table runs functions in SQL or another language than C. Such functions may read views.
   var runsFunctions = false
-  /// Whether a partition is a foreign table.
+  /// Whether the table has a partition that is a foreign table.
   var hasForeignParts = false
-  /// The versions of the catalog rows that make up the code. If this text changes, the code has changed.
+  /// A hash over the versions of the catalog rows that define the code. If the hash changes, the code has changed.
   @ByBytes var fingerprint: String
 
-  /// Reads the code that other roles own in a table, given by its quoted name. `fires`: the values of `tgenabled` and
-  /// `ev_enabled` that run: `AR` in apply's session, `AO` in an application's.
+  /// Finds the code of untrusted roles that runs when a table is written. `table`: its quoted name. `fires`: see
+  /// ``firesInApply``; `AO` for the session of an application.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -96,7 +96,8 @@ struct OwnersCode: Equatable {
     return names.count == 3 ? Trigger(namespace: names[0], table: names[1], name: names[2]) : nil
   }
 
-  /// Locks the tables that foreign key actions of a table change, if an untrusted role may add triggers to them.
+  /// Locks the tables that foreign key actions change when `table` is written, if untrusted roles may add triggers
+  /// there.
   ///
   /// The lock lasts until the transaction ends. Such triggers would run with the rights of this session.
   ///
@@ -127,20 +128,20 @@ struct OwnersCode: Equatable {
 
   /// Returns the LOCK statements that keep other roles from changing the table's code until the transaction ends.
   ///
-  /// Only SHARE UPDATE EXCLUSIVE keeps an owner from attaching a partition. It conflicts with itself, so only one such
-  /// transaction at a time writes a partitioned table.
+  /// Only the lock mode SHARE UPDATE EXCLUSIVE keeps an owner from attaching a partition. This mode conflicts with
+  /// itself, so transactions that lock the same partitioned table run one after the other.
   func locks(_ table: String) -> [String] {
     (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
       + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
   }
 
-  /// A trigger of the database, by its name and the oid of the owner of its table.
+  /// The name of a trigger, and the oid of the role that owns the trigger's table.
   struct TriggerOwner: Equatable {
     @ByBytes var name: String
     var owner: UInt32
   }
 
-  /// Returns the triggers of all tables, except those of foreign keys. Empty if ``findings`` has no trigger.
+  /// Returns all triggers of the database, except PostgreSQL's internal ones. Empty if ``findings`` has no trigger.
   func triggerOwners(_ connection: PostgresConnection) throws -> [TriggerOwner] {
     guard findings.contains(where: { $0.trigger != nil }) else { return [] }
     return try connection.query(
@@ -151,7 +152,7 @@ struct OwnersCode: Equatable {
     ).compactMap { row in row[1].flatMap { UInt32($0) }.map { TriggerOwner(name: row[0] ?? "", owner: $0) } }
   }
 
-  /// Throws `owners-code` for the first finding that the conf does not allow.
+  /// Throws `owners-code` for the first of ``findings`` that the conf does not allow. Only triggers can be allowed.
   ///
   /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
   func check(_ table: String, place: String, allows: (Trigger) -> Bool) throws(CairnError) {
@@ -170,15 +171,15 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// The query that fails with ``changed`` if the ``fingerprint`` of the code of table `$1` is not `$3`. `$2`: the
-  /// values of `tgenabled` that run.
+  /// The query that fails with the error ``changed`` if the code of the table named `$1` has another ``fingerprint``
+  /// than `$3`. `$2`: see ``firesInApply``.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// The query that fails with ``changed`` if the table named `$1` is not the one whose ``bearer`` is `$2`.
+  /// The query that fails with the error ``changed`` if the table named `$1` has another ``bearer`` than `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
   /// The SQLSTATE of a division by zero, by which the check queries fail on purpose.
   static let changed = "22012"
 
-  /// Returns the error for a table that is replaced, or its schema renamed, again and again while apply writes to it.
+  /// Returns the error for a table that was replaced, or whose schema was renamed, while apply wrote to the table.
   static func exchanged(_ place: String) -> CairnError {
     CairnError(
       .ownersCode, "a table of \(place) was replaced, or its schema renamed, while apply wrote to it",
@@ -188,13 +189,13 @@ struct OwnersCode: Equatable {
 
   // MARK: SQL
 
-  /// The WITH clause for the relations, the trusted roles and the code that matter when table `$1` is written.
+  /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
   ///
   /// Relations are the table, its partitions, and the tables that its foreign key actions change, if foreign key
-  /// triggers fire. Code is what runs when the table is written, with all its dependencies in `pg_depend`. Those are
-  /// functions, operators, types with their components, constraints of domains, and casts between such a type and one
-  /// of PostgreSQL's own. The type that a polymorphic function returns is no dependency. So an array, a range or a
-  /// multirange also needs its related types: `multirange(anyrange)` makes one of the other.
+  /// triggers fire. Code is what runs when the table is written, with all its dependencies in `pg_depend`. Dependencies
+  /// are functions, operators, types with their components, constraints of domains, and casts between such types and
+  /// PostgreSQL's own. `pg_depend` lacks the type that a polymorphic function returns. So the related types of an
+  /// array, range or multirange are added: `multirange(anyrange)` returns one of them.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -229,7 +230,7 @@ struct OwnersCode: Equatable {
     ), \(ReachedCode.text)
     """
 
-  /// The SQL for a trigger `t` and its table as JSON. A trigger that a partition inherits counts as the parent's.
+  /// The SQL for a trigger `t` as JSON: schema, table and name. If a partition inherited it, the table is the parent.
   private static let triggerText = """
     (SELECT json_build_array(n.nspname, c.relname, t.tgname)::text COLLATE "C" FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = (
@@ -244,8 +245,8 @@ struct OwnersCode: Equatable {
     array_to_json json_build_array json_build_object jsonb_build_array jsonb_build_object row_to_json to_json to_jsonb
     """
 
-  /// Further functions of `pg_catalog` that cannot run other code: they only compute, report about the session, or
-  /// (trigger functions) change one row.
+  /// The functions of `pg_catalog`, besides immutable ones, that cannot run other code. They only compute, report about
+  /// the session, or (trigger functions) change one row.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -259,13 +260,13 @@ struct OwnersCode: Equatable {
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
-  /// The condition under which an expression of another role may call the function `p` with our rights.
+  /// The SQL condition under which an expression of an untrusted role may call the function `p` with apply's rights.
   ///
   /// Some functions can run code that is not among their dependencies, as they take a text form, an oid or a pointer.
   /// For example, `domain_in('x', 16410, -1)` checks the domain with oid 16410. PostgreSQL's other immutable functions,
-  /// operators and casts only compute. Any further function must be in a list. A superuser's function must be immutable
-  /// or have an operator. If the table needs a type of another role, a function with an argument of any type must not
-  /// look up casts (``casting``, or SQL).
+  /// operators and casts only compute. Any other function of PostgreSQL must be in a list such as ``harmless``. A
+  /// superuser's function must be immutable or have an operator. If the table needs a type of an untrusted role, a
+  /// function with an argument of any type must not look up casts (``casting``, or SQL).
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -305,9 +306,9 @@ struct OwnersCode: Equatable {
   private static let drawnText =
     #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
-  /// The node types that an expression of another role may have, as `pg_node_tree` prints them (other names from
-  /// PostgreSQL 16 on). Each runs only code that ``findingsText`` checks. `JSON_VALUE(… RETURNING type)` is excluded,
-  /// as it casts to a type that is no dependency.
+  /// The node types that an expression of an untrusted role may have, as `pg_node_tree` prints them (some have new
+  /// names from PostgreSQL 16 on). They run only code that ``findingsText`` checks. `JSON_VALUE(… RETURNING type)` is
+  /// excluded, as it casts to a type that is no dependency.
   private static let nodes = """
     ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE COALESCEEXPR
     COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR CONST CONVERTROWTYPEEXPR DISTINCTEXPR FIELDSELECT
@@ -378,7 +379,7 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// The query for the state of a table: see ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``.
+  /// The query for the ``Openness``, ``Parents``, ``bearer`` and ``fingerprint`` of table `$1`.
   ///
   /// Role `pg_database_owner` has one member, the owner of the database.
   private static let stateText = """
@@ -415,7 +416,7 @@ struct OwnersCode: Equatable {
       WHERE c.oid = to_regclass($1))
     """
 
-  /// The expression for the fingerprint: the versions of all catalog rows that make up code of other roles in a table.
+  /// The SQL expression for the ``fingerprint`` of the code of table `$1`.
   private static let fingerprintText = """
     (\(relations) SELECT md5(coalesce(string_agg(x.part, ',' ORDER BY x.part), '')) FROM (
       SELECT 'p' || rel.oid AS part FROM rel
@@ -430,13 +431,13 @@ struct OwnersCode: Equatable {
     """
 }
 
-/// The check of a table's code in each transaction that writes the table.
+/// Checks, in each transaction that writes a table, that the table's code is still the code that apply has accepted.
 final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// The query that fails if the table's code has changed; nil if only trusted roles own the table and its types, so
-  /// that no other role can change code.
+  /// The query that fails if the table's code has changed; nil if no untrusted role owns the table or its types, and so
+  /// none can change the code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
   /// The number of the group in which the table was last checked.
@@ -464,6 +465,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues a second check that the name refers to the checked table: no lock keeps a schema's owner from renaming it.
+  /// Queues, before the commit, the check that the name still means the checked table: no lock stops a schema's rename.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

@@ -311,7 +311,7 @@ extension PostgresApply {
     }
   }
 
-  /// Updates the stored and reported reason why a table is suspended, if it has changed.
+  /// Updates the stored and reported reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: String, _ catchUp: CatchUp) throws {
     guard let table = catchUp.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       !table.table.isSuspended(by: error)

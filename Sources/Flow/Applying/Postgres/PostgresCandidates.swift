@@ -3,7 +3,7 @@ import Conflicts
 import PostgresKit
 import SystemKit
 
-/// The rows of a PostgreSQL target that wait for unique values. No other query may be in progress on the connection.
+/// The waiting rows of a PostgreSQL target. No other query may be in progress on the connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
   /// Runs a body in a savepoint, so that an SQL error in it does not abort the transaction.
@@ -34,8 +34,7 @@ struct PostgresCandidates: CandidateStore {
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Returns whether any table of the database has a unique index besides its key, so that rows may have to wait for
-  /// unique values.
+  /// Returns whether any table of the database has a unique index besides its key, so that there may be waiting rows.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -136,7 +135,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// A cache of the tables whose rows wait for unique values.
+  /// A cache of the tables of waiting rows, as read from the catalog.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

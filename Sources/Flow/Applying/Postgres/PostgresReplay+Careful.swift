@@ -30,8 +30,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the update or delete, if there is one, that the trail has before the row with this image and that waited
-  /// for that row.
+  /// Applies the first early update or delete of the row with this image, if there is one. Early means that the trail
+  /// had the change before the row.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -130,7 +130,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written, for messages.
+  /// Returns the key of the row that is being written, for messages. `isNew`: its key after the change.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)

@@ -2,8 +2,8 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes the copied row in ``after``. If another row has one of its unique values, the resolver decides between
-  /// them.
+  /// Writes the copied row in ``after``. If another row has one of its unique values, ``RowResolver`` decides which of
+  /// both becomes a waiting row.
   /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError

@@ -202,7 +202,7 @@ extension PostgresReplay {
     try connection.execute("CLOSE cairn_known")
   }
 
-  /// Writes rows that wait for a unique value if an application has freed it. Uses its own transaction.
+  /// Writes waiting rows to their tables if applications have freed their unique values. Uses its own transaction.
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, let resolver, desk.shared.mayHaveCandidates else { return }
     try sink.settle()

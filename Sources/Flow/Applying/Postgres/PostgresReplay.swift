@@ -80,7 +80,7 @@ final class PostgresReplay {
   private var groupNumber: UInt64 = 0
   /// The code checks of the tables in this group whose code an untrusted role may change.
   private var watched: [OwnersWatch] = []
-  /// By table: whether rows that wait for a unique value may be written to it in this group.
+  /// By table: whether waiting rows may be written to the table in this group.
   var judgeable: [NameKey: Bool] = [:]
   /// PostgreSQL's id (xid) of the group's transaction; nil if it was not queried.
   var transaction: UInt64?
@@ -283,8 +283,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group, with the message by which the target's capture recognizes it. `number`: the transaction to report
-  /// as applied. It is 0 if the group has no changes, or two databases would answer each other's reports for ever.
+  /// Begins a group with its applied note. `number`: the transaction that the note names. It is 0 if the group has no
+  /// changes: otherwise two databases would answer each other's notes for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -296,7 +296,7 @@ final class PostgresReplay {
     try sink.queue(own.message, [note.text])
   }
 
-  /// Returns the message text for capture: the last transaction before the first one that is not wholly applied.
+  /// Returns the applied note of a group, with the last transaction before the first one that is not wholly applied.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(
@@ -308,7 +308,7 @@ final class PostgresReplay {
     return try ahead ?? reader.next()
   }
 
-  /// Returns the message text for a catch-up's commit: the last transaction that all tables then have.
+  /// Returns the applied note for a catch-up's commit, with the last transaction that all tables then have.
   private func catchUpNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
@@ -624,8 +624,8 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether rows that wait for a unique value may be written to a table: not if code of an untrusted role
-  /// would run. Looked up once in each group.
+  /// Returns whether waiting rows may be written to a table: not if code of an untrusted role would run. Looked up once
+  /// in each group.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }
@@ -771,7 +771,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before they fit the target.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }

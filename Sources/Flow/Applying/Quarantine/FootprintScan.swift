@@ -33,11 +33,11 @@ struct FootprintScan {
   }
 }
 
-/// A cache of the ``LooseUnique`` indexes of each table, as many changes are of the same table.
+/// A cache of each table's unique indexes that may treat different values as equal (``LooseUnique``).
 private struct UniqueBook {
   private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
 
-  /// Returns the ``LooseUnique`` indexes of a table.
+  /// Returns the unique indexes of a table that may treat different values as equal (``LooseUnique``).
   /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }

@@ -47,7 +47,7 @@ struct LooseUnique: Equatable {
 
   private init(terms: [Term], concerned: Set<Int>) { (self.terms, self.concerned) = (terms, concerned) }
 
-  /// Reads a loose unique index from the statement that creates it.
+  /// Creates the description of a unique index from the statement that creates the index.
   private init(index text: String, of schema: TableSchema) {
     var columns: [Int] = []
     var folds: [Fold?] = []

@@ -317,7 +317,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Updates the stored and reported reason why a table is suspended, if it has changed.
+  /// Updates the stored and reported reason why a table is suspended, if the reason has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], known.waiting?.table.isSuspended(by: error) == false else { return }
     known.waiting?.table.code = error.code

@@ -184,7 +184,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// Writes rows that wait for a unique value if an application has freed it.
+  /// Writes waiting rows to their tables if applications have freed their unique values.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
@@ -219,10 +219,10 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes into the target's journal which transactions of the trail were applied, for the target's capture.
+  /// Writes the applied note of a group into the target's journal, for the target's capture.
   ///
-  /// - Parameter number: The last transaction that is wholly applied: later ones may be in quarantine, or lack
-  ///   suspended tables.
+  /// - Parameter number: The last transaction of the note. Later ones may be in quarantine, or not applied to suspended
+  ///   tables.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(

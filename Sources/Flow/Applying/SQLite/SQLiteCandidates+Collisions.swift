@@ -34,8 +34,8 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// Returns the rows that have unique values of `row`. Inserts `row`, deletes each row that collides until the insert
-  /// succeeds, and rolls everything back.
+  /// Returns the rows that have unique values of `row`. To find them, inserts `row`, deletes each row that collides
+  /// until the insert succeeds, and rolls everything back.
   ///
   /// Only SQLite itself can evaluate an index with expressions or WHERE exactly, and only when it writes the row.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {

@@ -3,7 +3,7 @@ import Conflicts
 import SQLiteKit
 import SystemKit
 
-/// The rows of an SQLite target that wait for unique values.
+/// The waiting rows of an SQLite target.
 struct SQLiteCandidates: CandidateStore {
   let database: Database
   /// A cache of the columns and indexes of tables.
@@ -29,8 +29,7 @@ struct SQLiteCandidates: CandidateStore {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Returns whether any table of the file has a unique index besides its key, so that rows may have to wait for unique
-  /// values.
+  /// Returns whether any table of the file has a unique index besides its key, so that there may be waiting rows.
   func mayCome() throws -> Bool {
     try database.integer(
       """

@@ -85,8 +85,8 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the update or delete, if there is one, that the trail has before the row with this image and that waited
-  /// for that row.
+  /// Applies the first early update or delete of the row with this image, if there is one. Early means that the trail
+  /// had the change before the row.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -107,8 +107,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Removes the delete that the trail has before the row in ``after`` and that waited for this row. Returns false if
-  /// there is none.
+  /// Forgets an early delete of the row in ``after``: one that the trail had before the row. Returns false if there is
+  /// none.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

@@ -29,8 +29,8 @@ extension SQLiteReplay {
   /// Returns the name that a table with a placeholder name should have at the target; for any other name, the name
   /// itself.
   ///
-  /// An ordinary name may contain the separator too. So the part after it must be a table that would have the name
-  /// before it.
+  /// A placeholder name has a separator before the table's full name. An ordinary name may contain the separator too.
+  /// So the part after it must be a table that would have the name before it.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {

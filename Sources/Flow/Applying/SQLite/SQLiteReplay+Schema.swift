@@ -130,7 +130,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends a table from the present record on, which the target refuses. Everything before the record is applied.
+  /// Suspends a table from the present record on, because the target refuses that record. Everything before it is
+  /// applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }

@@ -24,7 +24,7 @@ final class SQLiteReplay {
   struct Group {
     var last = TransactionHeader(commitTime: 0)
     var rows = 0
-    /// Whether the group changes the database. If not, it is not reported in the journal.
+    /// Whether the group changes the database. If not, no applied note is written for it.
     var isOfChanges = false
   }
 
@@ -297,7 +297,7 @@ final class SQLiteReplay {
       bySchema[id] = .some(table)
       return table
     } catch let refusal as Unopened {
-      // From this record on, the table waits; the rest of the group goes on.
+      // From this record on, the table is suspended; the rest of the group is applied.
       if refusal.isUndone, scope == .main, idAtHand == id {
         try beginToWait(schema(id), refusal.error)
         return nil
@@ -353,7 +353,7 @@ final class SQLiteReplay {
     if known.claim != claim || known.isAwaited != isAwaited {
       if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
       known.claim = claim
-      // Until the new name comes back, apply's state has the former one.
+      // Until the trail uses the new name too, apply's state has the former one.
       try save(move == nil ? name : targetName, known)
     }
     let columns = Set(
@@ -404,8 +404,7 @@ final class SQLiteReplay {
     return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
-  /// Returns the key in apply's state for a table's name in the trail. In a catch-up, returns the key of its only
-  /// table.
+  /// Returns the key in apply's state for a table's name in the trail. A catch-up has only one table.
   func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {

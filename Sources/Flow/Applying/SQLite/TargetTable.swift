@@ -32,7 +32,7 @@ final class TargetTable {
   let schema: TableSchema
   /// The source's table with all columns of the trail's row images.
   let imageSchema: TableSchema
-  /// The indexes in row images of the columns that the target has; nil: all.
+  /// The indexes, in the trail's row images, of the columns that the target has; nil: it has all.
   let kept: [Int]?
   /// The conversion of each column of a row image from another engine; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
@@ -52,7 +52,7 @@ final class TargetTable {
   /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
   var summed: [Int] = []
   /// Two-way: whether two rows may have the same unique value besides the key. ``RowResolver`` then decides which one
-  /// waits.
+  /// becomes a waiting row.
   var mayCollide = false
   /// The foreign keys that reference this table.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []

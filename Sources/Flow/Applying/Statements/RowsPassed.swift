@@ -2,7 +2,7 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// Skips the changes of a statement on a thread of its own while the statement is executed.
+/// Skips a statement's changes in the trail, on a thread of its own, while the target executes the statement.
 ///
 /// So reading and checking a million rows of the trail takes no extra time. Only this thread uses the trail in the
 /// meantime.

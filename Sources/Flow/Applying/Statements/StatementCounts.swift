@@ -1,6 +1,6 @@
 /// The number of the source's statements that were executed again at the target, and the reasons why others were not.
 package struct StatementCounts: Equatable, Sendable {
-  /// The number of reasons that are counted separately; further reasons are counted together.
+  /// The highest number of different reasons that are counted one by one; all further reasons are counted together.
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
 

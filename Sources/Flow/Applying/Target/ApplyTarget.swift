@@ -54,7 +54,7 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Bookkeeping
 
-  /// The rows that wait outside their tables because other rows, which were written later, have one of their unique
+  /// The waiting rows of the target: those kept outside their tables because other rows have one of their unique
   /// values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
@@ -76,8 +76,8 @@ protocol ApplyTable: AnyObject {
   var isPartitioned: Bool { get }
   /// Whether replication of the table is two-way, so that conflicts are resolved row by row.
   var goesBothWays: Bool { get }
-  /// Whether two rows may have the same unique value besides the key. If so, ``RowResolver`` decides which one waits
-  /// outside the table; no row is overwritten.
+  /// Whether two rows may have the same unique value besides the key. If so, ``RowResolver`` decides which one becomes
+  /// a waiting row; no row is overwritten.
   var isContested: Bool { get }
   /// Whether the table's rule is `insert-only`, so that this direction adds rows and changes none; nil: not looked up
   /// yet.

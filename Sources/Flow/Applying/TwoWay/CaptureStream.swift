@@ -6,7 +6,7 @@ import SystemKit
 package struct CaptureStream: Sendable {
   /// How far capture has read: everything that was committed before a logical message which apply wrote.
   package struct Passed: Sendable {
-    /// The snapshot of the server's ended transactions before the message.
+    /// A snapshot, taken before the message, of which transactions of the server had ended.
     let moment: ServerMoment
     /// The id of the transaction that wrote the message.
     let message: UInt64

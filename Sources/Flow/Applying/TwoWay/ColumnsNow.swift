@@ -2,8 +2,8 @@ import Changes
 import Mapping
 import Versions
 
-/// Maps rows of a table to its present name and columns here. The rows' author did not know yet that the table or a
-/// column was renamed, or a column dropped.
+/// Gives rows of a table the name and columns that the table has here now. The rows' author did not know yet that the
+/// table or a column was renamed, or a column dropped.
 ///
 /// Such rows get the present names, and lose the dropped columns:
 ///

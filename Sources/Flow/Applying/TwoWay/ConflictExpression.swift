@@ -6,9 +6,9 @@ import SQLiteKit
 /// The SQL expression of a conflict rule `sql:`.
 ///
 /// A rule for a column can use the column's two values and the value before both (`local`, `incoming`, `before`). Other
-/// columns are `local_COLUMN` and so on. A rule for whole rows can use only the latter. SQLite evaluates the expression
-/// at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers count as
-/// numbers.
+/// columns are `local_COLUMN` and so on. A rule for whole rows can use only names of the second form. SQLite evaluates
+/// the expression at every node, also for PostgreSQL, so that all nodes get the same result. PostgreSQL's exact numbers
+/// count as numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -99,8 +99,8 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as a number, if it is an exact number of PostgreSQL that SQLite can represent without loss; else
-  /// unchanged.
+  /// The value as a number, if it is an exact number of PostgreSQL that SQLite can represent without loss; else the
+  /// value unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)

@@ -25,7 +25,8 @@ final class DeferredRows<Table: AnyObject> {
   private var namesakes: [Int?] = []
   private var file: SpillFile?
   private let writer = SpillWriter()
-  /// The tables of the rows in the file, which stores only indexes of this list. ``schemas`` is used in the same way.
+  /// The tables of the rows in the file. The file has only their indexes in this list. ``schemas`` is used in the same
+  /// way.
   private var tables: [Table] = []
   private var schemas: [TableSchema] = []
 

@@ -6,10 +6,11 @@ struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// Halves the limit, after applications wrote to rows of a group of `number` transactions before the group's commit.
+  /// Halves the highest number of transactions in one commit, after applications wrote to rows of a group of `number`
+  /// transactions before the group's commit.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }
 
-  /// Raises the limit by a quarter, after a commit.
+  /// Raises the highest number of transactions in one commit by a quarter, after a commit.
   mutating func grow() {
     guard count != .max else { return }
     count += max(1, count / 4)

@@ -80,7 +80,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns, by column, the collations other than BINARY in the unique indexes over exactly these columns.
+  /// Returns, by column, the collations other than BINARY that the unique indexes over exactly these columns use.
   private static func parts(_ table: String, _ columns: [String], _ database: Database) throws -> [NameKey: [KeyPart]] {
     let rows = try database.query(
       """

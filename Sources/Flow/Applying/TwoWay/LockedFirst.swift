@@ -1,4 +1,4 @@
-/// The transactions whose rows apply locks before it checks whether applications have committed changes of them.
+/// The transactions whose rows apply locks before it checks whether applications have committed changes of these rows.
 ///
 /// For other transactions, apply checks only after it has written the rows. If an application writes to the same rows
 /// all the time, such a check would fail again and again.

@@ -6,7 +6,7 @@ import PostgresKit
 /// PostgreSQL numbers each writing transaction, so it is enough to know that all new numbers are apply's own.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that had not ended at ``moment``, or that began later.
+  /// Apply's own transactions that had not ended at capture's last confirmation (``moment``), or that began later.
   private var ours: Set<UInt64> = []
 
   /// Returns whether only apply's own transactions have ended since the last confirmation. If so, `now` replaces the

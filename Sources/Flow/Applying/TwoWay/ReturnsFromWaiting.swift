@@ -16,7 +16,7 @@ struct ReturnsFromWaiting {
     var isOpen: Bool
   }
 
-  /// The most entries. When the list is full, all are replaced by ``ofForgotten``.
+  /// The highest number of rows in the list. A full list is emptied, and ``ofForgotten`` is used for its rows.
   static let countMax = 10_000
   private var known: [RowName: [Return]] = [:]
   private var open: Set<RowName> = []
@@ -27,8 +27,8 @@ struct ReturnsFromWaiting {
   /// Whether any row came back to its table because of a change that this database's own trail may not have yet.
   var hasOpen: Bool { !open.isEmpty }
 
-  /// Loads the entries that were stored before this start. Leaves out numbers of a former trail that was replaced by a
-  /// new one with the same name.
+  /// Loads the entries that earlier runs have stored. Leaves out numbers of a former trail that was replaced by a new
+  /// one with the same name.
   /// - Parameter ids: The ids of the trails that exist now.
   /// - Parameter reached: The last transaction of this database's own trail.
   mutating func load(

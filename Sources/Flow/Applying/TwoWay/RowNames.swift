@@ -5,7 +5,7 @@ import Versions
 /// Computes the names by which ``VersionWindow`` finds the versions of a row. A row has the same name in every trail,
 /// whatever its engine.
 final class RowNames {
-  /// Computes the names of rows with one schema of a table.
+  /// Computes the row names of a table with one schema.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
@@ -121,7 +121,7 @@ final class RowNames {
     }
   }
 
-  /// The columns of the target that foreign keys reference besides keys.
+  /// The unique columns of the target's tables, other than keys, that foreign keys reference.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -321,7 +321,7 @@ final class RowNames {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
-  /// Returns the table name that is used in the names of copied rows.
+  /// Returns the table name from which the row names of copies are computed, such as `item copied`.
   static func copied(_ table: String) -> String { "\(table) copied" }
 
   /// Returns the name of a row given as an image; nil if it has no key.

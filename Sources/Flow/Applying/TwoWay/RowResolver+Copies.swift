@@ -3,16 +3,16 @@ import Conflicts
 
 // Rows of copies whose unique values other rows have, or have where the copies were read.
 extension RowResolver {
-  /// Decides which rows wait for unique values. Called before a chunk of a copy deletes rows that it lacks. A row that
-  /// waits for a unique value at the copy's source must then wait here too, and not be deleted.
+  /// Decides which rows are waiting rows, before a chunk of a copy deletes rows that the chunk lacks. A row that waits
+  /// at the copy's source must wait here too, instead of being deleted.
   func beginChunk(of table: Table) throws {
     guard hasCandidates, table.goesBothWays, table.isContested else { return }
     try judge()
   }
 
   /// Handles a copied row that cannot be written because another row has one of its unique values. Deletes the other
-  /// row if the copy's source no longer has it. Otherwise the copied row waits for its unique value, and ``judge()``
-  /// decides before the commit.
+  /// row if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
+  /// between both before the commit.
   ///
   /// - Parameter isInPlace: Whether the row overwrites a row with the same key.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
@@ -33,8 +33,8 @@ extension RowResolver {
     hasCandidates = true
   }
 
-  /// Handles a row that waited for a unique value at the copy's source when the copy was read. It waits here too,
-  /// unless its unique values are free here.
+  /// Handles a row that was a waiting row at the copy's source when the copy was read. The row waits here too, unless
+  /// its unique values are free.
   ///
   /// - Parameter schema: The table's schema in the trail.
   func takeWaiting(_ waiting: WaitingRow, _ schema: TableSchema, _ narrow: Table) throws {

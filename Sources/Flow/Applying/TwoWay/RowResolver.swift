@@ -14,11 +14,11 @@ final class RowResolver<Target: ApplyTarget> {
   private let trail: TrailName
   private let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
-  /// The copied rows that compete with other rows for a unique value. ``judge()`` decides about them before the commit.
+  /// The copied rows that have the same unique value as another row. ``judge()`` decides about them before the commit.
   var displacedCopies: [ContestedRow] = []
-  /// The rows of the group that could not be written because of a unique value, since the last ``judge()``.
+  /// The rows that could not be written since the last ``judge()`` because other rows have their unique values.
   private var displaced: [ContestedRow] = []
-  /// The rows that a copy brought since the last ``judge()`` and that waited for a unique value at the copy's source.
+  /// The rows that a copy brought since the last ``judge()`` as waiting rows: they waited at the copy's source.
   var met: [ContestedRow] = []
 
   init(_ target: Target, _ desk: Desk, _ trail: TrailName, _ clock: Clock) {
@@ -55,8 +55,8 @@ final class RowResolver<Target: ApplyTarget> {
     return try desk.keeps(row, copied: copied)
   }
 
-  /// Returns whether a copy may delete a row that it does not have: it may if the copy's author knew all changes of the
-  /// row here.
+  /// Returns whether the row is deleted because a copy lacks it. This is so if the copy's author knew all changes of
+  /// the row that this node knows.
   ///
   /// - Parameter row: A row of which only the key columns are used.
   func mayRemove(_ row: [Value], of table: Table) throws -> Bool {
@@ -133,7 +133,7 @@ final class RowResolver<Target: ApplyTarget> {
     try write(put, one.key, in: row.table, outcome: one.outcome) { try one.stamp ?? desk.lastStamp(row) }
   }
 
-  /// Writes a row, or lets it wait if another row has one of its unique values.
+  /// Writes a row, or makes it a waiting row if another row has one of its unique values.
   ///
   /// - Parameter outcome: The whole row, with all columns.
   /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.
@@ -173,8 +173,8 @@ final class RowResolver<Target: ApplyTarget> {
     ) { try desk.counts($0, of: row.name, in: table.shape) }
   }
 
-  /// Stores the decision of this node about a row. It is written as a separate change after the commit, as a later
-  /// version than those applied.
+  /// Stores this node's decision about a row. After the commit, the decided row is written as a separate change, so
+  /// that it becomes the row's latest version.
   private func noteDecision(_ row: SettledRow, _ table: Table, _ key: [Value]) throws {
     let decisions = target.decisions
     if let decision = row.openDecision(table.shape, key: key) {
@@ -271,7 +271,7 @@ final class RowResolver<Target: ApplyTarget> {
     set { desk.shared.mayHaveCandidates = newValue }
   }
 
-  /// Removes the row with a key from the rows that wait for unique values, and returns it; nil if there is none.
+  /// Removes the waiting row with this key from the stored waiting rows, and returns it; nil if there is none.
   private func takeCandidate(_ table: Table, _ key: [Value]) throws -> [Value]? {
     guard hasCandidates else { return nil }
     try target.flush()
@@ -287,7 +287,7 @@ final class RowResolver<Target: ApplyTarget> {
     try judge()
   }
 
-  /// Decides, before the commit, which of several rows with the same unique value is in the table, and which ones wait.
+  /// Decides, before the commit, which of several rows with the same unique value is in the table. The others wait.
   ///
   /// - Returns: Whether a row was written.
   @discardableResult func judge() throws -> Bool {
@@ -314,8 +314,8 @@ final class RowResolver<Target: ApplyTarget> {
     try target.attempt { for entry in entries { try target.storedReturns.note(entry) } }
   }
 
-  /// Throws `constraint-failed` if the trail's rows that wait for unique values take too many bytes. If a copy has
-  /// brought such rows, also checks the rows of all trails.
+  /// Throws `constraint-failed` if the trail's waiting rows take too many bytes. If a copy has brought waiting rows,
+  /// also throws if those of all trails together do.
   private func checkRoom() throws {
     try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
     if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }
@@ -338,8 +338,7 @@ final class RowResolver<Target: ApplyTarget> {
     try target.flush()
   }
 
-  /// Returns how a row has changed since it began to wait for a unique value, as an application may have written the
-  /// row.
+  /// Returns how a waiting row has changed since it began to wait: an application may have written or deleted the row.
   private func renewed(_ candidate: Candidate) throws -> CandidateContest<Target.Displaced>.Renewal {
     guard let stored = try desk.versions(of: candidate) else { return .open }
     guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }

@@ -29,13 +29,13 @@ struct SettledBefore<Table: AnyObject> {
     var byteCount: Int
   }
 
-  /// The most bytes of values in ``known`` and in ``condensed``. The one that exceeds this is emptied.
+  /// The size limit, in bytes, of each of the caches ``known`` and ``condensed``. A cache that exceeds it is emptied.
   private static var bytesMax: Int { 4 << 20 }
   private var known: [Place: Read] = [:]
   private var byteCount = 0
   private var condensed: [Row: Condensed] = [:]
   private var condensedByteCount = 0
-  /// The tables that ``Row`` identifies by object. The references keep them alive as long as the entries.
+  /// The table objects that the entries name by identifier. Kept here so that no other object gets the same identifier.
   private var tables: [ObjectIdentifier: Table] = [:]
 
   /// Returns the versions of a row except `incoming`, condensed to as few as the resolution needs.

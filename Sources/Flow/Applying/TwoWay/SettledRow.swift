@@ -15,7 +15,7 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// The row that this node decides for all nodes, if a rule names this node as decider; nil: the decision is equal to
+  /// The row that this node decides for all nodes. Nil if this node is not the decider, or if the decision is equal to
   /// ``row``.
   let decision: Decision?
   private let deciding: ConflictRules?
@@ -124,7 +124,7 @@ struct SettledRow {
       hint: "name a PostgreSQL node with 'decides', or write the rule as an expression, sql:")
   }
 
-  /// Resolves the row without its deletes, because a row that is restored references it; nil if nothing is known of it.
+  /// Resolves the row without its deletes, because a restored row references it; nil if no values of the row are known.
   func living() throws -> RowVersion.Row? {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }

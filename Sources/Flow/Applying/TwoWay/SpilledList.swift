@@ -59,7 +59,7 @@ final class SpillWriter {
 
 /// A resolved row that apply writes after it has deleted all deleted rows of the same transaction.
 struct SettledPut: Spillable, Equatable {
-  /// The row's index for ``TwoWayDesk/row(_:)``.
+  /// The row's index among the transaction's rows to resolve, for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var put: [Value?]?
@@ -100,7 +100,7 @@ struct SettledPut: Spillable, Equatable {
 
 /// A row that apply has deleted and that other rows may reference, with its former values.
 struct GoneRow: Spillable {
-  /// The row's index for ``TwoWayDesk/row(_:)``.
+  /// The row's index among the transaction's rows to resolve, for ``TwoWayDesk/row(_:)``.
   var index: Int
   var key: [Value]
   var there: [Value]

@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables whose rows the version window lists, if other tables would give their rows the same names.
+/// For several tables whose rows would have the same row names: the table whose rows the version window lists.
 ///
 /// In PostgreSQL, `item` and `ITEM` can be two tables. Row names ignore the case of ASCII letters in table names. At a
 /// PostgreSQL target, the version window lists only rows of the oldest such table. An SQLite target takes one such
@@ -40,6 +40,6 @@ struct TableHolders: Equatable {
     return isLike && !sources.contains(table.fullName.nameKey) && !roots.isSpelling(name)
   }
 
-  /// Reads the names again, as a new table may have replaced one that was dropped.
+  /// Reads the names of the oldest tables again, as a new table may have replaced a dropped one.
   mutating func lookAgain() { if let found = try? look?() { oldest = found } }
 }

@@ -43,13 +43,12 @@ package final class TwoWay: Sendable {
   let skewMicrosecondsMax: Int64
   /// The bytes of rows to be resolved at the end of a transaction that are kept in memory. Above that, a file is used.
   let deferredBytesMax: Int
-  /// The most bytes of one trail's rows that wait for unique values. Each ``RowResolver/judge()`` reads these rows.
+  /// The size limit for the waiting rows of one trail, in bytes. Each ``RowResolver/judge()`` reads these rows.
   let waitingBytesMax: Int64
-  /// The most bytes of all rows that wait for unique values.
+  /// The size limit for the waiting rows of all trails together, in bytes.
   var allWaitingBytesMax: Int64 { waitingBytesMax * Int64(folders.count) }
   private let turn: ApplyTurn
-  /// The lock that keeps applies (as its writers) from writing while capture reads rows for a copy. Nil: no capture
-  /// runs.
+  /// The lock that keeps applies from writing while capture reads rows for a copy. Nil: no capture runs.
   private let turns: AlternatingLock?
   private let candidates = Mutex(true)
   private let waiting = Mutex<[String: Int]>([:])
@@ -266,16 +265,16 @@ package final class TwoWay: Sendable {
   /// Returns whether an error says that a row differs from the trail, so that it must be resolved from its versions.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
 
-  /// Whether any rows may wait for unique values. Used only under the lock of ``enter(_:)``.
+  /// Whether there may be waiting rows. Used only under the lock of ``enter(_:)``.
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
   }
 
-  /// The number of rows that wait for a unique value, by table, as of the last commit.
+  /// The number of waiting rows, by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
-  /// Stores, by table, the number of rows that wait for unique values. Called under the lock of ``enter(_:)``.
+  /// Stores, by table, the number of waiting rows. Called under the lock of ``enter(_:)``.
   func note(waiting counts: [String: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty

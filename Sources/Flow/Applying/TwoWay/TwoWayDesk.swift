@@ -51,7 +51,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// By transaction, the rows that it wrote and whose names other rows may share; see ``made(_:at:isCopied:)``.
+  /// For each transaction, the rows that it wrote and that may share their row names with other rows.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
@@ -116,7 +116,7 @@ final class TwoWayDesk<Table: AnyObject> {
     columns.part(of: table, knowing: known, of: trail.description)
   }
 
-  /// Returns the last transaction of the trail with this rename or drop that the present transaction's author knew.
+  /// Returns the last transaction, in the trail with this rename or drop, that the present transaction's author knew.
   private func known(_ step: ColumnStep) -> UInt64 {
     if step.origin.isEmpty { return seen[shared.own.description] ?? 0 }
     return step.origin.hasSameBytes(as: trail.description) ? .max : seen[step.origin] ?? 0
@@ -191,8 +191,8 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Stores which rows applications have committed without this database's trail having them (`uncaptured`), before the
-  /// first change of a group. `watchesRows`: whether this is checked again when the group ends.
+  /// Stores, before a group's first change, the rows that applications have committed and this database's trail lacks
+  /// (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
@@ -276,7 +276,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that other nodes wrote without its author knowing.
+  /// The rows that the present transaction references and that have writes of other nodes unknown to its author.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -415,7 +415,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
-  /// Adds rows to ``written``. Throws ``LocalAhead`` if an application has committed one and capture has not read it.
+  /// Adds rows to ``written``. Throws ``LocalAhead`` if capture has not read an application's commit of one of them.
   private func watch(_ rows: ChangedRows) throws {
     if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written += rows }
@@ -432,8 +432,8 @@ final class TwoWayDesk<Table: AnyObject> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Returns whether a present row stays although a copy has it: because the copy's author did not know a write here,
-  /// or because a later copy has brought the row.
+  /// Returns whether the target's row stays although a copy brings the row. It stays if the copy's author did not know
+  /// a write of the row here, or if a later copy has brought the row.
   func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
@@ -453,7 +453,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// A row by its name and its exact key, for rows whose name other rows may share.
+  /// A row, given by its row name and exact key, because another row may have the same row name.
   private struct Spelled: Hashable {
     let name: RowName
     let spelling: [UInt8]
@@ -487,7 +487,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return isFound
   }
 
-  /// Returns whether a row that a copy lacks must stay, because the copy's author did not know all changes of it here.
+  /// Returns whether a row that a copy lacks must stay, as the copy's author did not know all changes of the row here.
   ///
   /// - Parameter isContested: Whether two rows of the table may have the same unique value besides the key.
   func keepsUnmentioned(_ row: KeyedRow, copied: RowName, isContested: Bool) throws -> Bool {
@@ -534,13 +534,13 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Rows that wait for a unique value
 
-  /// By table, the number of rows that wait for unique values after the present group; nil if not counted.
+  /// By table, the number of waiting rows after the present group; nil if not counted.
   var candidatesLeft: [String: Int]?
 
   /// Stores ``candidatesLeft`` in the shared state, after a commit or after a group that changed nothing.
   func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
-  /// Returns the stamp of the last write (no delete) to a row that some node may not know; nil if there is none.
+  /// Returns the stamp of a row's last write (no delete); nil if all nodes know the write, or `copy` is later.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
@@ -557,25 +557,25 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the stamp by which a row of the present transaction competes for a unique value.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Adds the version that the present transaction makes of a resolved row to the index of versions.
+  /// Adds the version that the present transaction makes of a resolved row to the version window.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
-  /// Returns the stamp of the last copy that brought a row, if some node may not know it; else nil. The copy is later
-  /// than all changes of the row that its author knew.
+  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. Its stamp is later than
+  /// those of all changes that the copy includes.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a row that waits for a unique value, with the stamp of the last copy that brought it if that is later.
+  /// Returns a waiting row; if a later copy brought the row, with the stamp of the last such copy.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns the rank of a row for ``UniqueContest/rank(of:against:)``. A row that capture has not read yet is later
-  /// than all rows that wait. `isMerged`: whether copies merge with present rows. If so, rows that capture still has to
-  /// copy rank latest too.
+  /// Returns a row's rank; nil if all nodes know its last write. The rank is the highest if capture has not read that
+  /// write, or, when copies merge with present rows (`isMerged`), has not copied the row. `isNew`: whether the row that
+  /// needs the unique value is from the present group.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
@@ -596,8 +596,8 @@ final class TwoWayDesk<Table: AnyObject> {
     try isDeferred(row.keyed) || keepsUnmentioned(row.keyed, copied: row.copied, isContested: true)
   }
 
-  /// Returns all versions of a row if it was written since it began to wait for a unique value; empty if not; nil if
-  /// not yet known.
+  /// Returns all versions of a waiting row if it was written since it began to wait; empty if it was not; nil if
+  /// capture has not read its last write yet.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
@@ -612,8 +612,8 @@ final class TwoWayDesk<Table: AnyObject> {
     shared.noteReturn(of: row, by: trail, place.stamp.number)
   }
 
-  /// Returns whether a delete of a row has effect. It has none if a node, without knowing of the delete, referenced the
-  /// row or a deleted row that references it.
+  /// Returns whether a delete of a row has effect. It has none if a node that did not know the delete referenced the
+  /// row, or a deleted row that references the row.
   func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
