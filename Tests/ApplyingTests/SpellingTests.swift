@@ -64,7 +64,7 @@ struct SpellingTests {
     let error = try #require(failure { try target.replay() })
     #expect(error.code == .rowExists && error.message.contains(Self.lower), "\(error.message)")
     let isMade = try target.psql("SELECT count(*) FROM pg_class WHERE relname = 't'") == "1"
-    // On a slow machine both chunks may have become two commits, at each run anew.
+    // On a slow machine both chunks may have become two commits, in each run.
     if isOne, isMade { return }
     if !isOne { try expectRefused(target, Self.lower) }
     #expect(try target.psql("SELECT count(*) FROM pg_class WHERE relname = 't'") == (isOne ? "0" : "1"))

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// docs/security.md names suites that prove its promises: each is there, and is the only one of its name.
-/// Where several suites have one name, the page names the folder and the file: `ServingTests/QuestionTests`.
+/// If several suites have one name, the page names the folder and the file: `ServingTests/QuestionTests`.
 @Suite struct SecurityPageTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()

@@ -45,7 +45,7 @@ import Testing
 
   /// The modules that each module may import, by the table of the architecture page.
   ///
-  /// The last cell of a row lists modules. "all above" stands for those of all earlier rows, and "but" leaves some out.
+  /// The last cell of a row lists modules. "all above" means those of all earlier rows, and "but" leaves some out.
   private static func mayImport() throws -> [(module: String, imports: Set<String>)] {
     var rows: [(module: String, imports: Set<String>)] = []
     for line in try text(page).components(separatedBy: "\n") {

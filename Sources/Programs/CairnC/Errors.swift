@@ -32,7 +32,7 @@ private func outward(_ error: any Error) -> (cairn_code, String, String, Int32) 
   }
 }
 
-/// Returns the object that an open handle stands for.
+/// Returns the object of an open handle.
 /// - Throws: ``Misuse`` if the handle is NULL, closed, or of another type.
 func given<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) throws -> T {
   guard let handle else { throw Misuse(CAIRN_MISUSE, "a handle is NULL") }

@@ -133,7 +133,7 @@ enum Handle {
     return OpaquePointer(bitPattern: number)
   }
 
-  /// Returns the object that an open handle stands for; nil if there is none, or if it has another type.
+  /// Returns the object of an open handle; nil if there is none, or if it has another type.
   static func object<T: AnyObject & Sendable>(_ handle: OpaquePointer?, as type: T.Type = T.self) -> T? {
     open.withLock { $0.objects[UInt(bitPattern: handle)] } as? T
   }

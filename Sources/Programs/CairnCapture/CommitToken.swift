@@ -1,4 +1,4 @@
-/// A token of a committed transaction, which stands for all commits before it too. ``Synchronizer/isApplied(_:)`` and
+/// A token of a committed transaction. It also covers all commits before it. ``Synchronizer/isApplied(_:)`` and
 /// ``Synchronizer/waitUntilApplied(_:timeout:)`` accept it.
 public struct CommitToken: Hashable, Comparable, Sendable {
   /// The position of the commit in the journal of the file; 0 if the database is not captured.
