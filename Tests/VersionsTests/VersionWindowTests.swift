@@ -67,6 +67,25 @@ import Trails
     #expect(try window.believed(header(2, writer.id), of: peer) == header(2, writer.id))
   }
 
+  @Test func `a trail whose clocks do not ascend is refused`() throws {
+    let (window, theirs) = (try window(), try writer(peer))
+    for number in UInt64(1)...3 {
+      let (header, begin) = try commit(theirs) { try theirs.change(nil, item(Int64(number), "tea", 1)) }
+      _ = try window.believed(header, of: peer)
+      window.meet(header, of: peer, at: begin)
+    }
+    // With a late clock it claimed to know others' rows; with an early one it would now replace them.
+    let back = TransactionHeader(number: 4, commitTime: 0, clock: 3)
+    let error = #expect(throws: CairnError.self) { try window.believed(back, of: peer) }
+    #expect(error?.code == .trailDamaged && error?.hint.contains("do not trust node b") == true)
+    // What was applied before stays, and what is met again after a rollback is not refused.
+    _ = try window.believed(back, of: peer, isApplied: true)
+    _ = try window.believed(TransactionHeader(number: 2, commitTime: 0, clock: 2), of: peer)
+    window.rollback(peer)
+    _ = try window.believed(TransactionHeader(number: 1, commitTime: 0, clock: 1), of: peer)
+    _ = try window.believed(TransactionHeader(number: 4, commitTime: 0, clock: 9), of: peer)
+  }
+
   @Test func `the own trail is read on`() throws {
     let window = try window()
     #expect(try window.catchUp(rowNames: rowNames) == 0, "there is none yet")

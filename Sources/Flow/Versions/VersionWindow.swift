@@ -235,9 +235,18 @@ extension VersionWindow {
   ///
   /// - Parameter isApplied: Whether the transaction was applied before; then nothing is thrown.
   /// - Throws: `trail-forked` if the author states that it knew transactions after the end of the present own trail.
+  ///   `trail-damaged` if the clock is not later than that of the trail's transaction before: what all nodes know is
+  ///   bounded by clocks.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
+    if !isApplied, let before = state.withLock({ $0.index.clockNotBefore(header, of: trail.description) }) {
+      throw CairnError(
+        .trailDamaged,
+        "transaction \(header.number) of trail \(trail) has the clock \(header.clock), which is not later than \(before), the clock of a transaction before it",
+        hint: "Cairn writes no such trail: do not trust node \(trail.origin), or begin a new trail there",
+        context: ["trail": trail.description])
+    }
     var believed = header
     try believed.dependencies.removeAll { known in
       guard known.origin == own.description, let end = try ownTrail.end(before: known.number) else { return false }

@@ -21,7 +21,8 @@ extension WindowIndex {
     var left: Set<UInt64> = []
     for row in rows where !left.contains(row) {
       try sweep(row, floors)
-      if try hasReferences || store.holds(row) { left.insert(row) }
+      guard try hasReferences || store.holds(row) else { continue }
+      left.insert(row)
       try noteClaim(on: row, floors)
     }
     if lasts.isFull {

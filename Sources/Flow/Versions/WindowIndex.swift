@@ -234,6 +234,14 @@ struct WindowIndex {
   /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
+  /// Returns the clock of the last transaction of a trail that an apply has begun to process, if it is not earlier than
+  /// that of a transaction after it; nil if the clocks ascend, as those of every trail that Cairn writes.
+  func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
+    guard let place = places[origin], header.number > origins[place].met else { return nil }
+    let clock = origins[place].metClock
+    return clock > 0 && header.clock <= clock ? clock : nil
+  }
+
   /// Returns whether the id of a trail is known.
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
