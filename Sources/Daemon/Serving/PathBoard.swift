@@ -17,7 +17,7 @@ struct PathBoard {
   }
 
   /// A trail, with the pump that pushes it or the peer that pulls it.
-  private struct TrailTransfer: Hashable {
+  private struct PathKey: Hashable {
     var trail: String
     var end: String
     init(trail: String, end: String) { (self.trail, self.end) = (trail, end) }
@@ -46,12 +46,12 @@ struct PathBoard {
       clocks[name, default: Clocks()].positions.note(standing.position, at: now)
     }
     var paths = transfers.filter { !$0.way.isOutward }
-    let outward = Dictionary(transfers.filter(\.way.isOutward).map { (TrailTransfer($0), $0) }) { first, _ in first }
+    let outward = Dictionary(transfers.filter(\.way.isOutward).map { (PathKey($0), $0) }) { first, _ in first }
     for key in keys {
       let trail = key.trail.description
       let isPush = key.reader.kind == .pump
       let peer = isPush ? pumpPeers[key.reader.name] ?? "" : key.reader.name
-      let live = outward[TrailTransfer(trail: trail, end: isPush ? key.reader.description : peer)]
+      let live = outward[PathKey(trail: trail, end: isPush ? key.reader.description : peer)]
       var path = live ?? NodeStatus.Path(trail, peer, isPush ? .push : .served, .waiting)
       if isPush { path.worker = key.reader.description }
       if let standing = standings[trail], let entry = book(key), entry.id == standing.id.description {

@@ -32,7 +32,7 @@ final class PumpWorker: Worker {
 
   func run(stop: StopSignal) throws {
     let tls = try NetworkTLS.client(pump, own: own, state: context.statePath)
-    let transfers = PumpPlan(
+    let transferPlan = PumpPlan(
       pump.way == .push ? .push : .pull, url: pump.url.description, trails: pump.trails, node: context.node, tls: tls,
       bytesPerSecond: pump.bytesPerSecond.map { Int64($0) },
       trailsMax: pump.way == .pull ? context.share(of: pump.node)?.trails ?? Pump.transfersMax : Pump.transfersMax)
@@ -41,7 +41,7 @@ final class PumpWorker: Worker {
       context: context, reader: { _, _ in reader }, worker: name, plan: plan,
       dialled: pump.way == .pull ? pump.node : nil
     ).hooks
-    let made = Pump(transfers, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
+    let made = Pump(transferPlan, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
     let ended = StopSignal()
     let renewing = try WorkerThread<Void> { [self] in renew(until: ended) }
     running.withLock { $0 = made }

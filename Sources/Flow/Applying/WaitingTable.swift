@@ -25,7 +25,7 @@ package struct WaitingTable: Equatable, Sendable {
 
   /// Returns whether the table is already suspended with this error, with the same code, message and hint.
   func isSuspended(by error: CairnError) -> Bool {
-    code == error.code && message.hasSameBytes(as: error.message) && hint.hasSameBytes(as: error.hint)
+    CairnError(code, message, hint: hint).isReported(as: error)
   }
 
   /// The most tables of one trail that may be suspended at the same time. Each of them is retried separately.
