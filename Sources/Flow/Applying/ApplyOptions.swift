@@ -11,7 +11,7 @@ package struct ApplyOptions: Sendable {
   /// Whether ``existing``, the policy for rows that a table holds before its first copy, also holds for later copies.
   /// If not, later copies overwrite the rows.
   ///
-  /// True in a daemon, where another apply of the trail may have requested the copy.
+  /// True in a daemon, and if ``askedAt`` is set: another apply of the trail may have requested the copy.
   package var existingHolds = false
   /// The number of rows after which apply commits even if the trail has more transactions; nil: the default of the
   /// target's engine.
@@ -51,8 +51,8 @@ package struct ApplyOptions: Sendable {
   package var valueBytesMax: Int32?
   /// Stores durably that ``scope`` excludes a table. Called before the checkpoint moves past the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// The triggers of the target that may fire while apply writes, as patterns of their names. In PostgreSQL, a pattern
-  /// with the name of the table also admits triggers whose code another role owns (``fires(_:among:)``).
+  /// Patterns of the target's triggers. In SQLite, only these triggers fire while apply writes. In PostgreSQL,
+  /// triggers that fire in apply's session may do so although another role owns their code (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [TableRule] = []

@@ -34,8 +34,8 @@ package final class ApplyProgress: Sendable {
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables whose rule in the conf has changed and whose rows now follow the new rule, by the names in
-    /// ``ChangedRule/table``.
+    /// The tables whose changed rule is carried out: their copy under the new rule has begun, or they need none. By the
+    /// names in ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that only need a copy, which the operator has not requested yet. The keys are their names
     /// in apply's state, the values their plain names.

@@ -4,8 +4,8 @@ import Reshaping
 
 /// A table whose rule in the conf has changed since its rows were applied.
 ///
-/// At the table's first record, apply gives the target table the columns of the new rule. Apply then skips the table's
-/// changes until a copy of it begins.
+/// At the table's first record, apply gives the target table the columns of the new rule. If ``isCopied``, apply then
+/// skips the table's changes until a copy of it begins.
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String

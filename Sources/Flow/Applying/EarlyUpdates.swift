@@ -35,7 +35,7 @@ struct EarlyUpdates {
     return updates[table]?.remove(at: index)
   }
 
-  /// Removes the first entry whose before image equals `image`, if it is a delete. Otherwise returns false.
+  /// Returns whether the first entry whose before image equals `image` is a delete. If so, removes that entry.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {

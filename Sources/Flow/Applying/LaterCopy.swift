@@ -32,8 +32,8 @@ struct LaterCopy {
   /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
   /// record at `start` is the first that names the table.
   ///
-  /// Returns `none` in three cases: the table is suspended for another reason than a rule; its `mode` is `history`,
-  /// whose old rows no copy has; or the source dropped it.
+  /// Returns `none` in three cases: the table is suspended for another reason than a rule, and its rule did not
+  /// change; its `mode` is `history`, whose old rows no copy has; or the source dropped it.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine

@@ -15,7 +15,7 @@ struct LaterShape {
   /// For each column of ``schema``, the index of the same column in the schema that the target cannot have; nil for a
   /// new column.
   let origins: [Int?]
-  /// Whether the trail has a copy of the table's rows after the later schema.
+  /// Whether a copy of the table's rows follows one of the schema changes that lead to the later schema.
   let isRefreshed: Bool
 
   /// The columns of a schema that a later schema of the table still has.

@@ -63,7 +63,7 @@ package struct HeldTable: Equatable, Sendable {
   /// The table's present name at the target: the name by the rule that applied when the table was suspended.
   @ByBytes package var place: String
   /// Whether a copy can replace the changes that the table missed. False if its `mode` is `history`, if it was dropped,
-  /// and if another table has its name.
+  /// or if another table has its name.
   package var isReplaceable: Bool
   /// Whether the source has renamed the table since the table was suspended.
   package var isRenamed: Bool

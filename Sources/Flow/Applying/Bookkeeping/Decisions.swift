@@ -12,7 +12,7 @@ struct OpenDecision {
   var table: String
   var key: ConflictRow
   /// The row until the decision is written; nil: the row does not exist. If the row in the table differs, an
-  /// application has changed it after the conflict was resolved.
+  /// application has changed it after the conflict was resolved. The decision is then deleted without being written.
   var settled: ConflictRow?
   /// The row after the decision is written; nil: the row does not exist then.
   var decided: ConflictRow?

@@ -41,7 +41,7 @@ protocol StateDatabase {
   func actAsApplication() throws
   /// Replaces a row by another version, as an application would. If the version is nil, deletes the row.
   func turn(_ row: TurnedRow, to version: ConflictRow?) throws
-  /// Returns the reason why the target did not accept a row; nil if the error has nothing to do with the row.
+  /// Returns the reason why a row was not written: a lock, or a refusal of the target. Nil for any other error.
   func refusal(_ error: any Error) -> DecisionOutcome.Refusal?
 }
 

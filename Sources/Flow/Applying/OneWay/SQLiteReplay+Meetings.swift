@@ -34,8 +34,9 @@ extension SQLiteReplay {
     }
   }
 
-  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false if
-  /// the row has no key, or if rows of other trails have its unique values.
+  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false,
+  /// and changes nothing, in two cases: the trail does not give the row's key, or the key has NULL; or the table is
+  /// shared with other trails, and other rows have the row's unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.

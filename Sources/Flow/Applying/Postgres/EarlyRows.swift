@@ -3,7 +3,7 @@ import Changes
 /// The keys of the rows that changes, not the copy itself, wrote into a table during its copy. Keys have the source's
 /// values.
 struct EarlyRows {
-  /// The most keys that are kept for one table.
+  /// The most keys that are kept for one table. If there are more, all are dropped, and the list is incomplete.
   private static let keysMax = 100_000
   private var keys: [NameKey: Set<[UInt8]>] = [:]
   /// The tables whose copy this reader of the trail has seen from its beginning. Their lists of keys are complete.

@@ -57,7 +57,7 @@ struct OwnersCode: Equatable {
   var findings: [Finding]
   var openness: Openness
   /// The tables to lock so that an untrusted role cannot attach a partition: only the table itself (`ONLY`), or its
-  /// partitions too.
+  /// partitions too. ``parents`` is nil if no untrusted role can attach one.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
   /// The table's oid, and the row version of its schema in the catalog. If this text changes, the name means another

@@ -69,9 +69,10 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs one catch-up whose next attempt is due. Returns whether it has committed anything.
+  /// Runs the open catch-up. If none is open, runs those whose next attempt is due, until one commits something.
+  /// Returns whether anything was committed.
   ///
-  /// - Parameter isLast: Whether to run all catch-ups, due or not, as far as they get.
+  /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var catchUp {

@@ -189,8 +189,8 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group. If the target refuses a transaction, that transaction goes into quarantine. Returns false if
-  /// there is nothing to apply.
+  /// Applies one group. With ``ApplyOptions/quarantines``, a transaction that the target refuses goes into quarantine.
+  /// Otherwise throws its error. Returns false if there is nothing to apply.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)

@@ -111,8 +111,8 @@ extension PostgresReplay {
     try remove(range, table)
   }
 
-  /// Deletes the rows of a key range, or all rows if `range` is nil. A rule can keep the rows, or set their delete
-  /// mark, instead.
+  /// Deletes this trail's rows of a key range, or all rows of this trail if `range` is nil. A rule can keep the rows
+  /// instead, or set their delete mark. Two-way, rows stay if the copy's author did not know a change of them here.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -234,8 +234,8 @@ extension PostgresReplay {
   }
 
   /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows of this
-  /// COPY again one by one, in place of the rows with which they collide. Throws `row-exists` if both rows are known to
-  /// be from the same copy.
+  /// COPY again one by one, in place of the rows with which they collide. If the other row may be from the same copy
+  /// (see ``isExact(_:)``), it is not replaced, and this throws `row-exists`.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil

@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// At the first record of a table with a changed rule, alters the target table as the new rule says. Apply then skips
-  /// the table's changes until its copy begins.
+  /// At the first record of a table with a changed rule, alters the target table as the new rule says. If the table is
+  /// copied again and is no history, apply then skips its changes until that copy begins.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {

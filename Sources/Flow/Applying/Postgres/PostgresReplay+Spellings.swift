@@ -5,8 +5,8 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether two conditions hold: a unique index of the table may treat two values of the source as equal, and
-  /// the table was empty when the present copy began.
+  /// Returns whether a unique index of the table may treat two values of the source as equal, and each row of the table
+  /// came with the copy in progress or with a change since its start.
   ///
   /// Then a row of a chunk finds a row with its key in two cases only: a change has already written the row, or the
   /// chunk is read a second time.
@@ -101,8 +101,8 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row in ``before`` if the target has it. If the update changes the key and all columns are known,
-  /// deletes that row and inserts the new one.
+  /// Updates the row in ``before`` if the target has it; if not, the copy brings the row. If the update changes the key
+  /// and all columns are known, deletes that row and inserts the new one.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)

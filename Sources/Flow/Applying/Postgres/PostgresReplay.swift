@@ -104,7 +104,7 @@ final class PostgresReplay {
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables whose copy this replay has seen from its beginning.
+  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
   /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
   var copiesBegun: [NameKey: UInt64] = [:]
@@ -283,8 +283,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group with its applied note. `number`: the transaction that the note names. It is 0 if the group has no
-  /// changes: otherwise two databases would answer each other's notes for ever.
+  /// Begins a group with its applied note. The note must come first: capture recognizes apply's transaction by it.
+  /// `number`: the note's transaction. 0 if the group changes nothing, as two databases would exchange notes for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -594,7 +594,8 @@ final class PostgresReplay {
     watched.append(watch)
   }
 
-  /// Queues the check that the names of the group's tables still refer to the tables whose code was checked.
+  /// Queues the check that the names of the group's tables still refer to the tables whose code was checked. Leaves out
+  /// tables that were removed from the cache since: they were checked before that.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })

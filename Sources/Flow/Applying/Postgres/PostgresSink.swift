@@ -56,7 +56,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Queues a statement that must change `count` rows; nil: any number. All earlier changes are sent before it.
+  /// Queues a statement that must change `count` rows; nil: any number. First sends the table's earlier changes.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?
@@ -393,7 +393,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back the transaction and drops everything queued. Afterwards, this sink cannot be used.
+  /// Rolls back all work in progress. Afterwards, this sink cannot be used; the connection can, unless it is lost.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

@@ -33,8 +33,8 @@ final class FiredTriggers {
   /// Returns whether a trigger fires while apply writes.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Copies the file's triggers to the schema `temp` again, if the schema has changed or a rollback has dropped the
-  /// copies.
+  /// Copies the triggers that must fire to the schema `temp` again, if the schema has changed or a rollback has dropped
+  /// the copies. Called in a transaction, whose rollback drops the new copies.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0

@@ -108,8 +108,8 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies the available transactions in one commit. Transactions that the target refuses go into quarantine. Returns
-  /// false if there are none.
+  /// Applies the available transactions in one commit. With ``ApplyOptions/quarantines``, a transaction that the target
+  /// refuses goes into quarantine. Otherwise throws its error. Returns false if there is nothing to apply.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -221,8 +221,8 @@ package final class SQLiteApply {
 
   /// Writes the applied note of a group into the target's journal, for the target's capture.
   ///
-  /// - Parameter number: The last transaction of the note. Later ones may be in quarantine, or not applied to suspended
-  ///   tables.
+  /// - Parameter number: The last transaction up to which the target lacks nothing. It is before the first transaction
+  ///   that a suspended table lacks or that is in quarantine.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(

@@ -107,8 +107,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Forgets an early delete of the row in ``after``: one that the trail had before the row. Returns false if there is
-  /// none.
+  /// Returns whether the trail had a delete of the row in ``after`` before the row, so that the row is not inserted. If
+  /// so, removes that delete from ``early``.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// At the first record of a table with a changed rule, alters the target table as the new rule says. Apply then skips
-  /// the table's changes until its copy begins.
+  /// At the first record of a table with a changed rule, alters the target table as the new rule says. If the table is
+  /// copied again and is no history, apply then skips its changes until that copy begins.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source

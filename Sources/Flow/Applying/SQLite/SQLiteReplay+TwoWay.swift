@@ -46,8 +46,8 @@ extension SQLiteReplay {
     return try resolver.keepsOwn(image, schema, table)
   }
 
-  /// Deletes the rows of a key range, or all rows if it is nil, for a copy. Keeps rows that were changed here without
-  /// the copy's author having seen the change.
+  /// Deletes this trail's rows of a key range for a copy; if `range` is nil, all rows of this trail. Keeps rows that
+  /// were changed here without the copy's author having seen the change.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ resolver: RowResolver<SQLiteReplay>) throws {
     var last: [Value]?
     while true {

@@ -33,7 +33,7 @@ final class SQLiteReplay {
   let reader: ApplyReader
   /// The checkpoint at which the present group begins.
   private(set) var groupStart: Checkpoint
-  /// The records of schema changes that the target refuses, by their position, with the reasons.
+  /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
   /// In a catch-up: the later copies with which its table continues, by the place at which it is suspended.
   let overtaken: [Position: LaterCopy]
@@ -78,7 +78,7 @@ final class SQLiteReplay {
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables whose copy this replay has seen from its beginning.
+  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
   /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
   var copiesBegun: [NameKey: UInt64] = [:]

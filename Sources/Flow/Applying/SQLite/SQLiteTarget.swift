@@ -36,7 +36,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
   /// before the commit.
   var guardsAreDue = false
-  /// The tables whose rules in the conf have changed, and whose rows follow the new rules since this run.
+  /// The tables whose changed rule this run has carried out: their copy under that rule has begun, or they need none.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.

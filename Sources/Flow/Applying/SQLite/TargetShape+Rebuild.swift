@@ -111,8 +111,8 @@ extension TargetShape {
     }
   }
 
-  /// Runs a body that creates an index. First drops an index with the same name that belongs to another table created
-  /// by Cairn.
+  /// Runs a body that creates an index. First drops an index with the same name on a table that Cairn created, as the
+  /// source has dropped that index already.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

@@ -202,7 +202,8 @@ struct TargetShape {
   /// than the source's default.
   ///
   /// This happens if an operator has added the column. If other trails or applications write to the table too, a value
-  /// may be theirs. Then only NULL and the column's default at the target count as wrong.
+  /// may be theirs. Then only NULL counts as wrong, if the source has a default for the column. If
+  /// ``Change/yieldsDefaults``, the column's default at the target counts as wrong too.
   ///
   /// - Parameter there: The target's columns before the change.
   private func checkFilled(_ there: [TableSchema.Column], _ change: Change) throws {

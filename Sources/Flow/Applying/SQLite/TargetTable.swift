@@ -3,7 +3,8 @@ import Conflicts
 import Mapping
 import SQLiteKit
 
-/// The prepared statements that write rows of one SQLite table, for as long as its schema does not change.
+/// The prepared statements that write rows of one SQLite table, for as long as its schema does not change. Parameters
+/// are numbered by column: `?1…?n` are the row before the change, `?n+1…?2n` the row after it.
 final class TargetTable {
   enum Insertion: Hashable {
     case strict
@@ -357,8 +358,7 @@ final class TargetTable {
 
   var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Deletes the rows of a key range, or all rows if `range` is nil. A rule can keep the rows, or set their delete
-  /// mark, instead.
+  /// Deletes this trail's rows of a key range; nil: all of them. A rule can keep them instead, or set the delete mark.
   func remove(_ range: Refresh.Range?, at time: String) throws {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
     switch removal {

@@ -185,7 +185,8 @@ final class StatementDesk {
     differing[differs.text] = differs.reason
   }
 
-  /// Forgets all statements before `position`. Called after the commit of a group that ends there.
+  /// Forgets which statements before `position` are not executed again, and reports the group's counts. Called after
+  /// the commit of a group that ends there: nothing before it is read again.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }

@@ -99,8 +99,8 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value as a number, if it is an exact number of PostgreSQL that SQLite can represent without loss; else the
-  /// value unchanged.
+  /// The value for SQLite. An exact value of PostgreSQL becomes a number if SQLite can represent it without loss, else
+  /// a text. Any other value is unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)

@@ -160,7 +160,7 @@ final class RowNames {
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
   /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. If the change
-  /// gives the row another key, returns the old and the new name.
+  /// gives the row another key, returns two names, the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)

@@ -241,8 +241,8 @@ final class RowResolver<Target: ApplyTarget> {
   /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
   /// if it was not written.
   ///
-  /// - Parameter isReferred: Whether a row of the present transaction references the row. Only such a row is written
-  ///   even if it exists: it may have been resolved before this reference was known.
+  /// - Parameter isReferred: Whether the row is from ``TwoWayDesk/neededRows()``; false: only a restored row references
+  ///   it. Only a needed row is written even if it exists: it may have been resolved before its references were known.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)

@@ -203,7 +203,8 @@ struct SettledRow {
       settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
-  /// Returns the entry for the conflict log about a deleted row that is restored because another row references it.
+  /// Returns the entry for the conflict log about a row that is restored, or is not deleted, because another row
+  /// references it.
   static func returned(
     _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], now: Int64

@@ -16,7 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes journal rows that this database's trail lacks to a closure. Returns false if there are too many.
+    /// SQLite: passes journal rows after a source position of the own trail, in apply's transaction. False: too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
@@ -274,7 +274,7 @@ package final class TwoWay: Sendable {
   /// The number of waiting rows, by table, as of the last commit.
   package var waitingRows: [String: Int] { waiting.withLock { $0 } }
 
-  /// Stores, by table, the number of waiting rows. Called under the lock of ``enter(_:)``.
+  /// Stores, by table, the number of waiting rows that are committed. Called under the lock of ``enter(_:)``.
   func note(waiting counts: [String: Int]) {
     waiting.withLock { $0 = counts }
     mayHaveCandidates = !counts.isEmpty

@@ -574,8 +574,8 @@ final class TwoWayDesk<Table: AnyObject> {
   }
 
   /// Returns a row's rank; nil if all nodes know its last write. The rank is the highest if capture has not read that
-  /// write, or, when copies merge with present rows (`isMerged`), has not copied the row. `isNew`: whether the row that
-  /// needs the unique value is from the present group.
+  /// write, or, when copies merge with present rows (`isMerged`), has not copied the row. In the first case, throws
+  /// ``LocalAhead`` instead if the row that needs the unique value is from the present group (`isNew`).
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
@@ -612,15 +612,15 @@ final class TwoWayDesk<Table: AnyObject> {
     shared.noteReturn(of: row, by: trail, place.stamp.number)
   }
 
-  /// Returns whether a delete of a row has effect. It has none if a node that did not know the delete referenced the
-  /// row, or a deleted row that references the row.
+  /// Returns whether a delete of a row has effect. It has none if another node referenced the row, directly or through
+  /// deleted rows, and neither author knew the other's transaction.
   func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
     guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
     return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
   }
 
-  /// Returns whether a node that did not know the delete referenced one of these rows, directly or through deleted
-  /// rows.
+  /// Returns whether another node referenced one of these rows, directly or through deleted rows, while neither author
+  /// knew the other's transaction.
   private func isNeeded(_ rows: [RowName], beside delete: RowVersion) throws -> Bool {
     var (open, met) = (rows, Set(rows))
     while let row = open.popLast() {
