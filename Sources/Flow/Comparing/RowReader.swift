@@ -43,8 +43,8 @@ extension RowReader {
 
 /// A selection of rows of a table.
 enum Slice {
-  /// The rows whose keys are after `after`, up to and including `through`; nil: no bound. If there is a limit, rows
-  /// are read in the order of the key.
+  /// The rows whose keys are after `after`, up to and including `through`, in the form that this end stores; nil: no
+  /// bound. If there is a limit, rows are read in the order of the key.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys

@@ -39,8 +39,8 @@ final class RowVerdict {
     } catch let error as PostgresError where error.isBadValue { return false }
   }
 
-  /// Returns the differences between a row of the source and the target rows with its key. At most one target row can
-  /// be equal; all others are reported as extra.
+  /// Returns the differences between a row of the source and the target rows with its key. The source row is compared
+  /// with an equal target row, or with the first one if none is equal. All others are reported as extra.
   func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
     guard targets.count > 1, let source else {
       if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }

@@ -19,8 +19,8 @@ package struct Grants: Equatable, Sendable {
 
   /// Returns whether a peer has a right to a trail.
   ///
-  /// Names are compared by their bytes. Swift treats some different texts as equal, such as the Kelvin sign and the
-  /// letter K, so a certificate could imitate the name of a peer.
+  /// A text that is no valid name of a peer has no rights. Swift treats some different texts as equal, such as the
+  /// Kelvin sign and the letter K. Without this check, a certificate with such a text could imitate a peer.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
     guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {

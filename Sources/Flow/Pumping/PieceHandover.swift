@@ -29,8 +29,9 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Processes a piece. Called on other threads, never on two at a time, and not after
-  ///   ``settle()`` has returned.
+  /// - Parameter work: Processes a piece. Called on other threads; for the last piece, or if no thread can be started,
+  ///   on the calling thread. Never called on two threads at a time, nor between the end of ``settle()`` and the next
+  ///   call of ``put(_:)`` or ``finish()``.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work
     coming = Piece(work)
@@ -59,8 +60,8 @@ final class PieceHandover {
     }
   }
 
-  /// Passes on the last piece, which may be partly filled, and waits until it is processed. Call this after all bytes
-  /// have been added.
+  /// Waits for the piece that is being processed, then processes the last piece, which may be partly filled, on the
+  /// calling thread. Call this after all bytes have been added. Throws the error of `work`.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }

@@ -71,7 +71,8 @@ package final class Pump: Sendable {
     return transfers.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
-  /// The error that prevents the pump from listing the trails; nil if there is none.
+  /// The present error of the pump itself; nil if there is none. The pump cannot list the trails, cannot start a
+  /// transfer, or has more trails than it may transfer at one time.
   package var error: CairnError? { state.withLock { $0.error } }
 
   /// Runs until `stop` is set, and returns when all transfers have ended. Errors of single transfers are in

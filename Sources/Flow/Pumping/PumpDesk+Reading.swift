@@ -18,7 +18,7 @@ extension PumpDesk {
   }
 
   /// Returns this node's requests for copies of tables, for all trails that the peer may push. It waits until they
-  /// differ from the list that the peer already has.
+  /// differ from the list that the peer already has, at most for the time that the request allows.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {

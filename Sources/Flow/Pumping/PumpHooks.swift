@@ -10,14 +10,16 @@ package struct PumpHooks: Sendable {
   /// Returns whether the capture of this node that writes the trail has opened it. After that, the trail's end is
   /// never before a position that was synced.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Returns the requests for copies of a trail's tables that this node sends to the trail's node.
+  /// Returns the open requests for copies of a trail's tables, to be sent towards the trail's node. Empty for a trail
+  /// that begins at this node, because this node makes the copies itself.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// Returns the requests for copies of tables, as ``requests`` returns them, for all trails of other nodes.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
   /// Stores all requests for copies of a trail's tables that a peer has open now.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
-  /// - Returns: The number of requests that are refused because they exceed the peer's limit.
+  /// - Returns: The number of requests that are refused: the peer makes too many, or they are invalid or cannot be
+  ///   stored.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The questions about rows of sources at other nodes, asked by this node or its peers, that are not answered yet.
   package var questions = QuestionBook()
@@ -38,8 +40,8 @@ package struct PumpHooks: Sendable {
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// Called when a peer has reported that it has applied a trail up to a position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// Called when the copy of a trail at this node was started again at a later segment. The changes before that
-  /// segment are missing then.
+  /// Called when the copy of a trail at this node was started again at a later segment. The changes between the former
+  /// end of the copy and that segment are missing.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}

@@ -133,7 +133,7 @@ package final class QuestionBook: Sendable {
   }
 
   /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
-  /// longer.
+  /// longer, if another peer fetched the question, or if the question has an answer already.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -158,7 +158,7 @@ package final class QuestionBook: Sendable {
       return [0] + bytes
     } catch {
       let known = (error as? CairnError) ?? (error as? PumpFault)?.error
-      // Only the node of a database reports the state and the location of the database.
+      // Other errors may reveal the state or the location of the database, so only the database's own node shows them.
       let error =
         known.flatMap { toldCodes.contains($0.code) ? $0 : nil }
         ?? CairnError(

@@ -9,7 +9,7 @@ protocol TrailTransfer: AnyObject {
   var stop: StopSignal { get }
   /// Transfers the trail until an error occurs, which it throws.
   ///
-  /// - Parameter achieved: Called after each successful request.
+  /// - Parameter achieved: Called after most successful requests; it resets the counts of failures.
   func session(_ achieved: () -> Void) throws
 }
 

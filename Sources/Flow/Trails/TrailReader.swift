@@ -16,8 +16,8 @@ package final class TrailReader {
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The source position of the last progress record that was read; nil if there was none. The reader also reads the
-  /// records between the start of the segment and the checkpoint at which it was opened.
+  /// The source position of the last progress record that was read; nil if there was none. Records between the start of
+  /// the segment and the checkpoint at which the reader was opened count too.
   package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.

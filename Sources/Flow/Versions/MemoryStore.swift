@@ -126,7 +126,7 @@ struct MemoryStore {
   }
 
   /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
-  /// `through`. A row may be in the result twice, or may have no versions any more.
+  /// `through`. A row may be in the result several times, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]

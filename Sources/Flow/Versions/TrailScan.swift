@@ -27,7 +27,7 @@ struct TrailScan {
   let reader: TrailReader
   /// The number of the last transaction that was read completely.
   private(set) var number: UInt64 = 0
-  /// The position in the source from the last progress record that was read; empty if there was none.
+  /// The last position in the source that a completely read transaction states; empty if there was none.
   private(set) var sourcePosition: [UInt8] = []
 
   /// Opens a trail to read the rows of transaction `number` and later ones. Some earlier transactions are reported too,

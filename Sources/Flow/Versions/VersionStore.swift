@@ -16,7 +16,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if an author knew every version in the store, and true otherwise. It does not look at single rows.
+  /// Returns false if an author knew every version that was ever in the store. True proves nothing, because the
+  /// versions that the author did not know may be removed already. It does not look at single rows.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -48,7 +49,7 @@ struct VersionStore {
   }
 
   /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
-  /// `through`. A row may be in the result twice, or may have no versions any more.
+  /// `through`. A row may be in the result several times, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)

@@ -72,8 +72,8 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction knew. Trails that are not in the
-  /// window are left out.
+  /// Returns, by trail name, the last transaction that the author of a transaction stated to know. Statements without a
+  /// trail id, or about another trail of the same name, are left out. Trails that are not in the window are included.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -285,7 +285,8 @@ extension VersionWindow {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
+  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
+  /// conflict. True does not prove that there is a conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
   /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps (clock and origin),

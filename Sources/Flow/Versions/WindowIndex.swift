@@ -13,8 +13,8 @@ struct WindowIndex {
     var told: TrailID?
     /// For each trail, by index: its transactions that the authors of this trail's transactions knew.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably. The authors of later ones know at least as
-    /// much as its author.
+    /// The last transaction of this trail that the database has durably; for the own trail, the last that was read or
+    /// need not be read. The authors of later ones know at least as much as its author.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
@@ -150,14 +150,16 @@ struct WindowIndex {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns false if the author of the transaction knew every version in the window, so that it cannot be in conflict.
+  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
+  /// conflict. True does not prove that there is a conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
     // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
       || origins.indices.contains { $0 != met.entry.origin && origins[$0].lastClock >= met.entry.clock }
   }
 
-  /// Adds a transaction's versions of rows, if its author knew all other versions of the rows; else returns false.
+  /// Adds a transaction's versions of rows, if its author knew all other versions of these rows. Otherwise adds nothing
+  /// and returns false.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
     if mayConcur(met) {
       for row in rows {
@@ -257,7 +259,8 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns, by trail name, the last transaction that an author knew of each trail in the window.
+  /// Returns, by trail name, the last transaction that an author stated to know. Statements without a trail id, or
+  /// about another trail of the same name, are left out. Trails that are not in the window are included.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -318,7 +321,8 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// Returns the number of the first transaction of a trail that the database does not have durably.
+  /// Returns the number of the first transaction after ``reached(_:)``: for a peer's trail, the first that the database
+  /// does not have durably; for the own trail, the first that is still to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
   /// Stores that a trail has been read through transaction `number`, up to the state that the database had at the start

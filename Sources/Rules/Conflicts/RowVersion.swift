@@ -25,8 +25,9 @@ package struct RowVersion: Sendable {
 
   /// Returns whether the author of this version knew `other`. If so, this version replaces `other` without a conflict.
   ///
-  /// A version has a later clock than all versions that its author knew. So the result is false if the clock of `other`
-  /// is equal or later, even if a node claims otherwise.
+  /// Versions of one origin are compared by their numbers alone. A version has a later clock than all versions of other
+  /// origins that its author knew. So the result is false for another origin's version with an equal or later clock,
+  /// even if a node claims otherwise.
   package func follows(_ other: RowVersion) -> Bool {
     if stamp.origin == other.stamp.origin { return stamp.number > other.stamp.number }
     return seen[other.stamp.origin, default: 0] >= other.stamp.number && other.stamp.clock < stamp.clock

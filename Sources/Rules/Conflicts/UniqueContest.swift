@@ -94,7 +94,7 @@ extension UniqueContest {
       held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
     for var one in held {
-      // Rows that were written after that rank lower than the queued row, and were not moved again.
+      // Rows that were written since then have lower ranks than the queued row, if they were not moved again.
       if settled.count > one.since {
         one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
       }

@@ -15,7 +15,7 @@ package final class LocalWatch: Sendable {
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
     @ByBytes private(set) var token: String
-    /// The server's snapshot when the message was committed: it shows which transactions had ended.
+    /// The server's snapshot just before the message was written: it shows which transactions had ended by then.
     package let moment: ServerMoment
     /// The number (`xid`) of the transaction that committed the message.
     package let transaction: UInt64

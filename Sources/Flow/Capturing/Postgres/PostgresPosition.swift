@@ -27,8 +27,9 @@ struct PostgresPosition: Equatable {
   /// The `system_identifier` of the PostgreSQL cluster.
   var system: UInt64
   var timeline: UInt32
-  /// The place in the log after the last processed transaction. All earlier commits are in the trail or left out on
-  /// purpose. A server that is restored to a moment after this place has lost nothing that the trail has.
+  /// The place in the log after a transaction that the server has sent. All earlier commits are in the trail or left
+  /// out on purpose, and no later commit was left out. A server that is restored to a moment after this place has lost
+  /// nothing that the trail has.
   var reached: LSN
   /// The place in the log, at or after `reached`, up to which the server had nothing more for the trail.
   var quiet: LSN

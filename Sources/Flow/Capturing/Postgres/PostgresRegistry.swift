@@ -34,7 +34,7 @@ struct PostgresRegistry: Equatable {
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
     /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
     /// requested, because targets already have the rows. If a delete were left out in two-way replication, a peer that
-    /// writes the same row meanwhile would not know of the delete.
+    /// copies the row meanwhile would not know of the delete.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published first.
     static let unpublished = UInt64.max

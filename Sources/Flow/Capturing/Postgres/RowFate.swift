@@ -23,7 +23,7 @@ struct RowFate {
     var text = ""
 
     static let found = Word()
-    /// The bit of `rewrites` for a rewrite because a column got another type.
+    /// The bit of `rewrites` for a rewrite because a column got another type, or other values (`USING`).
     static let columnWasRewritten = 4
   }
 

@@ -109,8 +109,9 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Requests a copy of the table if a trigger of the application ran before Cairn's, so that journal rows may be in
-  /// the wrong order. The rows of the ended layout then stay out of the trail.
+  /// Keeps the journal rows of an ended layout out of the trail if a trigger of the application ran before Cairn's, as
+  /// they may be in the wrong order. No copy is requested here. A dropped table needs none; otherwise the copy for the
+  /// table's next layout brings the result.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)

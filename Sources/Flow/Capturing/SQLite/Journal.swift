@@ -18,7 +18,7 @@ package struct Journal {
   /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the limit in rows that keeps the journal below `bytes`, if a row has `bytesPerRow` bytes; at most `rows`.
+  /// Returns the limit in rows for a journal of `bytes`, if a row has `bytesPerRow`: 1000 or more, but at most `rows`.
   ///
   /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
@@ -134,7 +134,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row and the size limit in rows computed from them, in a transaction.
+  /// Stores the estimated bytes of a journal row and the limit in rows from them. Call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])

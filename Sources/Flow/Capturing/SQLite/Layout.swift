@@ -30,7 +30,8 @@ struct Layout {
 
   let carriesRowid: Bool
   let valueCount: Int
-  /// The index of the rowid among the values of a journal row; nil if the rowid does not identify rows of the table.
+  /// The index of the rowid among the values of a journal row; nil if capture identifies rows of the table in another
+  /// way while it reads the journal.
   let rowidIndex: Int?
   /// The table's part of each row hash. The hashes of all rows that a statement changed form the digest of the
   /// statement.
@@ -50,7 +51,7 @@ struct Layout {
   }
   /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
   /// requested, because targets already have the rows. If a delete were left out in two-way replication, a peer that
-  /// writes the same row meanwhile would not know of the delete.
+  /// copies the row meanwhile would not know of the delete.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// Returns, for each column of this shape, its index in the earlier shape `before`, nil for a new column. Returns nil
   /// if that is unknown.

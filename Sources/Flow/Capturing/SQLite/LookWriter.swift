@@ -220,8 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun. The record informs targets that changes after
-  /// it may concern rows that they do not have.
+  /// Appends the start record of each requested copy that has not begun, for layouts in force at journal row `seq`. It
+  /// informs targets that changes after it may concern rows that they do not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {

@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the trail has the journal rows after the last row that the source has recorded as captured.
+  /// Checks that the journal rows after the source's mark, as far as the trail has them, are those of the trail.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -370,8 +370,8 @@ final class TriggerSource: ChangeSource {
     try writer.reloadLayouts()
   }
 
-  /// Throws `source-went-back` if the source lacks the journal row that capture last recorded as captured, as after a
-  /// restore of an older file.
+  /// Throws `source-went-back` if the source lacks the mark that capture stored last, or if its journal ends before the
+  /// trail's last row, as after a restore of an older file.
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == writer.marked.taken,

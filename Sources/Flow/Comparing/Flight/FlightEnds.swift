@@ -65,7 +65,7 @@ struct FlightEnds {
   }
 
   /// Returns whether the source is captured. Always true for PostgreSQL, where only the trail shows whether it is
-  /// captured.
+  /// captured, and for a source at another node.
   func isCaptured() throws -> Bool {
     guard let reader = source as? SQLiteRowReader else { return true }
     return try reader.database.integer(

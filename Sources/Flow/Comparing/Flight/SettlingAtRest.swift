@@ -48,7 +48,7 @@ extension SettlingByTrail {
   }
 
   /// Returns a function of the hash of a row. The function returns whether the trail or the source has a change of the
-  /// row that the target has not applied.
+  /// row that the target has not applied; true if that is unknown.
   private func moving(
     _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {

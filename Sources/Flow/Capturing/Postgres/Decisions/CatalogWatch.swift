@@ -98,7 +98,8 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Drops what was read from the catalog and requests another reading, because the stream reported a schema change.
+  /// Drops what was read from the catalog, because the stream reported a schema change: what was read may be older or
+  /// newer. If a reading was in progress, requests another one.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)

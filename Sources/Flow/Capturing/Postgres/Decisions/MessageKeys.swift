@@ -6,7 +6,8 @@ import PostgresKit
 /// I/O.
 ///
 /// Every role may write messages into the log, so capture accepts a message only if it is signed with one of these
-/// keys.
+/// keys. ``IncomingTransaction/key(of:since:)`` has the exceptions. They are a barrier, whose text is random; a schema
+/// message of an earlier build, which only makes capture read the catalog; and a note from before there was a key.
 struct MessageKeys {
   private static let reportMilliseconds: Int64 = 60_000
   private let hasher: SHA256
@@ -46,7 +47,7 @@ struct MessageKeys {
     (place == .own ? own : triggers)?.content(of: message, prefix: prefix, transaction: transaction, hasher)
   }
 
-  /// Counts a refused message. Returns whether to report it: at most one per minute is reported.
+  /// Returns whether to report a message that is refused now: at most one per minute is reported.
   mutating func refuse(now: Int64) -> Bool {
     guard now >= reportAt else { return false }
     reportAt = now + Self.reportMilliseconds

@@ -103,7 +103,8 @@ struct SlotProgress {
     case isNew
     /// The trail has the transaction already.
     case isRecorded
-    /// The server sends another transaction at the place of the expected one: it was restored from a backup.
+    /// The server sends another transaction at or after the place of the expected one, which has not come: it was
+    /// restored from a backup.
     case isForeign(expected: LSN)
   }
 
