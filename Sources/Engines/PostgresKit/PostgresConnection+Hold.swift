@@ -65,7 +65,8 @@ extension PostgresConnection {
   ///
   /// - Parameters:
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
-  ///   - takesTexts: Whether to check also the casts of text to key columns, with ``checkCasts(of:column:)``.
+  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
+  ///     ``checkCasts(of:column:)``.
   ///   - shape: The table and types for which a statement was made. Throws if the name has others now; nil: no check.
   /// - Returns: The quoted name without `ONLY`.
   /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
