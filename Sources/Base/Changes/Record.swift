@@ -147,7 +147,7 @@ package struct Refresh: Equatable, Sendable {
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows whose keys are in the chunks are refreshed; all other rows stay.
+    /// Only the rows that the chunks name are refreshed; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
@@ -158,7 +158,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
     case row([Value?])
-    /// The rows of the change records after this record, each found by its key. The target keeps all other rows.
+    /// The refresh rows after this record, each found by its key. The target keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {

@@ -27,7 +27,7 @@ package final class AlternatingLock: Sendable {
 
   package init() {}
 
-  /// Takes the lock. Returns false if the other party has it, or has its turn.
+  /// Takes the lock. Returns false if a party has it already, or if it is the other party's turn.
   ///
   /// - Parameter now: The time of a clock that never jumps, in ms.
   package func tryLock(_ party: Party, now: Int64 = Clock.monotonicMilliseconds) -> Bool {

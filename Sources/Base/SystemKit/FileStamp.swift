@@ -1,6 +1,6 @@
 import Glibc
 
-/// The device, inode, size and time of change of a file. Two values for one path differ if the file was replaced or
+/// The device, inode, size and modification time of a file. Two values for one path differ if the file was replaced or
 /// written between them.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64

@@ -205,8 +205,8 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, but its option `decides` does not
-  /// name that node.
+  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, and neither the rule's section nor
+  /// the apply has the option `decides`, which names that node.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {

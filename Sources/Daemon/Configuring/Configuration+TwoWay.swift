@@ -30,8 +30,8 @@ extension Configuration {
 
   /// The role of an apply in chains of databases.
   package struct RelayPlan: Equatable, Sendable {
-    /// Whether the target's own capture includes the rows that this apply writes, because no path of applies leads back
-    /// to their origin.
+    /// Whether the target's own capture may include the rows that this apply writes, because no path of applies leads
+    /// back to their origin. The capture's option `applied` can still leave them out.
     package var relays: Bool
     /// The trail of the target's own capture; nil if the target is not captured. The apply skips rows whose origin is
     /// the target.

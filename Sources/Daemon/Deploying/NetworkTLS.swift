@@ -43,8 +43,8 @@ package enum NetworkTLS {
     return names.contains(peer) ? peer : nil
   }
 
-  /// Returns the certificate that a pump presents, and the authorities or key by which it verifies the listener of its
-  /// peer; nil: plain HTTP.
+  /// Returns the certificate that a pump presents, and the authorities by which it verifies the listener of its peer;
+  /// nil: plain HTTP.
   ///
   /// - Parameter own: The files of `[receive]`.
   /// - Throws: `conf-missing` if there are no certificates.

@@ -90,7 +90,7 @@ extension PeerFolder {
     }
   }
 
-  /// The valid authorities; the signing one comes first.
+  /// The authorities in `ca.crt`, which this node trusts; the signing one comes first. Empty if they cannot be read.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
   /// The certificate that the listener presents.
@@ -122,8 +122,8 @@ extension PeerFolder {
 
   // MARK: Files
 
-  /// Replaces `NAME.crt` and `NAME.key` with a certificate and its key. After a crash, ``settle()`` completes the
-  /// replacement.
+  /// Replaces `NAME.crt` and `NAME.key` with a certificate and its key. After a crash, ``settle()`` completes or undoes
+  /// the replacement.
   func replace(_ name: String, _ certificates: [Certificate], key: PrivateKey) throws {
     let text = name == "ca" ? Self.marked(certificates) : certificates.map(\.pem).joined()
     try File.replace(file("\(name).key.next"), text: key.pem, permissions: 0o600)

@@ -23,7 +23,7 @@ extension ApplyEntry {
       try note.note(.init(rules: rules))
       return []
     }
-    // If the file does not exist, an older version wrote the rows, as if under the present rules.
+    // An older version kept no such file: then the rows count as written under the present rules.
     let before = try note.read() ?? .init(rules: rules)
     let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
     if before == .init(rules: rules), held.isEmpty, entered.isEmpty {

@@ -162,8 +162,8 @@ final class ApplyWorker: Worker {
     return (try WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
-  /// Throws `database-missing` if the file of an SQLite target that had rows is gone. It is not created again, because
-  /// the operator may have moved it and may put it back.
+  /// Throws `database-missing` if the file of an SQLite target to which this worker has applied transactions is gone.
+  /// It is not created again, because the operator may have moved it and may put it back.
   private func checkStillThere(_ location: DatabaseURL) throws {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }

@@ -24,8 +24,8 @@ package final class Daemon: Sendable {
   private static let tickMilliseconds = 250
   private static let publishMilliseconds: Int64 = 1_000
   private static let budgetMilliseconds: Int64 = 5_000
-  /// The time for workers to reach a transaction boundary when the daemon ends. Workers that need longer are abandoned,
-  /// which is as safe as a crash.
+  /// The time, in milliseconds, for workers to reach a transaction boundary when the daemon ends. Workers that need
+  /// longer are abandoned, which is as safe as a crash.
   private static let endMillisecondsMax: Int64 = 20_000
   /// The time without progress, in milliseconds, after which a worker is reported if there is no watchdog.
   private static let silentMilliseconds: Int64 = 300_000

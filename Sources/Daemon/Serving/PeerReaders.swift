@@ -36,7 +36,7 @@ package enum PeerReaders {
   /// Returns another node as a reader of a trail, for the plan of which segments may be deleted.
   ///
   /// A reader whose position is unknown needs the whole trail. If the segment at its position was deleted, the reader
-  /// is expired. A reader that expired earlier stays expired until it has left that segment.
+  /// is expired. A reader that expired earlier stays expired until it has passed the segment `givenUpIn`.
   ///
   /// - Parameter givenUpIn: The segment in which the reader expired (0: it had none); nil if it has not expired.
   package static func reader(

@@ -131,7 +131,8 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// Returns the first segment to keep of a trail without readers. Segments older than `retain` may be deleted.
+  /// Returns the first segment to keep of a trail without readers. Segments older than `retain` may be deleted; without
+  /// `retain`, all are kept.
   private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
     guard let retain = limits.retain else { return 0 }
     let oldest = now - retain.milliseconds * 1000
@@ -145,7 +146,8 @@ package struct RetentionPlan: Equatable, Sendable {
       ?? false
   }
 
-  /// Returns the reader that needs the oldest segment, except the readers in `given`; nil if there is none.
+  /// Returns the reader that keeps the oldest segment from being deleted, except the readers in `given`. Nil if no
+  /// other reader needs a segment before the open one of its trail.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

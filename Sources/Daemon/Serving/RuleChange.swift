@@ -9,7 +9,7 @@ enum RuleChange: Equatable {
   case copied
   /// Present rows stay as they are; new changes follow the new rule.
   case noted
-  /// All rows move to another table of the target.
+  /// All rows are copied to another table of the target. The earlier table stays as it is, and gets no more rows.
   ///
   /// - Parameter from: The target table that the earlier rule named; nil if that rule did not rename the table.
   case moved(from: String?)

@@ -40,8 +40,8 @@ final class RuleUpkeep: Sendable {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Removes, from this object and from the ``RuleNote``, the tables whose rows now follow their rules. Requests
-  /// missing copies again. Returns log entries.
+  /// Removes, from this object and from the ``RuleNote``, the tables whose rows now follow their rules, and tables that
+  /// are no longer captured. Requests missing copies again. Returns log entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)

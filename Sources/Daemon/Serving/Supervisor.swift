@@ -35,7 +35,8 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// The segment in which each expired reader at another node expired. A reader is removed when it reads again.
+    /// The segment in which each expired reader that is not an apply expired, such as a reader at another node. A
+    /// reader at another node is removed when it reads again.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false

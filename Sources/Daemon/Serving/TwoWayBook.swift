@@ -65,8 +65,8 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Segments before it
-  /// may be purged.
+  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Readers of the trail
+  /// may need earlier segments.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

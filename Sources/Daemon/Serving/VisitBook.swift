@@ -61,7 +61,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Ends a request that had no effect. The problem of an earlier request stays in the status.
+  /// Removes the entry of a peer whose requests had no effect, after they have ended. The entry stays if another
+  /// request is in progress, or if it has a problem to report.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)

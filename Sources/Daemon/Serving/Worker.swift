@@ -58,8 +58,8 @@ struct Backlog: Equatable, Sendable {
   /// had none to apply, the estimate is `since`.
   init(since: Int64) { startedAt = since }
 
-  /// Stores `now` as a time at which no change was waiting to be applied. Changes that wait later have waited since
-  /// `now` at most.
+  /// Stores `now` as a time at which no change was waiting to be applied. Changes that wait later were committed after
+  /// `now`.
   mutating func noteNone(now: Int64) { noneAt = now }
 
   /// Returns the earliest time since which the present changes can have been waiting.

@@ -5,7 +5,8 @@ import Changes
 ///
 /// Source: https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
 package enum PgOutput {
-  /// The begin of a transaction. `commit` is the place of its commit record in the log; `time` is in µs since 1970 UTC.
+  /// The begin of a transaction. `commit` is the place in the log where its commit record begins; `time` is in µs since
+  /// 1970 UTC.
   case begin(commit: LSN, time: Int64, xid: UInt32)
   case commit(commit: LSN, end: LSN, time: Int64)
   case origin(name: String)

@@ -106,7 +106,8 @@ extension PostgresConnection {
     return try isUrgent || tryFlush("COPY")
   }
 
-  /// Ends a COPY FROM and returns the number of rows copied. If `giveUp` has a reason, the server discards the rows.
+  /// Ends a COPY FROM and returns the number of rows copied. If `giveUp` has a reason, the server discards the rows,
+  /// and the call throws the server's error.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
     try flush("COPY")

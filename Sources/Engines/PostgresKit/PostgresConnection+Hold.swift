@@ -65,7 +65,8 @@ extension PostgresConnection {
   ///
   /// - Parameters:
   ///   - name: The quoted name of the table, with its schema; `ONLY` may precede it.
-  ///   - takesTexts: Whether to check also the casts of text to key columns, with ``checkCasts(of:column:)``.
+  ///   - takesTexts: Whether to check also the casts of text to columns of unique indexes, with
+  ///     ``checkCasts(of:column:type:)``.
   ///   - shape: The table and types for which a statement was made. Throws if the name has others now; nil: no check.
   /// - Returns: The quoted name without `ONLY`.
   /// - Throws: `table-refused` for anything but a table; the errors of ``checkPlanning(of:_:onlySuperuser:)``;
@@ -208,7 +209,7 @@ extension PostgresConnection {
   /// - Parameters:
   ///   - type: The type of the column without its domains.
   ///   - table: The quoted name of the table; `ONLY` may precede it.
-  /// - Throws: `table-refused` as in ``hold(_:takesTexts:)`` and ``checkCasts(of:column:)``; ``PostgresError``.
+  /// - Throws: `table-refused` as in ``hold(_:takesTexts:as:)`` and ``checkCasts(of:column:type:)``; ``PostgresError``.
   package func printed(_ text: String, as type: String, ofColumn column: String, in table: String) throws -> String? {
     func print() throws -> String? {
       // The statement names the type, so check that type also if the column has another one now.

@@ -169,7 +169,8 @@ package final class PostgresConnection {
   package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
   package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
 
-  /// Runs one statement without parameters; its rows are dropped. Returns the number of rows that it changed.
+  /// Runs one statement without parameters; its rows are dropped. Returns the number of rows that it changed, or that a
+  /// query returned.
   ///
   /// The server refuses a text with a second statement (SQLSTATE 42601), except on a connection for replication.
   @discardableResult package func execute(_ sql: String) throws -> Int64 {
@@ -197,7 +198,7 @@ package final class PostgresConnection {
     try query(sql, parameters).first?.first ?? nil
   }
 
-  /// Runs one statement with parameters. Returns the number of rows that it changed.
+  /// Runs one statement with parameters. Returns the number of rows that it changed, or that a query returned.
   @discardableResult package func run(_ sql: String, _ parameters: [String?]) throws -> Int64 {
     try sendParameters(sql, parameters)
     return try finish(sql).touched

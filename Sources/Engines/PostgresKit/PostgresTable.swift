@@ -8,8 +8,8 @@ package struct PostgresTable: Sendable {
   /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []
   package var isPartitioned: Bool
-  /// The partitions that contain rows, each as the name of its file. A changed list means that rows may have appeared
-  /// or vanished without change records.
+  /// The partitions that contain rows, each as its oid and the number of its file, such as `16402:16410`. A changed
+  /// list means that rows may have appeared or vanished without change records.
   package var partitions: [String] = []
   /// The number of rows that the planner estimates; 0 if it has no estimate.
   package var estimatedRows: UInt64
@@ -43,8 +43,8 @@ package struct PostgresTable: Sendable {
     package let mend: String
     /// Whether nothing is lost or harmed if the table is left out of the capture.
     package let isHarmless: Bool
-    /// Whether the reason is a partition for which PostgreSQL logs too few columns of old rows. Applications can update
-    /// and delete its rows, but capture would miss these changes.
+    /// Whether the reason is a partition that is unlogged, or for which PostgreSQL logs too few columns of old rows.
+    /// Applications can write its rows, but capture would miss changes.
     package var isOfPartition = false
     /// Whether the reason is a generated column in the key. Applications can update and delete rows, but the log lacks
     /// the keys of these rows.

@@ -1,6 +1,7 @@
 import Changes
 
-/// The SQL statements that create a table with everything that it needs. Parts that exist already are left unchanged.
+/// The SQL statements that create a table with everything that it needs. They do not fail if parts exist already. An
+/// existing enum gets the labels that it lacks; other existing types, sequences and tables keep their definitions.
 struct TableScript {
   let table: PostgresTable
   let document: CatalogDocument

@@ -36,8 +36,8 @@ final class ForbiddenCode {
     "load_extension", "ltrim", "printf", "quote", "random", "randomblob", "readfile", "replace", "rtrim", "soundex",
     "strftime", "string_agg", "substr", "substring", "trim", "unhex", "unistr", "unistr_quote", "writefile", "zeroblob",
   ]
-  /// The longest pattern of LIKE or GLOB, in bytes. The patterns of Cairn are shorter, and the time of a match grows
-  /// with the length.
+  /// The longest pattern of LIKE or GLOB, in bytes. No pattern of Cairn is longer, and the time of a match grows with
+  /// the length.
   private static let patternBytes: Int32 = 32
 
   /// The largest statement, and the largest entry of the schema, in bytes. The triggers of the widest table need some

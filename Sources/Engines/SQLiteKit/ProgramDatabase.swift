@@ -54,7 +54,7 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Starts a thread that writes the write-ahead log back while the application commits. An operation that needs the
+  /// Lets a separate thread write the write-ahead log back while the application commits. An operation that needs the
   /// file for itself calls ``settle()`` first.
   package func checkpointBeside() {
     guard isOwned else { return }

@@ -85,7 +85,8 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows. Once a trail exists, the option `overwrites` has no effect.
+  /// Returns whether the first copy may replace rows. Once the trails of both ends exist, the option `overwrites` has
+  /// no effect.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }

@@ -23,7 +23,8 @@ enum DaemonConf {
   }
 
   /// Returns the address of a configuration's daemon: the first possible socket that exists. If the configuration is
-  /// broken or unreadable, the usual sockets are tried. Its problem is reported if no daemon answers.
+  /// broken, the options in its readable parts are used. If this user may not read it, the usual sockets are tried. The
+  /// problem of the configuration is reported if no daemon answers.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")

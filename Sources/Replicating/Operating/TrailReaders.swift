@@ -39,7 +39,7 @@ package struct TrailReaders: Sendable {
   // MARK: Readers
 
   /// Adds a reader, or updates a known one. A known reader keeps its needed segment if that is older than the given
-  /// one.
+  /// one. A new reader needs all segments.
   ///
   /// - Returns: whether the reader is new.
   package func enroll(_ reader: Reader) throws -> Bool {

@@ -102,7 +102,8 @@ enum SQLLiteral {
 
   // MARK: PostgreSQL
 
-  /// Returns a PostgreSQL literal for the value that a column of `type` gets when `text` is assigned to it.
+  /// Returns a PostgreSQL literal for the value that a column of `type` gets when `text` is assigned to it, or is
+  /// compared with it.
   static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
     switch type.kind {
     case .int2, .int4, .int8, .oid, .numeric:

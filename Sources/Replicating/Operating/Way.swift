@@ -15,7 +15,8 @@ package final class Way: Sendable {
   let folder: String
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
-  /// A signal that is set when the trail is open and capture records all writes to its source.
+  /// A signal that is set when the trail is open and capture records all writes to its source. It is also set when the
+  /// capture has ended, even with an error.
   let ready = StopSignal()
 
   init(

@@ -51,7 +51,8 @@ package struct TargetScope: Equatable, Sendable {
     return patterns.admits(namespace: namespace, name: name)
   }
 
-  /// Returns whether a name is reserved for Cairn or an engine, or is too long for the engine.
+  /// Returns whether a name is reserved for Cairn or an engine, or cannot be a name there: it is empty, contains a NUL,
+  /// or is too long for PostgreSQL.
   ///
   /// ASCII letters are compared without regard to case, as in SQLite. So tables of PostgreSQL whose names differ from
   /// reserved ones only in case are reserved too.

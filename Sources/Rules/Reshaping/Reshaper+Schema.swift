@@ -52,7 +52,8 @@ extension Reshaper {
     return .ddl(derived)
   }
 
-  /// Refuses a table that was renamed to a name with a rule: its existing rows were written without the rule.
+  /// Handles a table that was renamed to a name with a rule. Its existing rows were written without the rule, so the
+  /// table is refused. If a refresh follows, the table is instead dropped and created under the rule.
   private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
     guard ddl.isRefreshed else {
       refuse(

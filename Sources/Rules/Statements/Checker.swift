@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// Throws unless the time in a call of SQLite's date functions is a constant or `now`, the time of the statement.
+  /// Replaces `now` in a call of a date function by the statement's time. Throws if any time could vary at the target.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {
