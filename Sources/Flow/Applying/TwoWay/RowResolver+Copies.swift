@@ -64,7 +64,7 @@ extension RowResolver {
       _ = try target.put(nil, key, in: table)
       return hasCandidates = true
     }
-    // The target therefore checks the values of the row before the row waits.
+    // Writing it first has the target check its values before it waits.
     if try target.put(row, key, in: table) { return try noteReturn(fresh.row) }
     _ = try target.put(nil, key, in: table)
     // Columns that the source lacks keep their values.

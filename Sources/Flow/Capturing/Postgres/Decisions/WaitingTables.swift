@@ -61,7 +61,8 @@ struct WaitingTables {
     let waits = Self.sorted([Cause.refused, .unreadable].flatMap { (self.waits[$0] ?? [:]).values })
     guard let first = waits.first else { return nil }
     let shown = waits.prefix(10)
-    let others = waits.count > shown.count ? "; \(waits.count - shown.count) other tables are suspended too" : ""
+    let count = waits.count - shown.count
+    let others = count > 0 ? "; \(count.counted("other table is", "other tables are")) suspended too" : ""
     return CairnError(
       first.code, shown.map(\.message).joined(separator: "; ") + others,
       hint: shown.map(\.hint).joined(separator: "; "), context: ["table": first.table])
