@@ -64,14 +64,7 @@ extension Scenarios {
       }
       try start(0)
       usleep(UInt32.random(in: 0...1_500_000, using: &random))
-      // The first one may not have captured the file yet.
-      #expect(
-        wait {
-          if cairns[1]?.isRunning != true { try start(1) }
-          // As long as it takes to be refused.
-          usleep(2_000_000)
-          return cairns[1]?.isRunning == true
-        })
+      try start(1)
       for _ in 0..<(isSoak ? 60 : 8) {
         usleep(UInt32.random(in: 50_000...800_000, using: &random))
         let index = Int.random(in: 0..<2, using: &random)
@@ -131,6 +124,24 @@ extension Scenarios {
         let outcome = try once(bench, "sqlite:\(target)")
         #expect(outcome.status == 0, "\(outcome.errors)")
         #expect(try equal(bench, target, ["--schema"]) == "")
+      }
+    }
+
+    @Test func `replications that start at the same moment share one capture`() throws {
+      for _ in 0..<(isSoak ? 40 : 8) {
+        let bench = try Bench()
+        _ = try bench.sqlite("source.db", "CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)")
+        let targets = ["a.db", "b.db", "c.db"]
+        let cairns = try targets.map { try bench.start($0, Bench.cairn, arguments("sqlite:\($0)")) }
+        for target in targets {
+          #expect(
+            wait { bench.text("\(target).out").contains("following") }, "\(target): \(bench.text("\(target).err"))")
+        }
+        _ = try bench.sqlite("source.db", "INSERT INTO t VALUES (2)")
+        for (target, cairn) in zip(targets, cairns) {
+          #expect(wait { try bench.sqlite(target, "SELECT count(*) FROM t") == "2\n" })
+          #expect(bench.stop(cairn) == 0, "\(target): \(bench.text("\(target).err"))")
+        }
       }
     }
 

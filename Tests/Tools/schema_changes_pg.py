@@ -157,9 +157,9 @@ class Program:
         self.rows = 0
 
     def tables(self, prefix, step):
-        """The tables of a step, quoted."""
+        """The tables of a step, quoted. regclass would print the number of a table that has just been dropped."""
         return [quoted for quoted, schema, name in self.db.texts("""
-            SELECT c.oid::regclass, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+            SELECT format('%%I.%%I', nspname, relname), nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
             WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't' AND nspname <> 'pg_catalog'
             AND %s IN (left(relname, %d), left(nspname, %d))""" % (literal(prefix), len(prefix), len(prefix)))
             if owner(prefix, name if schema == "public" else schema) == step]

@@ -26,6 +26,9 @@ struct Display {
     (self.replication, self.isJSON, self.once) = (replication, isJSON, once)
   }
 
+  /// The time between two updates of the output, in milliseconds.
+  var interval: Int { Terminal.isInteractive && !isJSON ? 200 : 1000 }
+
   func begin() {
     if isJSON {
       emit(

@@ -142,13 +142,28 @@ struct ReplicateCommand: Command {
     let isJSON = arguments.has("--json")
     let from = try DatabaseURL(arguments.required("--from"))
     let to = try DatabaseURL(arguments.required("--to"))
-    let replication = try Replication(from: from, to: to, options: options) { notice in
-      Terminal.note("cairn: \(notice.text)")
-    }
     // From here on a signal stays pending until the replication can handle it.
     let signals = blockSignals()
-    let state = try replication.prepare()
-    return try withExtendedLifetime(state) { try follow(replication, signals, isJSON: isJSON, once: options.once) }
+    /// Returns whether the replication has ended; false if it must start again, to join another one's capture.
+    func replicate(isSecondTry: Bool) throws -> Bool {
+      let replication = try Replication(from: from, to: to, options: options) { notice in
+        Terminal.note("cairn: \(notice.text)")
+      }
+      let state = try replication.prepare()
+      return try withExtendedLifetime(state) {
+        var display = Display(replication, isJSON: isJSON, once: options.once)
+        let isStopped = try follow(replication, signals, &display)
+        if replication.mayJoin, !isStopped, !isSecondTry { return false }
+        display.end(replication.error)
+        if let error = replication.error { throw error }
+        return true
+      }
+    }
+    if try !replicate(isSecondTry: false) {
+      Terminal.note("cairn: another replication has just begun to capture \(from.place): starting again to join it")
+      _ = try replicate(isSecondTry: true)
+    }
+    return 0
   }
 
   private static func blockSignals() -> sigset_t {
@@ -159,21 +174,22 @@ struct ReplicateCommand: Command {
     return signals
   }
 
-  /// Waits until the capture and the apply have ended, prints their progress, and returns the exit status. Signals are
-  /// handled on this thread.
+  /// Waits until the capture and the apply have ended, and prints their progress. Signals are handled on this thread.
+  /// Returns whether a signal stopped the replication.
   private static func follow(
-    _ replication: Replication, _ blocked: sigset_t, isJSON: Bool, once: Bool
-  ) throws -> Int32 {
+    _ replication: Replication, _ blocked: sigset_t, _ display: inout Display
+  ) throws -> Bool {
     var signals = blocked
-    var display = Display(replication, isJSON: isJSON, once: once)
+    var isStopped = false
     display.begin()
     let process = getpid()
     let workers = try replication.start { kill(process, SIGUSR1) }
-    let interval = Terminal.isInteractive && !isJSON ? 200 : 1000
+    let interval = display.interval
     while replication.isRunning {
       var wait = timespec(tv_sec: interval / 1000, tv_nsec: interval % 1000 * 1_000_000)
       let number = sigtimedwait(&signals, nil, &wait)
       if number == SIGINT || number == SIGTERM || number == SIGHUP {
+        isStopped = true
         display.stopping()
         replication.stop()
         // A second signal ends the program at once, which loses nothing either.
@@ -184,8 +200,6 @@ struct ReplicateCommand: Command {
       display.tick()
     }
     for worker in workers { _ = worker.join() }
-    display.end(replication.error)
-    if let error = replication.error { throw error }
-    return 0
+    return isStopped
   }
 }

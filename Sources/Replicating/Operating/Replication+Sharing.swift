@@ -101,6 +101,10 @@ extension Replication {
 
   // MARK: Capture
 
+  /// Whether this replication ended because another one began to capture the source after ``prepare()`` had looked for
+  /// a capture. If it starts again, it can join that capture.
+  package var mayJoin: Bool { joinable.load(ordering: .acquiring) }
+
   /// Captures the source whenever no other process captures it, until the replication is stopped. With `--once`,
   /// returns when the trail includes everything that was committed before the call, by whichever process.
   func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
@@ -119,9 +123,8 @@ extension Replication {
         continue
       } catch let error as CairnError where error.code == .trailBusy && Trail.exists(folder: folder) {
       } catch let error as CairnError where error.code == .sourceCaptured && options.joinsCapture {
-        throw CairnError(
-          .sourceCaptured, error.message,
-          hint: "if that replication started at the same moment, run again to share its capture")
+        joinable.store(true, ordering: .releasing)
+        throw error
       }
       if !isReading {
         isReading = true

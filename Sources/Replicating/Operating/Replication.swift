@@ -76,6 +76,7 @@ package final class Replication: Sendable {
   /// The number of applies that are still running.
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
+  let joinable = Atomic<Bool>(false)
   /// Whether rows that applies write to the source are sent to the target, because they do not return to the source.
   let relays = Atomic<Bool>(false)
   /// The trails that captures of the target write, each by the name of its replication slot.
@@ -306,14 +307,12 @@ package final class Replication: Sendable {
   }
 
   private func openEnds() throws -> (SourceEnd, TargetEnd) {
-    guard source != target else { throw same() }
+    guard source != target else { throw Ends.same(source.place) }
     let from = try SourceEnd(source)
     let to = try TargetEnd(target)
-    guard try !to.isSame(as: from) else { throw same() }
+    guard try !to.isSame(as: from) else { throw Ends.same(source.place) }
     return (from, to)
   }
-
-  private func same() -> CairnError { Ends.same(source.place) }
 
   private func checkExisting(_ from: SourceEnd, _ to: TargetEnd, _ patterns: TablePatterns) throws {
     try to.checkHoldsNothingElse(from, patterns, options.names)
