@@ -67,6 +67,45 @@ import Testing
     try PostgresConnection(origin.server.url(origin.database, user: "low"))
   }
 
+  // MARK: Large definitions
+
+  /// An expression that takes some 28 MB in the catalog.
+  private static let large = "v <> repeat('x', 8) || '\(String(repeating: "y", count: 7_000_000))'"
+
+  @Test(.timeLimit(.minutes(3)), arguments: [true, false])
+  func `definitions of a role's tables that are too large end the capture of these tables only`(_ hasTriggers: Bool)
+    throws
+  {
+    let origin = try PostgresOrigin(Self.schema)
+    try origin.take()
+    if !hasTriggers { try origin.disableTriggers() }
+    let following = try Following(origin)
+    let low = try role(origin)
+    // A captured table, and one that is new.
+    try low.executeScript(
+      "ALTER TABLE app.low ADD CONSTRAINT big CHECK (\(Self.large)) NOT VALID; CREATE TABLE app.own(id integer PRIMARY KEY, v text CHECK (\(Self.large)))"
+    )
+    try following.until(60) { following.waits.count == 2 }
+    #expect(
+      following.waits.map(\.table) == ["app.low", "app.own"] && following.waits.allSatisfy { $0.code == .tableRefused })
+    #expect(following.waits.first?.message.contains("MiB in the catalog") == true, "\(following.waits)")
+    let known = try origin.lastNumber
+    try origin.run("INSERT INTO app.item VALUES (2, 'b')")
+    try following.see("insert item id=2 v=b")
+    try low.executeScript("UPDATE app.low SET v = 'missed' WHERE id = 1")
+    try following.end()
+    // A restart changes nothing, and the table comes back by a copy.
+    let restarted = try Following(origin)
+    try origin.run("INSERT INTO app.item VALUES (3, 'c')")
+    try restarted.see("insert item id=3 v=c")
+    try low.executeScript("ALTER TABLE app.low DROP CONSTRAINT big; DROP TABLE app.own")
+    try restarted.until(60) { restarted.waits.isEmpty }
+    try restarted.until(60) { try origin.lines(from: known).contains { $0.contains("missed") } }
+    #expect(try origin.lines(from: known).contains { $0.contains("missed") })
+    #expect(restarted.waits.isEmpty, "\(restarted.waits)")
+    try restarted.end()
+  }
+
   // MARK: Tables that cannot be captured any more
 
   /// The statements of the owner of a table that take its identity, and those that give it one again.

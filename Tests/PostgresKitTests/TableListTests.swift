@@ -1,6 +1,7 @@
 import Changes
-import PostgresKit
 import Testing
+
+@testable import PostgresKit
 
 /// Lists of tables of a PostgreSQL database.
 @Suite struct TableListTests {
@@ -9,5 +10,20 @@ import Testing
     #expect(!TablePatterns(["*", "!s.\u{301}t"]).includes(namespace: "s", name: "\u{301}t"))
     #expect(TablePatterns(["*", "!\u{301}b"]).includes(namespace: "public", name: "b"))
     #expect(!TablePatterns(["*", "!\u{301}b"]).includes(namespace: "public", name: "\u{301}b"))
+  }
+
+  @Test func `definitions are read up to a size, the smallest ones first`() {
+    func readable(_ sizes: [Int]) -> [UInt32] {
+      let found = DefinitionSizes(sizes.enumerated().map { (UInt32($0.offset), $0.element) }).readable
+      #expect(found.readable.count + found.large.count == sizes.count)
+      #expect(found.readable.isDisjoint(with: found.large.keys))
+      return found.readable.sorted()
+    }
+    let most = DefinitionSizes.tableBytesMax
+    #expect(readable([]) == [])
+    #expect(readable([0, most, most + 1, .max]) == [0, 1])
+    let count = DefinitionSizes.allBytesMax / most
+    #expect(
+      readable(Array(repeating: most, count: count + 3) + [100]) == Array(0..<UInt32(count - 1)) + [UInt32(count + 3)])
   }
 }

@@ -28,6 +28,32 @@ extension CatalogDocument {
       """.replacing("{oid}", with: oid)
   }
 
+  /// Returns an SQL expression for about as many bytes as the definitions of a table take in the catalog.
+  ///
+  /// The server does not read the definitions for this: it reads the length of each stored text. The numbers are the
+  /// sizes of an entry without its text. A value for rows older than a column is stored compressed, to 1/255 at best.
+  ///
+  /// - Parameter oid: An SQL expression for the table's oid, as in ``sql(of:types:)``.
+  static func size(of oid: String) -> String {
+    """
+    (WITH RECURSIVE used(oid) AS (\(usedTypes))
+      SELECT sum(part.bytes)::bigint FROM (
+        SELECT 0 AS bytes
+        UNION ALL SELECT 256 + octet_length(d.adbin::text) FROM pg_attrdef AS d WHERE d.adrelid = {oid}
+        UNION ALL SELECT 255 * pg_column_size(a.attmissingval) FROM pg_attribute AS a
+          WHERE a.attrelid = {oid} AND pg_column_size(a.attmissingval) > 1000
+        UNION ALL SELECT 1024 + coalesce(octet_length(co.conbin::text), 0) FROM pg_constraint AS co
+          WHERE co.conrelid = {oid}
+        UNION ALL SELECT 4096 + coalesce(octet_length(i.indexprs::text), 0) + coalesce(octet_length(i.indpred::text), 0)
+          FROM pg_index AS i WHERE i.indrelid = {oid}
+        UNION ALL SELECT 1024 + coalesce(octet_length(co.conbin::text), 0)
+          FROM used JOIN pg_constraint AS co ON co.contypid = used.oid
+        UNION ALL SELECT 256 * (1 + coalesce(c.relnatts, 0)) + coalesce(octet_length(t.typdefaultbin::text), 0)
+          FROM used JOIN pg_type AS t ON t.oid = used.oid LEFT JOIN pg_class AS c ON c.oid = t.typrelid
+        UNION ALL SELECT 128 FROM used JOIN pg_enum AS l ON l.enumtypid = used.oid) AS part)
+    """.replacing("{oid}", with: oid)
+  }
+
   /// Returns an SQL condition that is true if a column of the table has a type that is not built in.
   package static func usesTypes(_ oid: String) -> String {
     """

@@ -108,15 +108,13 @@ extension PostgresConnection {
   package func userTables(
     _ isMeant: (_ namespace: String, _ name: String) -> Bool = { _, _ in true }
   ) throws -> [PostgresTable] {
-    let meant = try listedTables().filter { isMeant($0[1] ?? "", $0[2] ?? "") }.compactMap { $0[0] }
+    var (readable, tables) = try measured(listedTables().filter { isMeant($0[1] ?? "", $0[2] ?? "") })
     let rows = try query(
       """
-      SELECT \(CatalogDocument.sql(of: "listed.oid")) FROM pg_class AS listed
-        JOIN pg_namespace AS place ON place.oid = listed.relnamespace
-      WHERE listed.oid = ANY ($1::oid[]) ORDER BY place.nspname, listed.relname
-      """, ["{\(meant.joined(separator: ","))}"])
-    var tables = try rows.compactMap { try PostgresTable(CatalogDocument($0[0] ?? "")) }
-    PostgresTable.refuseAmbiguousNames(&tables)
+      SELECT \(CatalogDocument.sql(of: "listed.oid")) FROM pg_class AS listed WHERE listed.oid = ANY ($1::oid[])
+      """, [Self.array(readable)])
+    tables += try rows.compactMap { try PostgresTable(CatalogDocument($0[0] ?? "")) }
+    PostgresTable.arrange(&tables)
     return tables
   }
 
@@ -131,13 +129,14 @@ extension PostgresConnection {
       where error.isLockTimeout
     {}
     let listed = try listedTables().filter { isMeant($0[1] ?? "", $0[2] ?? "") }
-    var (tables, locked): ([PostgresTable], [PostgresTable]) = ([], [])
+    var (readable, tables) = try measured(listed)
+    var locked: [PostgresTable] = []
     for row in listed {
-      guard let oid = row[0].flatMap({ UInt32($0) }) else { continue }
+      guard let oid = row[0].flatMap({ UInt32($0) }), readable.contains(oid) else { continue }
       do {
         // One owner may have any number of tables locked.
         let milliseconds = locked.count < Self.lockedTablesWaited ? 100 : 1
-        if let table = try catalog(patience: "SET LOCAL lock_timeout = \(milliseconds)", { try self.table(oid) }) {
+        if let table = try catalog(patience: "SET LOCAL lock_timeout = \(milliseconds)", { try document(of: oid) }) {
           tables.append(table)
         }
       } catch let error as PostgresError where error.isLockTimeout {
@@ -148,7 +147,7 @@ extension PostgresConnection {
             isPartitioned: false, estimatedRows: 0, isOwned: false, owner: "", sequences: []))
       }
     }
-    PostgresTable.refuseAmbiguousNames(&tables)
+    PostgresTable.arrange(&tables)
     return (tables, locked)
   }
 
@@ -172,8 +171,48 @@ extension PostgresConnection {
       """)
   }
 
-  /// Returns the table with an oid; nil if there is none.
+  /// Returns the table with an oid; nil if there is none. A table whose definitions are too large has a refusal.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
+    try measured([[String(oid)]]).refused.first ?? document(of: oid)
+  }
+
+  private static func array(_ oids: some Sequence<UInt32>) -> String {
+    "{\(oids.map(String.init).joined(separator: ","))}"
+  }
+
+  /// Separates tables whose definitions can be read from tables whose definitions are too large. Those are returned
+  /// with a refusal and without columns. Every role that can create a table decides how large its definitions are.
+  ///
+  /// - Parameter listed: Rows of which the first field is a table's oid.
+  private func measured(_ listed: [[String?]]) throws -> (readable: Set<UInt32>, refused: [PostgresTable]) {
+    let sizes = try query(
+      """
+      SELECT listed.oid, \(CatalogDocument.size(of: "listed.oid")) FROM pg_class AS listed
+      WHERE listed.oid = ANY ($1::oid[])
+      """, [Self.array(listed.compactMap { $0[0].flatMap { UInt32($0) } })])
+    let (readable, large) = DefinitionSizes(
+      sizes.map { (UInt32($0[0] ?? "") ?? 0, Int($0[1] ?? "") ?? 0) }
+    ).readable
+    guard !large.isEmpty else { return (readable, []) }
+    let rows = try query(
+      """
+      SELECT c.oid, n.nspname, c.relname, c.relkind = 'p', pg_has_role(c.relowner, 'USAGE'),
+        pg_get_userbyid(c.relowner) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE c.oid = ANY ($1::oid[])
+      """, [Self.array(large.keys)])
+    let refused = rows.map { row in
+      let oid = UInt32(row[0] ?? "") ?? 0
+      var table = PostgresTable(
+        oid: oid,
+        schema: TableSchema(epoch: 0, engine: .postgres, namespace: row[1] ?? "", name: row[2] ?? "", columns: []),
+        isPartitioned: row[3] == "t", estimatedRows: 0, isOwned: row[4] == "t", owner: row[5] ?? "", sequences: [])
+      table.refusal = .init(reason: DefinitionSizes.reason(large[oid] ?? 0), mend: "", isHarmless: false)
+      return table
+    }
+    return (readable, refused)
+  }
+
+  private func document(of oid: UInt32) throws -> PostgresTable? {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
   }
 
@@ -199,6 +238,17 @@ extension PostgresConnection {
 }
 
 extension PostgresTable {
+  /// Sorts tables by schema and name, and refuses tables whose full names are equal.
+  fileprivate static func arrange(_ tables: inout [PostgresTable]) {
+    tables.sort { one, other in
+      let (left, right) = (one.schema, other.schema)
+      return left.namespace.hasSameBytes(as: right.namespace)
+        ? left.name.utf8.lexicographicallyPrecedes(right.name.utf8)
+        : left.namespace.utf8.lexicographicallyPrecedes(right.namespace.utf8)
+    }
+    refuseAmbiguousNames(&tables)
+  }
+
   /// Refuses tables whose full names are equal. A dot may be part of a name, but Cairn identifies a table by its full
   /// name.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {

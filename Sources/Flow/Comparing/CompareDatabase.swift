@@ -85,7 +85,8 @@ package final class CompareDatabase {
           let refusal =
             isLocked
             ? "another session keeps it locked"
-            : table.schema.columns.isEmpty ? "it has no column" : patterns == nil ? nil : table.refusal?.reason
+            : table.schema.columns.isEmpty
+              ? table.refusal?.reason ?? "it has no column" : patterns == nil ? nil : table.refusal?.reason
           return Table(name: table.displayName, schema: table.schema, refusal: refusal, isLocked: isLocked) { columns in
             TableEnd(
               schema: table.schema, columns: columns, sqlName: table.sqlName, oid: table.oid,

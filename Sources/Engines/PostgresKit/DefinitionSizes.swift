@@ -1,0 +1,38 @@
+/// The sizes of tables' definitions in the catalog, and which of the tables may be read. It does no I/O.
+///
+///     DefinitionSizes([(oid: 7, bytes: 4_000), (oid: 8, bytes: 90_000_000)]).readable
+///     // readable: [7], large: [8: 90_000_000]
+struct DefinitionSizes {
+  /// The most bytes that the definitions of one table may take in the catalog. A CHECK takes about 30 times as many
+  /// bytes there as in SQL.
+  static let tableBytesMax = 16 << 20
+  /// The most bytes that the definitions of all tables that are read together may take.
+  static let allBytesMax = 512 << 20
+
+  private let sizes: [(oid: UInt32, bytes: Int)]
+
+  init(_ sizes: [(oid: UInt32, bytes: Int)]) { self.sizes = sizes }
+
+  /// The oids of the tables that may be read, and the sizes of all others. If all definitions together are too large,
+  /// the tables with the largest definitions are not read.
+  var readable: (readable: Set<UInt32>, large: [UInt32: Int]) {
+    var (readable, large): (Set<UInt32>, [UInt32: Int]) = ([], [:])
+    var sum = 0
+    for (oid, bytes) in sizes.sorted(by: { ($0.bytes, $0.oid) < ($1.bytes, $1.oid) }) {
+      if bytes <= Self.tableBytesMax, bytes <= Self.allBytesMax - sum {
+        sum += bytes
+        readable.insert(oid)
+      } else {
+        large[oid] = bytes
+      }
+    }
+    return (readable, large)
+  }
+
+  /// Returns why a table is refused, by the size of its definitions in bytes.
+  static func reason(_ bytes: Int) -> String {
+    bytes > tableBytesMax
+      ? "its definitions (CHECKs, defaults, indexes, types) take \(bytes >> 20) MiB in the catalog, and \(tableBytesMax >> 20) MiB is the most that is read"
+      : "the definitions of all tables take more than \(allBytesMax >> 20) MiB in the catalog; leave tables out"
+  }
+}
