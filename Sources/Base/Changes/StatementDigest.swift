@@ -20,7 +20,7 @@ package struct StatementDigest: Equatable, Sendable {
   /// The seed with which the rows of one table are hashed.
   package struct Table: Sendable {
     fileprivate let seed: UInt64
-    /// Creates the seed of a table. `name` is the table's name in the schema record that is in force.
+    /// Creates the seed of a table. `name` is the table's name in its last schema record before the statement.
     package init(name: String) {
       var name = name
       seed = name.withUTF8 { XXHash64.of(UnsafeRawBufferPointer($0)) }
