@@ -116,8 +116,8 @@ extension RequestBook.Request {
 }
 
 extension [ChangedRule] {
-  /// Returns the changed tables of this request with `entered` added. An entered table replaces an earlier change of
-  /// the same table.
+  /// Returns the changed tables of this list and those of `entered`, sorted by name. If a table is in both, the element
+  /// of `entered` is used.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
     let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }

@@ -33,8 +33,8 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// The minimum time, in µs, between two writes of a peer's position to the file while it stays in one segment. A
-  /// contact without a new position is not written.
+  /// The minimum time, in µs, between two writes of a peer's position to the file, as long as the position stays in one
+  /// segment. If a contact brings no new position, nothing is written.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
@@ -68,8 +68,8 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// Stores the position that a peer reported. An error while writing is ignored, because the next write makes up for
-  /// it.
+  /// Stores the position that a peer reported. An error while writing is ignored, because the next write stores a newer
+  /// position.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -103,7 +103,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// Removes readers that are no longer wanted, and their files, so that no segments are kept for them.
+  /// Removes the readers for which `isWanted` returns false, and their files. No segments are kept for them then.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }

@@ -43,8 +43,8 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns an error that says why a peer may not push now; nil if it may. If it may, its request body is counted as
-  /// in progress from now on.
+  /// Returns an error that says why a peer may not push now. If it may push, returns nil, and counts its request body
+  /// as in progress from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }

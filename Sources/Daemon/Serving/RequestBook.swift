@@ -23,8 +23,8 @@ package final class RequestBook: Sendable {
     /// The patterns of the requested tables; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// The last transaction in the trail when the copy was requested. Only copies that begin after it answer the
-    /// request.
+    /// The number of the trail's last transaction when the copy was requested. Only copies that begin after that
+    /// transaction answer the request.
     package var behind: UInt64 = 0
     /// The time when the request was last received or repeated, in µs since 1970 UTC.
     package var askedAt: Int64
@@ -50,7 +50,8 @@ package final class RequestBook: Sendable {
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back, and is ignored.
+  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back to this node, which
+  /// ignores it.
   private let own = Mutex<[String]>([])
   /// The limits on how many requests for copies may be made, for each peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
@@ -84,7 +85,8 @@ package final class RequestBook: Sendable {
   /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
   /// function returns.
   ///
-  /// - Parameter behind: The last transaction in the trail. Only a copy that begins after it answers the request.
+  /// - Parameter behind: The number of the trail's last transaction. Only a copy that begins after it answers the
+  ///   request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in
