@@ -77,8 +77,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores in the header what the transaction's author knew. Raises the transaction's clock above that of every known
-  /// transaction.
+  /// Stores the knowledge of the transaction's database in the header. Raises the transaction's clock above that of
+  /// every known transaction.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -87,7 +87,7 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
-  /// The most dependencies of one header: one for each trail that is applied to the database.
+  /// The maximum number of dependencies in one header: one for each trail that is applied to the database.
   static let dependenciesMax = 10_000
 
   /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.

@@ -230,7 +230,7 @@ package enum Record {
   case statement(StatementView)
   /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// A row that was queued because another row had one of its unique values when the preceding chunk was read.
+  /// A waiting row of the source at the time when the preceding chunk was read.
   case waitingRow(WaitingRow)
   /// A record of a kind that format 1 reserves without defining its content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
