@@ -5,7 +5,7 @@ import Synchronization
 import SystemKit
 
 /// Requests for copies of tables that applies send to the node where the trail begins. The apply is at this node, or at
-/// a node that receives the trail through it.
+/// a node that receives the trail through this node.
 ///
 /// Requests are kept in the state folder until they end. Each has an id, so that a repeated message has no second
 /// effect.
@@ -132,8 +132,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished, because the capture has started its copies. If a peer repeats the request with the
-  /// same id, no further copy is made.
+  /// Marks a request as finished, because the capture has started the requested copies. If a peer repeats the request
+  /// with the same id, no further copy is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
