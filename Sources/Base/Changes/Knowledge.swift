@@ -165,8 +165,8 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The time, in µs, by which ``bound(now:skewMicrosecondsMax:)`` accepts later clocks than an apply does. This node's
-  /// clock may have been set back after an apply wrote the note.
+  /// The further lead of clocks, in µs, that ``bound(now:skewMicrosecondsMax:)`` accepts: this node's clock may have
+  /// been set back after an apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
   /// Lowers the note's clock to the greatest clock that an apply would accept, because any application that can write

@@ -191,7 +191,7 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// The id of the schema record, in the segment, with the table's shape before the change; 0: no table.
+  /// The id, in this segment, of the table's schema record before the change; 0 if there was no table.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String

@@ -1,5 +1,5 @@
-/// The effect of a statement on rows, in any order (`docs/trail-format.md`, statement end). It has the numbers of rows
-/// written and deleted, and the sum of the rows' hashes.
+/// A digest of the rows that a statement wrote and deleted, independent of their order (`docs/trail-format.md`,
+/// statement end). It has the numbers of these rows, and the sum of their hashes.
 ///
 /// An apply that executes the statement again computes the same digest from the rows of its RETURNING clause.
 package struct StatementDigest: Equatable, Sendable {

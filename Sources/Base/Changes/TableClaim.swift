@@ -12,7 +12,7 @@ package struct TableClaim: Equatable, Sendable {
   package init(text: String) { self.text = text }
 
   /// Creates the claim of a table from its treatment by a rule. The claim is all rows, the rows with constant values in
-  /// some columns, or the rows of a history.
+  /// some columns, or the rows that a history table gets.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -44,7 +44,7 @@ package struct TableClaim: Equatable, Sendable {
   }
 
   /// Whether the table may also take rows of a trail whose claim is unknown, because an earlier version of Cairn stored
-  /// none. True for a history, and for a claim with constant values.
+  /// none. True for a history table, and for a claim with constant values.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
   /// Another trail with rows in the same table of the target. The claim is nil if an earlier version of Cairn stored

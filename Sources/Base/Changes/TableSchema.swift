@@ -136,7 +136,8 @@ package struct TableSchema: Equatable, Sendable {
   /// The statements that create the table in its engine's language, with the types and sequences that it needs.
   package var createText: String
   package var objects: [Object]
-  /// The instructions of an apply's rule for the table; nil if there is no rule. A trail does not contain them.
+  /// The effects of an apply's rule on the table, except those on its shape; nil if there is no rule. A trail does not
+  /// contain them.
   package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 

@@ -1,5 +1,5 @@
-/// The instructions of an apply's rule that the shape of the table does not show, such as the treatment of deletes. A
-/// trail does not contain them: the reader of the trail attaches them to the schema.
+/// The effects of an apply's rule on a table, except those on its shape: for example, the treatment of deletes. A trail
+/// does not contain them: the reader of the trail attaches them to the schema.
 package struct TableTreatment: Equatable, Sendable {
   /// The treatment of rows that the source has deleted.
   package enum Removal: Equatable, Sendable {
