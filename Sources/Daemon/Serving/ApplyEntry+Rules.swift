@@ -58,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that the option `tables` of the apply excluded before and includes now. A table that the target
-  /// does not know yet has no earlier rule.
+  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, a table
+  /// that the target does not know yet has no earlier rule.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in

@@ -93,8 +93,8 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Stores the position up to which a peer has applied a trail, and the time of contact. The position up to which the
-  /// peer has the trail stays.
+  /// Stores the position up to which a peer has applied a trail, and the time of contact. The stored position up to
+  /// which the peer has the trail is not changed.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }

@@ -92,7 +92,7 @@ final class ReceiveDesk: HTTPHandler {
     if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
-  /// Returns whether this node has no copy of the trail yet.
+  /// Returns whether this node has no copy yet of the trail that a peer pulls or pushes.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
   /// A receiver of a request body that counts its bytes.
