@@ -6,8 +6,8 @@ import SystemKit
 
 /// The positions up to which other nodes have reported that they have this node's trails durably.
 ///
-/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If
-/// the position in the file is too old, only more segments than necessary are kept.
+/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If a
+/// position in the file is too old, more segments than necessary are kept, and nothing is lost.
 package final class PeerBook: Sendable {
   /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes the
   /// trail to that node.
