@@ -17,7 +17,7 @@ extension String {
   package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
   package static func > (a: String, b: String) -> Bool { b < a }
 
-  /// Returns whether a text has the same bytes as a `case` of a `switch`.
+  /// Returns whether a text has the same bytes as the string in a `case` of a `switch`.
   package static func ~= (pattern: String, text: String) -> Bool { text.hasSameBytes(as: pattern) }
 
   package func hasPrefix(_ prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }

@@ -105,7 +105,7 @@ public struct ByteWriter: ~Copyable {
   }
 }
 
-/// The error thrown if bytes are not the record that they should be.
+/// The error thrown if bytes cannot be decoded as the expected record or value.
 public struct DecodingError: Error, CustomStringConvertible {
   /// The offset of the fault, in the bytes that were being decoded.
   public let offset: Int
@@ -180,7 +180,7 @@ public struct ByteReader {
   }
 
   /// Reads the number of items of a list, a varint. Throws if it exceeds `most` or the number of the following bytes.
-  /// An item may take much more memory than bytes here, so `most` limits the memory of the list.
+  /// An item may take much more space in memory than in the record, so `most` limits the memory of the list.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

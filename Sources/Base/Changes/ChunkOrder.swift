@@ -8,8 +8,8 @@ package enum ChunkOrder: Equatable, Sendable {
   /// The order of the bytes that the output function of the column's type prints.
   case printed
 
-  /// Chooses the order for a column of a PostgreSQL schema. Numbers, booleans, UUIDs and bytea sort the same way in
-  /// SQLite. Values of all other types are texts in SQLite.
+  /// Chooses the order for a column of a PostgreSQL schema. Integers, floats, booleans, UUIDs and bytea get the native
+  /// order, which is the same in SQLite. All other values are texts in SQLite, and are ordered by bytes.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
     let word = type.prefix { $0 != "(" && $0 != "[" }

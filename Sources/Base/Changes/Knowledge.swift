@@ -1,8 +1,9 @@
 /// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
 ///
-/// Capture learns it from the notes that applies write in their commits. Capture writes it into the header of every
-/// later transaction (``TransactionHeader/dependencies``). A new trail under an old name has another id, and counts
-/// from 1 again. Both trails then have an entry, because a node may still have the older one.
+/// Capture reads it from the notes that applies write in their commits. It writes the knowledge into the header of
+/// every later transaction (``TransactionHeader/dependencies``). A new trail may have the name of an older one. It has
+/// another id, and counts its transactions from 1 again. Both trails then have an entry, because a node may still have
+/// the older trail.
 package struct Knowledge: Equatable, Sendable {
   /// The last known transaction of one trail, with its clock.
   package struct Entry: Equatable, Sendable {
@@ -15,8 +16,8 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// The most entries for trails of one name. If there are more, the oldest is forgotten, and versions from its trail
-  /// count as unknown.
+  /// The maximum number of entries for trails of one name. If another one is stored, the oldest entry is removed.
+  /// Versions from the trail of that entry then count as unknown.
   private static let trailsMax = 4
   /// The entries by trail name, `NODE.NAME`. If several trails have the same name, the entry that was stored last is
   /// last in the list.
@@ -51,8 +52,8 @@ package struct Knowledge: Equatable, Sendable {
   /// Whether an entry has no trail id, because an earlier version of Cairn stored it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives each entry without a trail id the id in the ``AppliedNote`` of its trail. Lowers the entry's number to the
-  /// number in the note if it is greater.
+  /// Gives each entry without a trail id the id in the ``AppliedNote`` of its trail. If the note has a lower number
+  /// than the entry, the entry gets that number too.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -76,8 +77,8 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// Stores in the header what the transaction's author knew. Raises the transaction's clock above that of every known
-  /// transaction.
+  /// Stores the knowledge of the transaction's database in the header. Raises the transaction's clock above that of
+  /// every known transaction.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -86,7 +87,7 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
-  /// The most dependencies of one header: one for each trail that is applied to the database.
+  /// The maximum number of dependencies in one header: one for each trail that is applied to the database.
   static let dependenciesMax = 10_000
 
   /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote the rows.
@@ -145,15 +146,15 @@ package struct AppliedNote: Equatable, Sendable {
 
   /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// The id of the trail, because another trail may get its name and count from 1. Nil in a note of an earlier version,
-  /// and in a note that states no transaction.
+  /// The id of the trail, because a new trail may get the same name and count its transactions from 1 again. Nil in a
+  /// note of an earlier version of Cairn, and in a note that states no transaction.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
   /// The position, in the trail, of the transaction that the note states.
   package var position: Position
-  /// The transaction that first wrote the rows. Nil if capture must leave the rows out of the trail of this database,
-  /// because another trail would bring them back to their origin.
+  /// The transaction in which the rows were first written. Nil if capture must leave the rows out of this database's
+  /// trail, because they would return through other trails to the database where they began.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -164,7 +165,8 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The allowance, in µs, for this node's clock having been set back after an apply wrote the note.
+  /// The further lead of clocks, in µs, that ``bound(now:skewMicrosecondsMax:)`` accepts: this node's clock may have
+  /// been set back after an apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
   /// Lowers the note's clock to the greatest clock that an apply would accept, because any application that can write
@@ -212,7 +214,7 @@ package struct AppliedNote: Equatable, Sendable {
     return text
   }
 
-  /// The same note without a trail id, as a capture of an earlier version reads it.
+  /// The same note without a trail id, for a capture of an earlier version of Cairn, which cannot read ids.
   package var withoutID: AppliedNote {
     var note = self
     note.id = nil

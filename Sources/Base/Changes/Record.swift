@@ -6,7 +6,7 @@ package enum RecordKind {
   package static let change: UInt8 = 0x04
   package static let refresh: UInt8 = 0x05
   package static let refreshRow: UInt8 = 0x06
-  /// The kind that was reserved for statements at first. It is never written.
+  /// The kind that was reserved for statements before they got the kind 0x8d. It is never written.
   package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
   package static let progress: UInt8 = 0x8a
@@ -26,9 +26,9 @@ package struct TransactionHeader: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// The flag of a group of whole transactions whose borders the source does not report.
+    /// The flag of several whole transactions stored as one, because the source does not report where each ends.
     package static let group = Flags(rawValue: 1)
-    /// The flag of a transaction whose commit time is the time at which capture saw it.
+    /// The flag of a transaction without a commit time from the source: capture set the time at which it saw it.
     package static let late = Flags(rawValue: 2)
     /// The flag of a transaction whose rows an apply wrote; the first dependency is the transaction they come from.
     package static let relayed = Flags(rawValue: 4)
@@ -104,7 +104,7 @@ public struct ChangeView {
   var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
-  /// The treatment of the change by an apply's rule. A trail does not contain it.
+  /// The flags that an apply's rule gives the change, such as `tolerant`. They are not stored in a trail.
   package var treatment: ChangeTreatment = []
 
   /// Creates a change that is not from a trail.
@@ -158,7 +158,7 @@ package struct Refresh: Equatable, Sendable {
     case unkeyed
     /// The row with this key, if it exists. The key has a value for each column; nil outside of the key.
     case row([Value?])
-    /// The refresh rows after this record, each found by its key. The target keeps all other rows.
+    /// Only the refresh rows after this record. The target finds each by its key, and keeps all other rows.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -191,11 +191,11 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// The id, in the segment, of the table's shape before the change; 0 if there was none.
+  /// The id, in this segment, of the table's schema record before the change; 0 if there was no table.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// Whether a refresh of the table follows, so that changes to its rows need not be exact until then.
+  /// Whether a refresh of the table follows. Until then, the target's rows of the table need not be exact.
   package var isRefreshed: Bool
   /// For each column after the change, its index before; nil if the column is new. The whole list is nil if the source
   /// does not report the indexes.
@@ -230,7 +230,7 @@ package enum Record {
   case statement(StatementView)
   /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// A row that was queued because another row had one of its unique values when the preceding chunk was read.
+  /// A waiting row of the source at the time when the preceding chunk was read.
   case waitingRow(WaitingRow)
   /// A record of a kind that format 1 reserves without defining its content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)

@@ -1,4 +1,4 @@
-/// The state of a sequence at the source: `last` is the last value that it has given out.
+/// The state of a sequence at the source: `last` is the last value that the sequence has given out.
 package struct SequenceState: Equatable, Sendable {
   @ByBytes package var namespace: String
   @ByBytes package var name: String

@@ -1,5 +1,5 @@
-/// The effect of a statement on rows, in any order (`docs/trail-format.md`, statement end). It has the numbers of rows
-/// written and deleted, and the sum of the rows' hashes.
+/// A digest of the rows that a statement wrote and deleted, independent of their order (`docs/trail-format.md`,
+/// statement end). It has the numbers of these rows, and the sum of their hashes.
 ///
 /// An apply that executes the statement again computes the same digest from the rows of its RETURNING clause.
 package struct StatementDigest: Equatable, Sendable {
@@ -20,7 +20,7 @@ package struct StatementDigest: Equatable, Sendable {
   /// The seed with which the rows of one table are hashed.
   package struct Table: Sendable {
     fileprivate let seed: UInt64
-    /// Creates the seed of a table. `name` is the table's name in the schema record that is in force.
+    /// Creates the seed of a table. `name` is the table's name in its last schema record before the statement.
     package init(name: String) {
       var name = name
       seed = name.withUTF8 { XXHash64.of(UnsafeRawBufferPointer($0)) }

@@ -11,7 +11,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package init(text: String) { self.text = text }
 
-  /// Creates the claim of a table from the shape that its rule gives it.
+  /// Creates the claim of a table from its treatment by a rule. The claim is all rows, the rows with constant values in
+  /// some columns, or the rows that a history table gets.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -23,8 +24,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The columns with a constant value in the claim: the value by the column's name, both as bytes. The text is split
-  /// at bytes, because Unicode may combine an equals sign with its neighbors.
+  /// The constant values of the claim by column name, both as bytes. The text is split at bytes, because Swift takes an
+  /// equals sign and a combining mark after it as one character.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -42,14 +43,15 @@ package struct TableClaim: Equatable, Sendable {
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether the table may also take rows of a trail whose claim is unknown. An earlier version of Cairn stored no
-  /// claims.
+  /// Whether the table may also take rows of a trail whose claim is unknown, because an earlier version of Cairn stored
+  /// none. True for a history table, and for a claim with constant values.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
-  /// Another trail with rows in the same table of the target; the claim is nil if it is unknown.
+  /// Another trail with rows in the same table of the target. The claim is nil if an earlier version of Cairn stored
+  /// none.
   package typealias Feeder = (trail: String, claim: TableClaim?)
 
-  /// Returns the error if the trail's rows must not go into a table that other trails feed; nil if they may.
+  /// Returns an error if the claim of another trail on the same table may overlap with this claim; otherwise nil.
   package func collision(
     of trail: TrailName, with feeders: [Feeder], table: String, source: TableSchema, at place: String
   ) -> CairnError? {

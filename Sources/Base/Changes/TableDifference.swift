@@ -69,8 +69,9 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  /// Returns whether columns still have to be renamed in a table with columns of these names. That is so if it has each
-  /// old name, and no new name that `before` lacks. Names are those of ``Swift/String/key(in:)``.
+  /// Returns whether a table with columns of these names still has to get the new column names. For each renamed
+  /// column, it must have a column of the old name. It must have no column of the new name, unless `before` has one
+  /// too, as when two columns swap names. Names are those of ``Swift/String/key(in:)``.
   package func isOpen(in names: Set<NameKey>) -> Bool {
     let places = Self.places(before)
     return renamedColumns.allSatisfy { old, new in

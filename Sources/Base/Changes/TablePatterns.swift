@@ -66,10 +66,10 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the list surely includes every table, whatever its name; false if that is not certain.
+  /// Whether the list certainly includes every table: its last pattern is `*`, or that of one of the further lists.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns whether this list surely includes every table that another list includes.
+  /// Returns whether this list certainly includes every table that another list includes. If false, that is unknown.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
@@ -159,8 +159,8 @@ package struct TablePatterns: Equatable, Sendable {
     @ByBytes package var nearest: String? = nil
     /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name is an error to report. An including pattern needs a table. An excluding pattern needs none,
-    /// unless a table has a similar name: that table may be meant.
+    /// Whether the name is an error to report. That is so for a name in an including pattern. It is so for a name in an
+    /// excluding pattern only if a table has a similar name, which may be meant.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 

@@ -136,7 +136,8 @@ package struct TableSchema: Equatable, Sendable {
   /// The statements that create the table in its engine's language, with the types and sequences that it needs.
   package var createText: String
   package var objects: [Object]
-  /// The treatment of the table by an apply's rule; nil if there is none. A trail does not contain it.
+  /// The effects of an apply's rule on the table, except those on its shape; nil if there is no rule. A trail does not
+  /// contain them.
   package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 
@@ -260,7 +261,7 @@ extension TableSchema {
 extension ByteReader {
   /// Reads the schema of a table from the payload of a schema record, after the id at its start.
   ///
-  /// - Throws: ``DecodingError``, also for a table with more columns or keys than any engine or program gives one.
+  /// - Throws: ``DecodingError`` for invalid bytes, and for a table with more columns or keys than any real table has.
   package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }
 
   private mutating func readSchema(isOriginal: Bool) throws -> TableSchema {

@@ -1,5 +1,5 @@
-/// The instructions of an apply's rule for a table, besides the table's shape. A trail does not contain them: the
-/// reader of the trail attaches them to the schema.
+/// The effects of an apply's rule on a table, except those on its shape: for example, the treatment of deletes. A trail
+/// does not contain them: the reader of the trail attaches them to the schema.
 package struct TableTreatment: Equatable, Sendable {
   /// The treatment of rows that the source has deleted.
   package enum Removal: Equatable, Sendable {
@@ -26,7 +26,7 @@ package struct TableTreatment: Equatable, Sendable {
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
-  /// The reason why the rule cannot be applied to this shape of the table.
+  /// The message and the hint for the operator if the rule cannot be applied to the present shape of the table.
   package struct Refusal: Equatable, Sendable {
     @ByBytes package var message: String
     @ByBytes package var hint: String
@@ -49,17 +49,18 @@ extension TableSchema {
   }
 }
 
-/// The treatment of one change by an apply's rule. A trail does not contain it.
+/// The flags that an apply's rule gives one change of a row. A trail does not contain them.
 package struct ChangeTreatment: OptionSet, Sendable {
   package let rawValue: UInt8
   package init(rawValue: UInt8) { self.rawValue = rawValue }
   /// The flag of a change whose row may be missing at the target, or may differ from the before image.
   package static let tolerant = ChangeTreatment(rawValue: 1)
-  /// The flag of a change that cannot be made from the data that the source sends. `Reshaper.refusal` has the reason.
+  /// The flag of a change that cannot be computed from the data that the source sends. `Reshaper.refusal` has the
+  /// reason.
   package static let refused = ChangeTreatment(rawValue: 2)
   /// The flag of a change without enough data to insert its row if the row is missing at the target. `Reshaper.refusal`
   /// has the reason.
   package static let incomplete = ChangeTreatment(rawValue: 4)
-  /// The flag of a row that comes from a copy and is not a change.
+  /// The flag of a row that a refresh copied, in contrast to a row that an application changed.
   package static let copied = ChangeTreatment(rawValue: 8)
 }

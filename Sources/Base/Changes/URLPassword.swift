@@ -95,7 +95,7 @@ package enum URLPassword {
 
   /// Returns the text without the values of password options: `?password=…` and `password = '…'`.
   ///
-  /// A value ends only before the next option whose name is known, or at its closing quote: it may contain any
+  /// A value is removed up to the next option with a known name, or up to its closing quote. A password may contain any
   /// character.
   private static func withoutOptions(_ text: String) -> String {
     let bytes = Array(text.utf8)

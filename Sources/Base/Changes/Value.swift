@@ -143,7 +143,8 @@ extension Value {
 }
 
 extension Value {
-  /// Calls `body` with the value in the form that values of images have.
+  /// Calls `body` with the value as a ``ColumnView``, the form of the values in images. The view is valid only in the
+  /// call.
   package func withView<T>(_ body: (ColumnView) -> T) -> T {
     switch self {
     case .null: body(.null)

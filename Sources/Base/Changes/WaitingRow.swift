@@ -1,6 +1,6 @@
-/// A row of a two-way database that was queued instead of written, as a refresh sends it in a trail.
+/// A waiting row of a two-way database, in the form in which a refresh sends it through a trail.
 ///
-/// The table at the source lacks the row, because another row with a later version holds one of the same unique values.
+/// The table at the source lacks the row, because another row of higher rank has one of its unique values.
 ///
 ///     var writer = ByteWriter()
 ///     writer.appendWaitingRow(schema: 1, [.integer(4), .text(name)], clock: 9, origin: "till-7.pos", number: 2)

@@ -2,7 +2,7 @@ import CShims
 
 /// The checksum CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 package enum CRC32C {
-  /// Returns the checksum of `bytes`, continued from the checksum `before` of the bytes before them.
+  /// Returns the checksum of `bytes`. If they continue other bytes, `before` is the checksum of those.
   package static func of(_ bytes: UnsafeRawBufferPointer, continuing before: UInt32 = 0) -> UInt32 {
     cairn_crc32c(before, bytes.baseAddress, bytes.count)
   }

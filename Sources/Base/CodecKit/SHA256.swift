@@ -30,14 +30,14 @@ package final class SHA256 {
 
   package func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
 
-  /// Returns the hash of everything since the last call, 32 bytes, and resets the hasher.
+  /// Returns the hash, 32 bytes, of all bytes added since the last reset, and resets the hasher.
   package func finalize() -> [UInt8] {
     let result = digest(context)
     must(EVP_DigestInit_ex2(context, nil, nil))
     return result
   }
 
-  /// Returns the hash of everything so far, 32 bytes; more can be added afterwards.
+  /// Returns the hash, 32 bytes, of all bytes added since the last reset. More bytes can be added afterwards.
   package func peek() -> [UInt8] {
     must(EVP_MD_CTX_copy_ex(copy, context))
     return digest(copy)

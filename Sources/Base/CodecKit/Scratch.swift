@@ -4,7 +4,7 @@ import Glibc
 ///
 /// Memory above 1 MiB is mapped on its own, so releasing it returns it to the system at once.
 package struct Scratch: ~Copyable {
-  /// The limit in bytes above which memory is mapped; malloc(3) might keep it.
+  /// The size in bytes above which memory is mapped instead of taken from malloc(3), which might keep released memory.
   private static let mappedAbove = 1 << 20
 
   private var base: UnsafeMutableRawPointer

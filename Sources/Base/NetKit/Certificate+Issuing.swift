@@ -84,7 +84,7 @@ extension Certificate {
     }
   }
 
-  /// Adds a host name, or an address of either family.
+  /// Adds a host name, an IPv4 address or an IPv6 address to the names of the certificate.
   private func addName(_ name: String) throws {
     var bytes = [UInt8](repeating: 0, count: 16)
     let type: gnutls_x509_subject_alt_name_t

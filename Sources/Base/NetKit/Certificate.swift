@@ -59,8 +59,8 @@ package final class Certificate {
     return code >= 0 ? hexadecimal(bytes.prefix(count)) : ""
   }
 
-  /// SHA-256 of the public key, 32 bytes, by which a client knows a server without an authority. It is the content of
-  /// ``ClientTLS/pin``, which has it in Base64 after `sha256//`.
+  /// The SHA-256 of the public key, 32 bytes. A client without an authority recognizes a server by this hash, which
+  /// ``ClientTLS/pin`` has in Base64.
   package var keyDigest: [UInt8] {
     keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }

@@ -25,7 +25,7 @@ package final class CertificateRequest {
     try GnuTLSError.check(gnutls_x509_crq_sign2(handle, key.handle, GNUTLS_DIG_SHA256, 0))
   }
 
-  /// Reads a request. Throws unless its maker has the private key.
+  /// Reads a request. Throws unless its signature proves that its maker has the private key.
   package convenience init(pem: String) throws {
     try self.init(empty: ())
     try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crq_import(handle, $0, GNUTLS_X509_FMT_PEM)) }

@@ -3,7 +3,7 @@ struct ConnectionPatience: Equatable, Sendable {
   enum Phase: Equatable, Sendable {
     /// The connection waits for a request; the first wait includes the handshake.
     case waiting(isFirst: Bool)
-    /// The handler has the request, and may take its time.
+    /// The handler answers the request. There is no time limit.
     case handling
     /// The connection receives a body or sends an answer.
     case moving

@@ -7,7 +7,7 @@ import SystemKit
 /// Owns one easy handle of libcurl and the multi handle that drives it, so that a stop signal ends a wait.
 final class CurlHandle {
   private static let isReady: Bool = curl_global_init(Int(CURL_GLOBAL_ALL)) == CURLE_OK
-  /// The time in milliseconds between two calls of `Pulse.beat()` while a request waits for an answer.
+  /// The interval, in milliseconds, at which a waiting request calls ``Pulse/beat()`` to show that its thread is alive.
   private static let beatMilliseconds: Int32 = 1000
 
   private let easy: UnsafeMutableRawPointer

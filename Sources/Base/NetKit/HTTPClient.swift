@@ -21,8 +21,8 @@ package struct HTTPReply: Sendable {
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
-    /// The seconds without a byte in either direction after which a request fails. They exceed the longest wait that a
-    /// request asks the peer for.
+    /// The number of seconds without a byte in either direction after which a request fails. It is greater than the
+    /// longest time for which a request asks the peer to wait.
     package var silenceSeconds: Int
     /// The limit on bytes per second. Clients with the same object share it.
     package var rate: RateLimit?
@@ -68,8 +68,8 @@ package final class HTTPClient {
 
   /// Sends a request and waits for all of the answer; `target` is path and query, escaped.
   ///
-  /// The body of a success goes to `sink`, if there is one, as it comes. If there is no `body`, `source` is the body of
-  /// the request. After an error, the next request dials again.
+  /// The body of a success goes to `sink`, if there is one, while it arrives. If `body` is nil, the body of the request
+  /// is read from `source`. After an error, the next request opens a new connection.
   ///
   /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, after which the caller may try again; the errors
   ///   of `sink` and `source`.

@@ -9,8 +9,7 @@ final class HTTPConnection: Sendable {
 
   private let descriptor: Int32
   let remote: String
-  /// The limit on the number of connections that this connection exceeds: that of all connections, that of its address,
-  /// or none.
+  /// The limit that this connection exceeds: the limit on all connections, the limit on those of its address, or none.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
@@ -39,7 +38,7 @@ final class HTTPConnection: Sendable {
     }
   }
 
-  /// The request that is being answered; nil between two of them, and while one is being refused.
+  /// The request that is being answered; nil between two requests, and while a request is being refused.
   var underWay: HTTPRequest? {
     get { request.withLock { $0 } }
     set { request.withLock { $0 = newValue } }

@@ -73,8 +73,8 @@ final class HTTPConnections: Sendable {
 
   /// Ends the connections whose running request may not continue. Idle ones are checked with their next request.
   ///
-  /// - Parameter counts: Whether a certificate is still valid; asked once for each certificate.
-  /// - Parameter mayGoOn: Whether a request may still be answered.
+  /// - Parameter counts: Returns whether a certificate is still valid. It is called once for each certificate.
+  /// - Parameter mayGoOn: Returns whether a request may still be answered.
   func endUnwelcome(counts: (PeerCertificate) -> Bool, mayGoOn: (HTTPRequest) -> Bool) {
     var known: [String: Bool] = [:]
     func isWelcome(_ request: HTTPRequest) -> Bool {

@@ -3,8 +3,8 @@ import Glibc
 
 /// A request and its answer: the state between libmicrohttpd's calls.
 ///
-/// An answer is queued only when the whole body has arrived, since libmicrohttpd closes the connection otherwise. So a
-/// refused body is read to its end, within limits.
+/// An answer is queued only after the whole body has arrived: libmicrohttpd closes the connection if it is queued
+/// earlier. So a refused body is read to its end, within limits.
 final class HTTPExchange {
   private enum Stage {
     case head
@@ -121,7 +121,7 @@ final class HTTPExchange {
 
 extension HTTPResponse {
   /// Returns the answer as a response object of libmicrohttpd, which then owns the answer's memory or descriptor. If
-  /// the object cannot be created, frees them and returns nil.
+  /// the object cannot be created, frees the memory or the descriptor, and returns nil.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {

@@ -3,13 +3,14 @@ package struct HTTPLimits: Sendable {
   /// The seconds without a reply from the peer's kernel after which a link counts as dead, whichever side dialled.
   static let linkSeconds = 10
 
-  /// The most simultaneous connections. Further ones are answered with 503, unless a connection without a proven
-  /// identity can be ended instead.
+  /// The maximum number of simultaneous connections. Further ones are answered with 503, unless a connection without a
+  /// proven identity can be ended instead.
   package var connections: Int
-  /// The most simultaneous connections of one address; by default, half of all. Further ones are answered with 429.
-  package var perAddress: Int
-  /// The most simultaneous connections of one certificate name; by default, a quarter of all. Further ones are answered
+  /// The maximum number of simultaneous connections of one address; by default, half of all. Further ones are answered
   /// with 429.
+  package var perAddress: Int
+  /// The maximum number of simultaneous connections with one certificate name; by default, a quarter of all. Further
+  /// ones are answered with 429.
   package var perPeer: Int
   /// The seconds after which a connection is ended if it neither sends a request nor transfers bytes.
   package var idleSeconds: Int

@@ -28,7 +28,7 @@ package final class HTTPServer: Sendable {
     let core: Unmanaged<Core>
   }
 
-  /// The number of connections above the limit that are accepted, only to answer them with a refusal.
+  /// The number of connections above the limit that the listener accepts only to send them a refusal.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
   /// The pause in milliseconds between two checks of the requests in progress. A revoked certificate or grant ends a

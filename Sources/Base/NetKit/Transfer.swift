@@ -8,12 +8,12 @@ final class Transfer {
   private(set) var body: [UInt8] = []
   /// The bytes of the body received so far, kept here or passed to the sink.
   private(set) var received = 0
-  /// The error that the sink or the source threw.
+  /// The error that the receiver of the answer's body or the source of the request's body threw.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int
   private let source: (any HTTPBodySource)?
-  /// The number of bytes that have been read from the source.
+  /// The number of bytes of the request's body that have been read from its ``HTTPBodySource``.
   private(set) var read = 0
 
   init(

@@ -56,8 +56,8 @@ package struct FileRights: OptionSet, Sendable {
   /// The right to enter a folder and reach the files in it.
   package static let enter = FileRights(rawValue: 1)
 
-  /// Returns whether a mode gives an account all of these rights. The first class that the account belongs to counts,
-  /// as in the kernel.
+  /// Returns whether the mode of a file gives an account all of these rights. User 0 has all rights. For other users,
+  /// the first class that the account belongs to decides, as in the kernel: owner, group or others.
   ///
   /// Source: path_resolution(7)
   package func areGiven(by mode: UInt32, owner: UInt32, group: UInt32, to account: Account) -> Bool {
@@ -112,7 +112,7 @@ extension Account {
     return try body()
   }
 
-  /// Runs `body` within ``asOwner(of:_:)`` with the rights that the process had before.
+  /// Runs `body`, inside a call of ``asOwner(of:_:)``, with the rights that the process had before that call.
   package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
     let (user, group) = (geteuid(), getegid())
     guard becomeSelf() else { return try body() }

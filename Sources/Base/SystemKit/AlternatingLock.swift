@@ -17,7 +17,7 @@ package final class AlternatingLock: Sendable {
     var holder: Party?
     /// The party that had the lock last.
     var last: Party?
-    /// The party that asked in vain, and the time until which its turn is kept, in monotonic ms.
+    /// The party that asked for the lock and did not get it. Its turn is kept until this time, in monotonic ms.
     var asking: (party: Party, until: Int64)?
   }
 

@@ -27,7 +27,8 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     lock.deallocate()
   }
 
-  /// Appends an element, and waits for room first. Returns false if the queue was closed: the element is dropped.
+  /// Appends an element. If the queue is full, waits for room first. If the queue is closed, drops the element and
+  /// returns false.
   @discardableResult package func append(_ element: Element) -> Bool {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }

@@ -17,7 +17,8 @@ extension File {
     return String(decoding: UnsafeRawBufferPointer(buffer).prefix(count), as: UTF8.self)
   }
 
-  /// Replaces a file as ``replace(_:with:)``, with a text. The new file gets the permissions, less the umask.
+  /// Replaces the content of a file with a text, as ``replace(_:with:)``. The new file gets `permissions`, less the
+  /// umask.
   package static func replace(_ path: String, text: String, permissions: UInt32) throws(FileError) {
     let fresh = path + ".new"
     if Folder.exists(fresh) { try Folder.remove(fresh) }

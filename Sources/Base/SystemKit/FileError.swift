@@ -19,7 +19,7 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
 
   package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
 
-  /// Returns the error as a ``CairnError``, which may cross module borders.
+  /// Returns the error as a ``CairnError``, the only type of error that functions throw to other modules.
   ///
   /// - Parameters:
   ///   - doing: The words that complete "cannot …".

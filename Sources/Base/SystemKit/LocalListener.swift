@@ -40,8 +40,8 @@ package final class LocalListener {
     Glibc.close(descriptor)
   }
 
-  /// Accepts the next client; nil if no client is waiting. Each later read and write of the client's socket ends after
-  /// `seconds`.
+  /// Accepts the next client; nil if no client is waiting. A later read or write of the client's socket fails if it
+  /// takes longer than `seconds`.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }

@@ -7,7 +7,7 @@ package final class LocalSocket {
   private let descriptor: Int32
   private var buffer: [UInt8] = []
 
-  /// Creates a socket that owns the descriptor. Each read and write ends after `seconds`.
+  /// Creates a socket that owns the descriptor. A read or write fails if it takes longer than `seconds`.
   package init(_ descriptor: Int32, path: String, seconds: Int) {
     (self.descriptor, self.path) = (descriptor, path)
     var limit = timeval(tv_sec: seconds, tv_usec: 0)
@@ -50,8 +50,8 @@ package final class LocalSocket {
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
   }
 
-  /// Ends the connection for both sides: reads and writes here end at once. Any thread may call it while it holds a
-  /// reference to the socket.
+  /// Ends the connection in both directions: reads and writes that wait on this socket end at once. Any thread may call
+  /// it while it holds a reference to the socket.
   package func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
   /// Returns the next line without its end; nil if the peer has closed.

@@ -30,8 +30,8 @@ package final class RateLimit: Sendable {
     if wait > 0 { _ = stop.wait(milliseconds: Int32(clamping: wait)) }
   }
 
-  /// Returns the number of rows of `rowBytes` bytes to read at once: at most `rows`, but at least `least`. It is so
-  /// small that a pause is rarely longer than half a second.
+  /// Returns the number of rows to read at once, if each has `rowBytes` bytes: at most `rows`, but at least `least`.
+  /// The number is so small that a pause is rarely longer than half a second. Without a limit, it is `rows`.
   package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))

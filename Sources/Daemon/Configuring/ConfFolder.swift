@@ -36,8 +36,8 @@ package enum ConfFolder {
       expressionFault: expressionFault, environment: environment)
   }
 
-  /// Returns a text that is equal for all paths of one file. It is device and inode if the file exists; otherwise the
-  /// path with all links of its folder resolved.
+  /// Returns a text that is equal for all paths of one file: the device and inode if the file exists. Otherwise it is
+  /// the path with all links of its folder resolved.
   private static func fileIdentity(_ path: String) -> String {
     var info = stat()
     if stat(path, &info) == 0 { return "inode \(info.st_dev) \(info.st_ino)" }

@@ -56,8 +56,8 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// Returns a text by which two sections name the same database: its URL, or for a file a text that is equal for all
-  /// its paths. Nil if it is unknown.
+  /// Returns a text that is equal for two sections that use the same database. It is the URL of the database; for an
+  /// SQLite file, it is equal for all paths of the file. Nil if the section names no database.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
@@ -205,8 +205,8 @@ struct ConfReferences {
     }
   }
 
-  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, and neither the rule's section nor
-  /// the apply has the option `decides`, which names that node.
+  /// Adds a problem if an apply has a conflict rule that only one node may evaluate, and no option `decides` names that
+  /// node. The option may be in the rule's section or in the section of the apply.
   private mutating func checkDecider(_ apply: ReadSection) {
     let own = rules.filter { $0.source.name == apply.source.name }
     for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {

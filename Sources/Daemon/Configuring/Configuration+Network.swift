@@ -143,8 +143,8 @@ extension Configuration {
   /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The limits for one node that sends trails: which trails it may push or this node fetches from it, how many, and
-  /// how many bytes.
+  /// The limits for one node whose trails come to this node, pushed by that node or fetched by this one. They say which
+  /// trails may come, how many, and how many bytes.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []

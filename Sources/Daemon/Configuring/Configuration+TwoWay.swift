@@ -2,8 +2,7 @@ import Changes
 
 extension Configuration {
   /// Returns the capture that makes an apply two-way; nil if the apply is one-way. The capture reads the apply's
-  /// target, and its trail is applied to the database where the apply's trail begins. Both ends then take writes, and
-  /// conflicts are resolved.
+  /// target, and its trail is applied to the apply's source. Both ends then take writes, and conflicts are resolved.
   package func captureBehind(_ apply: Apply) -> Capture? {
     captures.first { capture in
       guard capture.database == apply.database, let source = TrailName(apply.trail) else { return false }

@@ -47,8 +47,8 @@ package struct Configuration: Equatable, Sendable {
     @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
     @ByBytes package var secret: String? = nil
-    /// Whether its tables may generate keys that tables of other nodes also generate: the operator confirms that
-    /// applications avoid collisions.
+    /// Whether tables of the database may generate keys that tables of other nodes also generate. If true, the operator
+    /// confirms that applications avoid collisions.
     package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
@@ -74,7 +74,7 @@ package struct Configuration: Equatable, Sendable {
     package var statements = true
     /// SQLite: the maximum number of rows in the journal.
     package var journalRows = 5_000_000
-    /// Whether the rows that are in the tables when capture begins are sent.
+    /// Whether capture first sends the rows that are in the tables when it begins.
     package var copiesRows = true
     /// The treatment of rows that applies write to the database; nil: they go into the trail if no path of applies
     /// returns them to their origin.
@@ -106,8 +106,8 @@ package struct Configuration: Equatable, Sendable {
     /// time is further ahead is not applied until the difference is small enough.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// The treatment of rows that are in the target's tables before the first copy; nil: the apply stops if there are
-    /// any.
+    /// The treatment of rows that are in the target's tables before the first copy. Nil: the apply stops if there are
+    /// such rows.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()

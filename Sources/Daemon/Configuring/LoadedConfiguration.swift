@@ -28,7 +28,8 @@ package struct LoadedConfiguration: Sendable {
     case ofConflict(isOfRows: Bool)
   }
 
-  /// A function that returns an error in an expression if the expression is invalid for every table; otherwise nil.
+  /// A function that checks an expression. It returns an error if the expression is invalid for every table, otherwise
+  /// nil.
   package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// The configuration; nil if there are problems.

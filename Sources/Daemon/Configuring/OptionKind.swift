@@ -35,7 +35,7 @@ package enum OptionKind: Equatable, Sendable {
   /// The grants of a peer, `{ push, pull }`.
   case grants
   case misfits
-  /// The name of a table, or also a pattern of names if `isPattern`.
+  /// The name of a table. If `isPattern`, a pattern of names is valid too.
   case table(isPattern: Bool)
   case sql
   case columns

@@ -98,7 +98,7 @@ extension OptionReader {
     return text
   }
 
-  /// Returns the error in a text and the correction to suggest; nil if the text is valid.
+  /// Returns the error in a text, and the correction to suggest; nil if the text is valid.
   private static func fault(_ text: String, _ option: OptionTable.Option) -> (String, String)? {
     let key = option.key
     switch option.kind {

@@ -72,8 +72,8 @@ package enum OptionTable {
     node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
-  /// Returns the section with this name in its header, such as `capture`; nil if there is none, or if it repeats like
-  /// `[[apply.NAME.table]]`.
+  /// Returns the section with this name in its header, such as `capture`; nil if there is none. Sections that repeat,
+  /// such as `[[apply.NAME.table]]`, are not found.
   static func section(_ key: String) -> Section? {
     sections.first { section in
       if case .list = section.form { return false }

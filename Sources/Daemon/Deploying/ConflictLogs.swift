@@ -21,8 +21,9 @@ package enum ConflictLogs {
 
   /// Returns the tables of a database to which the applies of a trail may write, as the conf lists them.
   ///
-  /// If no apply of the conf writes to the database, it belongs to a replication without a daemon: all tables are
-  /// allowed.
+  /// If no apply of the conf writes to the database, the database belongs to a replication without a daemon, and all
+  /// tables are allowed.
+  ///
   /// - Throws: `table-forbidden` if applies of the conf write to the database, but none of them reads this trail.
   package static func scope(
     of trail: TrailName, into url: DatabaseURL, by configuration: Configuration

@@ -7,7 +7,7 @@ package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Returns the error for a second worker that needs this task while `worker` has it.
+  /// Returns the error for a second worker that is configured for this task, which `worker` already has.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

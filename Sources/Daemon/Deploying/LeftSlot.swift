@@ -37,7 +37,7 @@ package struct LeftSlot: Equatable, Sendable {
     } catch { throw error.asCairnError(doing: "note the source of a trail") }
   }
 
-  /// Returns the slots of this node's trails from PostgreSQL that no configured capture writes.
+  /// Returns the PostgreSQL slots of those trails of this node that no configured capture writes.
   ///
   /// - Parameter captures: The names of the configured captures.
   package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {

@@ -7,11 +7,11 @@ import Peering
 package enum NetworkTLS {
   /// Returns the listener's certificate and its trusted authorities; nil: plain HTTP.
   ///
-  /// Only `insecure = true` allows plain HTTP, also on loopback: any user of the machine could be any peer there. The
-  /// list of certificates that `cairn peer revoke` revoked applies to every authority.
+  /// Only `insecure = true` allows plain HTTP, even on a loopback address, where any user of the machine could pose as
+  /// any peer. A certificate that `cairn peer revoke` revoked is refused, whichever authority signed it.
   ///
-  /// - Throws: `conf-missing` if there are no certificates; `conf-value` if there are some and `insecure` would not use
-  ///   them.
+  /// - Throws: `conf-missing` if there are no certificates and `insecure` is not set; `conf-value` if `insecure` is set
+  ///   although peers have certificates of this node.
   package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
     let peers = PeerFolder(state: state)
     if receive.isInsecure {
@@ -35,7 +35,8 @@ package enum NetworkTLS {
       remedy: .retry)
   }
 
-  /// Returns the name of the node to which a pump connects; nil if this node has not joined it.
+  /// Returns the name of the joined node to which a pump connects: its peer, or the only joined node if the pump names
+  /// no peer. Nil if there is no such node.
   package static func joined(_ pump: Configuration.Pump, state: String) -> String? {
     let names = PeerFolder(state: state).joinedNames
     // A pump without a peer's name leads to the only node that was joined.

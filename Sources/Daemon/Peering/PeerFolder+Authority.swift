@@ -162,16 +162,16 @@ extension PeerFolder {
   /// The first line of the file `ca.crt`, which records that this node keeps a list of revoked certificates. Without
   /// `ca.crt` no peer is accepted, so this record cannot be lost while peers connect.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The file that records that a list of revoked certificates is kept, for a node without `ca.crt`: its certificates
-  /// come from the operator's own authority.
+  /// The file that records that this node keeps a list of revoked certificates, if the node has no `ca.crt`. The
+  /// certificates of such a node come from the operator's own authority.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. True if the record of
-  /// this cannot be read.
+  /// Whether this node keeps a list of revoked certificates, so that a missing list is an error. It is also true if the
+  /// files that record this cannot be read.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }

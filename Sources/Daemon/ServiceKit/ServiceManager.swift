@@ -14,7 +14,7 @@ package enum ServiceManager {
     notify("STATUS=" + status.oneLine)
   }
 
-  /// Reports to systemd that the service is loading its conf again, until the message `READY=1` follows.
+  /// Reports to systemd that the service has begun to load its conf again. The message `READY=1` ends that state.
   package static func reloading() {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

@@ -8,7 +8,7 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// The time, in µs, until which the refills are included in the count `left`; nil before the first event.
+  /// The time, in µs, up to which refills have been added to `left`; nil before the first event.
   private var countedAt: Int64?
 
   /// Creates a full allowance: `burst` events may happen at once.
@@ -16,7 +16,7 @@ struct Allowance: Equatable, Sendable {
   /// - Parameter refill: The pause after which one more event may happen, in µs.
   init(burst: Int, refill: Int64) { (self.burst, self.refill, left) = (burst, refill, burst) }
 
-  /// Returns whether the event may happen now, and counts it if so. If the clock was set back, no event is added.
+  /// Returns whether the event may happen now, and counts it if so. If the clock was set back, no refill is added.
   ///
   /// - Parameter now: The time in µs.
   mutating func take(now: Int64) -> Bool {
@@ -50,8 +50,8 @@ struct Allowances: Sendable {
 
   var count: Int { known.count }
 
-  /// Returns whether an event of the client `asker` is allowed now, and counts it if so. If too many allowances are
-  /// kept, a client without one is refused.
+  /// Returns whether an event of the client `asker` is allowed now, and counts it if so. If the maximum number of
+  /// clients is reached, and all of them had events recently, a new client is refused.
   mutating func take(_ asker: String, now: Int64) -> Bool {
     if known[asker] == nil, known.count >= Self.most {
       known = known.filter { !$0.value.isFull(now: now) }

@@ -58,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that the option `tables` of the apply excluded before and includes now. A table that the target
-  /// does not know yet has no earlier rule.
+  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, a table
+  /// that the target does not know yet has no earlier rule.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -116,8 +116,8 @@ extension RequestBook.Request {
 }
 
 extension [ChangedRule] {
-  /// Returns the changed tables of this request with `entered` added. An entered table replaces an earlier change of
-  /// the same table.
+  /// Returns the changed tables of this list and those of `entered`, sorted by name. If a table is in both, the element
+  /// of `entered` is used.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
     let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }

@@ -95,8 +95,8 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Throws `checkpoint-foreign` if the target already has tables of the trail. If it has none, all tables are copied
-  /// without an order of the operator.
+  /// Throws `checkpoint-foreign` if a target without a checkpoint already has tables of the trail. If it has none, all
+  /// tables are copied without an order of the operator.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(

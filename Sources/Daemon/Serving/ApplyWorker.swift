@@ -109,8 +109,8 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Shows in the status the tables that earlier runs skipped by the option `tables`. Returns a function that adds and
-  /// logs a further one.
+  /// Shows in the status the tables that earlier runs skipped because of the option `tables`. Returns a function that
+  /// records and logs one more skipped table.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
     let note = LeftOutNote(state: context.statePath, apply: apply.name)
     show(try note.read())
@@ -136,8 +136,8 @@ final class ApplyWorker: Worker {
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Starts an audit, which compares source and target while the apply works; the thread is nil if there is none. If
-  /// the source is at another node, that node is asked for digests of its rows.
+  /// Starts an audit, which compares source and target while the apply works. Returns its thread, nil if there is no
+  /// audit, and the signal that stops it. If the source is at another node, that node is asked for digests of its rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
@@ -182,8 +182,8 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// The trail's node, the requested tables and the time of the oldest request for copies by this apply that is not
-  /// answered yet. Nil if there is none.
+  /// The oldest unanswered request of this apply for copies from another node: the trail's node, the requested tables
+  /// and the time. Nil if there is none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }

@@ -89,8 +89,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Copies tables again while replication continues. If `tables` is empty, all tables are copied. Only this is
-  /// possible for an apply that has failed, which is then restarted.
+  /// Copies tables again while replication continues; all tables if `tables` is empty. An apply that has failed can
+  /// only copy all tables, and is restarted for that.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -136,8 +136,8 @@ package struct ControlDesk: Sendable {
     }
   }
 
-  /// Returns the names of tables at the source. Each given name may also be the name at the target, under which a
-  /// suspended table is reported.
+  /// Returns the names that the given tables have at the source. A table may be given by its name at the target too,
+  /// because a suspended table is reported under that name.
   private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
     tables.map { name in apply.rules.first { $0.to?.asciiLowercased == name.asciiLowercased }?.from ?? name }
   }

@@ -3,8 +3,8 @@ import Steering
 import SystemKit
 
 extension CairnError {
-  /// Returns the error with a hint for users of the daemon. The hint is unchanged if it is the same for users of
-  /// `cairn replicate`.
+  /// Returns the error with a hint for users of the daemon, if the error's own hint is only for users of `cairn
+  /// replicate`. Otherwise returns the error unchanged.
   ///
   /// - Parameter isReceived: Whether the trail comes from another node.
   func hinted(for worker: WorkerName, trail folder: String, isReceived: Bool = false) -> CairnError {

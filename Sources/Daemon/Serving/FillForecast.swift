@@ -2,7 +2,7 @@
 package struct FillForecast: Equatable, Sendable {
   /// The age in milliseconds at which a measurement is forgotten.
   static let windowMilliseconds: Int64 = 300_000
-  /// The shortest time between measurements, in milliseconds, that allows a forecast.
+  /// The shortest time, in milliseconds, from the first to the last measurement that allows a forecast.
   static let leastMilliseconds: Int64 = 20_000
   /// The longest forecast, in seconds. The growth over some minutes says nothing about a later time.
   static let secondsMax: Double = 30 * 86_400

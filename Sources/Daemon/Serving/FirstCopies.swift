@@ -1,9 +1,10 @@
 import Changes
 import SystemKit
 
-/// A file that exists until an apply of another node's trail has received the first copies of its tables.
+/// A file that exists while an apply of another node's trail has not received the first copies of its tables.
 ///
-/// Until then, the apply stops if a table already holds rows, because one node alone cannot compare source and target.
+/// While it exists, the apply stops if a table already holds rows: this node cannot compare them with the rows of a
+/// source at another node.
 struct FirstCopies {
   private let path: String
 

@@ -152,8 +152,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails are full. If the last measurement is a second old, it calls `look` to measure them
-  /// again, and other callers wait meanwhile.
+  /// Returns whether the trails are full. If the last measurement is at least a second old, it calls `look` to measure
+  /// them again, and other callers wait meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -199,7 +199,7 @@ final class IntakeGate: Sendable {
       hint: "see in 'cairn status' at \(node) which apply or peer lags, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Returns true once if segments should be deleted now because the trails exceed their limit. After that, it returns
-  /// false until the trails are measured again.
+  /// Returns whether segments should be deleted now because the trails exceed their limit. After it has returned true,
+  /// it returns false until the trails are measured again.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

@@ -29,8 +29,8 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Starts a check on another thread and returns at once. The servers are queried every minute, and after a change of
-  /// the conf.
+  /// Starts a check on another thread if one is due, and returns at once. A check queries the servers. It is due every
+  /// minute, and after the list of slots to check has changed.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

@@ -9,13 +9,14 @@ import Trails
 /// The functions by which pumps and the listener read the state of this node, and report to it.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Returns the reader whose position a peer has reported; nil if no segments of the trail are kept for that peer.
+  /// Returns the name under which a peer's position in a trail is stored; nil if no segments of the trail are kept for
+  /// the peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
   /// The worker that log entries name.
   let worker: WorkerName
   /// Returns the segments that may be deleted; called when bytes arrive.
   let plan: @Sendable () -> RetentionPlan
-  /// The node from which a pump fetches trails; nil if this is no pump that fetches.
+  /// The node from which a pump fetches trails; nil for the listener, and for a pump that pushes.
   var dialled: String?
 
   var hooks: PumpHooks {

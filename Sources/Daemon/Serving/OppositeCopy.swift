@@ -18,7 +18,7 @@ struct OppositeCopy {
   private let apply: String
   /// The capture of the database that the apply writes.
   private let capture: String
-  /// The apply in the opposite direction, to the database that is to be copied; nil if it runs at another node.
+  /// The apply in the opposite direction, which writes to the source of this apply; nil if it runs at another node.
   private let back: String?
 
   /// Creates the check for a two-way apply; nil for a one-way one.

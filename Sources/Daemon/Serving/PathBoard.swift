@@ -85,8 +85,8 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Returns the number of bytes between the peer's position and the end of the trail; nil if the position is past the
-  /// end or was deleted.
+  /// Returns the number of bytes between the peer's position and the end of the trail. Nil if the position is past the
+  /// end, or if the segment of the position was deleted.
   static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
     let end = standing.end
     guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }

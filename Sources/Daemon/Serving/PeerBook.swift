@@ -6,8 +6,8 @@ import SystemKit
 
 /// The positions up to which other nodes have reported that they have this node's trails durably.
 ///
-/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If
-/// the position in the file is too old, only more segments than necessary are kept.
+/// The positions are kept in the state folder, so that after a restart nothing is purged that a peer still needs. If a
+/// position in the file is too old, more segments than necessary are kept, and nothing is lost.
 package final class PeerBook: Sendable {
   /// A reader at another node, and its trail. The reader is the node that pulls the trail, or the pump that pushes the
   /// trail to that node.
@@ -33,8 +33,8 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// The minimum time, in µs, between two writes of a peer's position to the file while it stays in one segment. A
-  /// contact without a new position is not written.
+  /// The minimum time, in µs, between two writes of a peer's position to the file, as long as the position stays in one
+  /// segment. If a contact brings no new position, nothing is written.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
@@ -68,8 +68,8 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// Stores the position that a peer reported. An error while writing is ignored, because the next write makes up for
-  /// it.
+  /// Stores the position that a peer reported. An error while writing is ignored, because the next write stores a newer
+  /// position.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -93,8 +93,8 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// Stores the position up to which a peer has applied a trail, and the time of contact. The position up to which the
-  /// peer has the trail stays.
+  /// Stores the position up to which a peer has applied a trail, and the time of contact. The stored position up to
+  /// which the peer has the trail is not changed.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }
@@ -103,7 +103,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// Removes readers that are no longer wanted, and their files, so that no segments are kept for them.
+  /// Removes the readers for which `isWanted` returns false, and their files. No segments are kept for them then.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }

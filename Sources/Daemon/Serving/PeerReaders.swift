@@ -7,7 +7,8 @@ import Trails
 package enum PeerReaders {
   /// Returns a reader for each peer that may pull a trail, and for each pump that pushes one.
   ///
-  /// - Parameter besides: Pumps that skip a trail because it comes from the node to which they push.
+  /// - Parameter besides: The readers to leave out: pumps that skip a trail because it comes from the node to which
+  ///   they push.
   package static func keys(
     _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerBook.Key>
   ) -> [PeerBook.Key] {
@@ -33,12 +34,13 @@ package enum PeerReaders {
       } : configuration.peers.contains { $0.name == key.reader.name && $0.pull.includes(key.trail) }
   }
 
-  /// Returns another node as a reader of a trail, for the plan of which segments may be deleted.
+  /// Returns a reader of a trail at another node, for the ``RetentionPlan``, which decides which segments are deleted.
   ///
   /// A reader whose position is unknown needs the whole trail. If the segment at its position was deleted, the reader
   /// is expired. A reader that expired earlier stays expired until it has passed the segment `givenUpIn`.
   ///
-  /// - Parameter givenUpIn: The segment in which the reader expired (0: it had none); nil if it has not expired.
+  /// - Parameter givenUpIn: The segment at the reader's position when it expired (0: the position was unknown); nil if
+  ///   it has not expired.
   package static func reader(
     _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
   ) -> RetentionPlan.Reader {

@@ -1,6 +1,6 @@
 /// A record of when a trail reached each of its positions, over the last hours. It gives the lag of a reader in time.
 ///
-/// The distance between samples grows with their age, so a lag is right to about a hundredth.
+/// The distance between samples grows with their age, so a lag is accurate to about one percent.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }

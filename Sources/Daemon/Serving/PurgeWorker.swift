@@ -50,8 +50,8 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Waits for `pause`. Returns early if segments must be deleted because the trails are over their limit. Returns true
-  /// if `stop` is set.
+  /// Waits for `pause`, or less if segments must be deleted because the trails are over their limit. Returns true if
+  /// `stop` was set meanwhile.
   private func rest(_ pause: Duration, _ stop: StopSignal) -> Bool {
     let limit = Clock.monotonicMilliseconds + pause.milliseconds
     while true {
@@ -61,10 +61,10 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the trail's capture, which would
-  /// notice it late while it has nothing to write.
+  /// Checks that the folder of a trail was not removed or moved. If it was, restarts the capture of this node that
+  /// writes the trail. A capture with nothing to write would otherwise notice it late.
   ///
-  /// - Throws: `trail-missing` if the folder is gone.
+  /// - Throws: `trail-missing` if the folder is gone, and a capture of this node writes the trail.
   private func checkStillThere(_ trail: TrailName) throws {
     guard context.trailInfos[trail.description] != nil, !Trail.exists(folder: context.folder(of: trail)) else { return }
     context.forget(trail: trail.description)

@@ -43,8 +43,8 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Returns an error that says why a peer may not push now; nil if it may. If it may, its request body is counted as
-  /// in progress from now on.
+  /// Returns an error that says why a peer may not push now. If it may push, returns nil, and counts its request body
+  /// as in progress from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -92,7 +92,7 @@ final class ReceiveDesk: HTTPHandler {
     if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
-  /// Returns whether this node has no copy of the trail yet.
+  /// Returns whether this node has no copy yet of the trail that a peer pulls or pushes.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
   /// A receiver of a request body that counts its bytes.

@@ -20,8 +20,8 @@ package final class RefreshDesk: Sendable {
   private static let restMilliseconds: Int64 = 5_000
   /// The limits on how many copies may be started, for each peer and trail.
   private let allowances = Mutex(Allowances(burst: RefreshDesk.burst, refill: RefreshDesk.refillMicroseconds))
-  /// The number of copies of one trail that a peer may start at once; after that, one more each minute. Requests that
-  /// wait for this are carried out together as one copy.
+  /// The number of copies of one trail that a peer may start at once; after that, one more each minute. Requests above
+  /// this limit wait, and are then carried out together as one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -62,8 +62,8 @@ package final class RefreshDesk: Sendable {
     return due.compactMapValues { within(rate: $0) }
   }
 
-  /// Returns the requests without those of peers that have started too many copies; these requests stay open. Returns
-  /// nil if none is left.
+  /// Returns the requests that may be carried out now; nil if there are none. Requests of a peer that has started too
+  /// many copies stay open.
   private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
     let now = Clock.monotonicMilliseconds * 1000
     var verdicts: [String: Bool] = [:]
@@ -152,8 +152,8 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// Returns whether the requested copies have started at the target. For a request of all tables, no table may still
-  /// wait for a copy.
+  /// Returns whether the requested copies have started at the target. A request of all tables is answered only when no
+  /// table waits for a copy any longer.
   ///
   /// - Parameter begun: The transaction in which the last copy of each table started, by name in lower case.
   /// - Parameter awaitsMore: Whether the apply still waits for copies of tables.

@@ -5,7 +5,7 @@ import Synchronization
 import SystemKit
 
 /// Requests for copies of tables that applies send to the node where the trail begins. The apply is at this node, or at
-/// a node that receives the trail through it.
+/// a node that receives the trail through this node.
 ///
 /// Requests are kept in the state folder until they end. Each has an id, so that a repeated message has no second
 /// effect.
@@ -23,8 +23,8 @@ package final class RequestBook: Sendable {
     /// The patterns of the requested tables; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// The last transaction in the trail when the copy was requested. Only copies that begin after it answer the
-    /// request.
+    /// The number of the trail's last transaction when the copy was requested. Only copies that begin after that
+    /// transaction answer the request.
     package var behind: UInt64 = 0
     /// The time when the request was last received or repeated, in µs since 1970 UTC.
     package var askedAt: Int64
@@ -50,7 +50,8 @@ package final class RequestBook: Sendable {
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back, and is ignored.
+  /// The ids of this node's own latest requests. In a ring of nodes such a request comes back to this node, which
+  /// ignores it.
   private let own = Mutex<[String]>([])
   /// The limits on how many requests for copies may be made, for each peer.
   private let allowances = Mutex(Allowances(burst: RequestBook.burst, refill: RequestBook.refillMicroseconds))
@@ -84,7 +85,8 @@ package final class RequestBook: Sendable {
   /// Requests a copy for an apply of this node, unless an equal request is open. The request is durable when the
   /// function returns.
   ///
-  /// - Parameter behind: The last transaction in the trail. Only a copy that begins after it answers the request.
+  /// - Parameter behind: The number of the trail's last transaction. Only a copy that begins after it answers the
+  ///   request.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in
@@ -130,8 +132,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// Marks a request as finished, because the capture has started its copies. If a peer repeats the request with the
-  /// same id, no further copy is made.
+  /// Marks a request as finished, because the capture has started the requested copies. If a peer repeats the request
+  /// with the same id, no further copy is made.
   ///
   /// - Parameter isMissing: Whether no captured table matched the request.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
