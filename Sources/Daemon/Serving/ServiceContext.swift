@@ -37,7 +37,7 @@ package final class ServiceContext: Sendable {
   /// The state of each capture's source, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// The pumps that skip a trail because it begins at the node to which they push.
+  /// The pairs of a pump and a trail that the pump skips, because the trail begins at the node to which it pushes.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
   /// The position up to which all applies of this node have applied a trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])

@@ -11,7 +11,8 @@ struct TargetNames {
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
-  /// Returns a text that is equal for rules and policies that give all tables the same names.
+  /// Returns the settings that decide the names of tables at the target, as one text. If two texts are equal, all
+  /// tables have the same names under both.
   static func text(_ rules: [TableRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }

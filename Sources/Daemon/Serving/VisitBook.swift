@@ -51,8 +51,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Ends a request whose connection broke before the response. The problem of an earlier request stays in the status,
-  /// because it may persist.
+  /// Notes that a request ended because its connection broke before the response. A problem of an earlier request stays
+  /// in the status, as this request does not show that it is solved.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -61,8 +61,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Removes the entry of a peer whose requests had no effect, after they have ended. The entry stays if another
-  /// request is in progress, or if it has a problem to report.
+  /// Removes the entry of a peer after a request that stored nothing at this node. The entry stays if another request
+  /// is in progress, or if it has a problem to report.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
