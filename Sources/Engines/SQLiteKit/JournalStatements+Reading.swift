@@ -35,7 +35,7 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// The values that were last bound to each text, encoded, by index of the text.
+  /// For each text, by its index, the encoded values that were last bound to it.
   private var latest: [Int: [UInt8]] = [:]
 
   /// Decodes only the head of a journal row that ends a transaction, without the row's statements.
@@ -70,8 +70,8 @@ package struct JournalStatementRow {
     (self.texts, self.statements) = (texts, statements)
   }
 
-  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Read the statements in order,
-  /// each once: a value may be stored only as equal to the value bound to the same text before.
+  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Call it once for each
+  /// statement, in order. A value that equals the last one bound to the same text is not stored again.
   package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
   ) throws -> T {
