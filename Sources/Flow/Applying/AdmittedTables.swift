@@ -13,8 +13,8 @@ package struct AdmittedTables: Equatable, Sendable {
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
 
-  /// Returns whether the trail may write a table. `schema` is the source's table with the name that rules for single
-  /// tables give it at the target.
+  /// Returns whether the trail may write a table. `schema` is the source's table; if a rule for this table gives it
+  /// another name at the target, it has that name.
   func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     let verdict = scope.verdict(place.namespace, place.name, in: target)

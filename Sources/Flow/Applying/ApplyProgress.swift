@@ -34,8 +34,8 @@ package final class ApplyProgress: Sendable {
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables whose changed rule is carried out: their copy under the new rule has begun, or they need none. By the
-    /// names in ``ChangedRule/table``.
+    /// The tables whose changed rule has taken effect: their copy under the new rule has begun, or they need no copy.
+    /// Each is named as in ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that only need a copy, which the operator has not requested yet. The keys are their names
     /// in apply's state, the values their plain names.
@@ -43,8 +43,8 @@ package final class ApplyProgress: Sendable {
     /// The counts of the source's statements, since apply started: those that were executed again, and those whose rows
     /// were written instead.
     package var statements = StatementCounts()
-    /// PostgreSQL: whether triggers that refuse local writes to tables must be created or dropped, after a commit that
-    /// changed the list of such tables.
+    /// PostgreSQL: whether apply must create or drop triggers that refuse local writes, because a commit changed the
+    /// list of tables that need them.
     var guardsAreDue = true
     package var isCaughtUp = false
     package var isWaitingForLock = false

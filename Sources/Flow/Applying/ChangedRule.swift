@@ -28,8 +28,8 @@ package struct ChangedRule: Equatable, Sendable {
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that could not
-  /// be carried out, as no table was built by them.
+  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that apply
+  /// could not carry out, because no target table was ever built by them.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
@@ -64,8 +64,8 @@ struct ChangedRules {
   /// The tables whose copy under the new rule began since the last commit, or that need no copy.
   private(set) var fresh: Set<NameKey> = []
 
-  /// Creates the list of all changed rules that are still to be carried out. Leaves out those of the tables `done`,
-  /// which were adapted earlier in this run.
+  /// Creates the list of the changed rules that apply has not carried out yet. Leaves out the rules of the tables
+  /// `done`, which were adapted earlier in this run.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }

@@ -83,8 +83,8 @@ final class MappedTable {
   var summed: [Int] = []
   /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// A cache of ``PostgresForm``: the last trail schema, with each target column's index and conversion for rows of
-  /// that schema.
+  /// A cache for ``PostgresForm``. For rows with the trail's schema `schema`, `columns` has the index and the
+  /// conversion of each target column.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
   /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
   /// code.
@@ -133,8 +133,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already held. If the policy for local writes decides row by row, ``existing``
-  /// is used only during copies.
+  /// The policy for rows that the table already has. Outside of copies it is `overwrite` if ``localWrites`` resolves
+  /// differing rows.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.

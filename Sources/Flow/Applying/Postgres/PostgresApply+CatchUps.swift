@@ -281,8 +281,8 @@ extension PostgresApply {
     catchUp.isOvertaken = true
   }
 
-  /// Returns a copy later in the trail from which a table can continue whose rule could not be carried out. Nil if
-  /// there is none, or if it was already tried.
+  /// Returns a copy, later in the trail, with which a suspended table can continue. The table was suspended because
+  /// apply could not carry out its rule. Nil if there is no such copy, or if it was already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
