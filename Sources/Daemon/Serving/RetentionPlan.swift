@@ -52,8 +52,8 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// The bytes that the trails will hold after the plan's segments have been deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The total size, in bytes, of the open segments of all trails that are fully applied. It is part of ``bytes``. An
-  /// open segment is the last of its trail, and cannot be deleted before the next one is begun.
+  /// The total size, in bytes, of the open segments of all fully applied trails. It is part of ``bytes``. An open
+  /// segment is the last of its trail, and cannot be deleted before the next one is begun.
   package private(set) var live: UInt64 = 0
   /// The size of one trail after the plan's segments have been deleted. `bytes` is its whole size. `live` is the size
   /// of its open segment if the trail is fully applied, at most ``liveBytesMax``; otherwise 0.

@@ -5,7 +5,7 @@ import SystemKit
 
 /// A file with the names that the tables of a trail had at the target in the last run of the apply.
 ///
-/// By these names, the changes that a suspended table missed are found in the trail.
+/// Apply needs these names to find, in the trail, the changes that a suspended table missed.
 struct TargetNames {
   private let path: String
 

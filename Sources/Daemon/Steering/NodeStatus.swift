@@ -158,8 +158,8 @@ package struct NodeStatus: Sendable {
   /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more it may keep;
-    /// `slotStatus` is its `wal_status`.
+    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more bytes the
+    /// server may keep for it. `slotStatus` is the slot's `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
