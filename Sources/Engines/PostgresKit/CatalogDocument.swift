@@ -16,8 +16,9 @@ package struct CatalogDocument: Sendable {
     /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
     /// identity. Then its value in rows that are older than the column, and whether its type may have a default.
     case column = 0x63  // c
-    /// The row of an index that is unique or has a constraint. First, whether it is primary, replica identity, unique
-    /// on columns only, or deferrable. Then its column numbers, name, definition, and text as a constraint.
+    /// The row of an index that is unique or has a constraint. First, whether it is the primary key, the replica
+    /// identity, unique without expression and WHERE, or deferrable. Then its column numbers, name, definition, and
+    /// text as a constraint.
     case index = 0x69  // i
     /// The row of an index that belongs to no constraint: name and definition.
     case object = 0x6f  // o

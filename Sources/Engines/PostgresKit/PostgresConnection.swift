@@ -84,8 +84,8 @@ package final class PostgresConnection {
   /// Cuts the connection at once, so that the server does not wait for Cairn. Later calls fail.
   package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
 
-  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so it is derived from the
-  /// message.
+  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so the SQLSTATE is derived
+  /// from libpq's message.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [
       ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),

@@ -6,7 +6,7 @@ import SystemKit
 /// application write twice as much under capture, so they should not wait for that.
 ///
 /// SQLite can write the log from its start again only when the file has all of it. While an application writes without
-/// a pause, that may never happen. So if the log has ``pagesMax`` or more, the commit itself checkpoints, as in plain
+/// a pause, that may never happen. So if the log has reached ``pagesMax``, the commit itself checkpoints, as in plain
 /// SQLite.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing

@@ -4,14 +4,15 @@ import Changes
 package struct JournalStatementRow {
   /// The head of a journal row that ends a transaction.
   package struct End: Equatable {
-    /// The first journal row of the transaction.
+    /// The sequence number of the first journal row of the transaction.
     package var first: Int64
     /// The time of the commit, µs since 1970 UTC.
     package var time: Int64
   }
 
   package struct Executed {
-    /// The last journal row before the statement, and the number of journal rows that the statement caused.
+    /// The sequence number of the last journal row before the statement, and the number of journal rows that the
+    /// statement caused.
     package var before: Int64
     package var count: Int64
     package var rowsAffected: UInt64
@@ -71,7 +72,7 @@ package struct JournalStatementRow {
   }
 
   /// Calls `body` with the text and the parameters of a statement, encoded as in images. Call it once for each
-  /// statement, in order. A value that equals the last one bound to the same text is not stored again.
+  /// statement, in order: a value that equals the last one bound to the same text is not stored again.
   package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
   ) throws -> T {

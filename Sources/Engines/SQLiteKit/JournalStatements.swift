@@ -24,7 +24,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The values that were last bound to the text; valid only while ``generation`` is current.
+    /// The values that were last bound to the text; valid only while the text's `generation` equals that of the
+    /// ``JournalStatements``.
     fileprivate var latest = ByteWriter(capacity: 256)
 
     /// Creates a text that can be executed repeatedly.
@@ -45,7 +46,8 @@ package struct JournalStatements: ~Copyable {
 
   /// One execution of a statement.
   package struct Execution {
-    /// The last journal row before the statement, and the last row that the statement caused.
+    /// The sequence numbers of the last journal row before the statement, and of the last row that the statement
+    /// caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
