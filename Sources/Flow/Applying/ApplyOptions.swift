@@ -106,7 +106,8 @@ package struct ApplyOptions: Sendable {
 
 /// The functions that adapt the capture of an SQLite target to apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Prepares capture before a table is altered. `version`: SQLite's `schema_version` when the transaction began.
+  /// Drops capture's triggers on a table before apply alters the table. `version`: SQLite's `schema_version` when the
+  /// transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
   /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
@@ -219,8 +220,8 @@ extension ApplyOptions {
   /// before it.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether apply creates a table of which it has no stored state when it reads the table's first record. The table's
-  /// rows are copied later.
+  /// Whether apply creates a table, at its first record, if it has no stored state of the table. A copy then brings the
+  /// rows.
   ///
   /// True after a request for a copy of all tables: apply has skipped the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }

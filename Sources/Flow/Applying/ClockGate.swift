@@ -6,7 +6,7 @@ import SystemKit
 /// If the target is captured too, its own trail continues from the clocks of applied transactions. So one peer with a
 /// clock of the year 9999 would hold back every trail of the target. One-way replication needs this check too.
 final class ClockGate {
-  /// The error for a transaction whose timestamp is too far ahead of our clock.
+  /// The error for a transaction whose clock is too far ahead of this node's clock.
   struct Ahead: Error {
     let header: TransactionHeader
   }
@@ -16,7 +16,7 @@ final class ClockGate {
   /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs; nil: the trail
   /// is not held back.
   private let skewMicrosecondsMax: Int64?
-  /// The error for a transaction whose clock is too far ahead of this node's clock.
+  /// The transaction that is held back until its clock is no longer too far ahead; nil: none.
   private(set) var heldBack: TransactionHeader?
   /// The highest clock that is known to be allowed, so that the time is not read for each transaction. Reset for each
   /// group.

@@ -90,7 +90,7 @@ struct EarlyUpdates {
     return taken.reversed()
   }
 
-  /// Removes and returns the updates and deletes whose row has not come by the end of the transaction.
+  /// Removes and returns the updates and deletes whose row has not appeared in the trail by the end of the transaction.
   mutating func takeAll() -> [Update] {
     guard !isEmpty else { return [] }
     defer { removeAll() }

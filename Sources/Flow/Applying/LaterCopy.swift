@@ -23,8 +23,8 @@ struct LaterCopy {
   /// The schemas that the suspended table may have at the target, one for each of its rules, the oldest first. Each is
   /// stored with the change that leads to the next schema.
   let were: [ChangedRule.Step]
-  /// The record with which the copy begins. ``checkpoint`` is the place before its transaction, and ``number`` the
-  /// transaction before that place.
+  /// The place of the record with which the copy begins. ``checkpoint`` is the place before its transaction, and
+  /// ``number`` the transaction before that place.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64

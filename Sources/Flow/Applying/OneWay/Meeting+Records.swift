@@ -77,7 +77,7 @@ extension Meeting {
     return true
   }
 
-  /// The step for a row that the target lacks, and that apply cannot insert because the trail has not all of its
-  /// columns; nil if none.
+  /// The step for a row that the target lacks and that apply cannot insert, because the trail does not have all of its
+  /// columns; nil if there is none.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

@@ -23,7 +23,7 @@ struct Meeting: Equatable {
     var before: Row?
     /// The row that apply writes to the target; nil: apply deletes the row.
     var settled: Row?
-    /// Whether nothing is written, because the target lacks the row and the trail has not all of its columns.
+    /// Whether nothing is written, because the target lacks the row and the trail does not have all of its columns.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 

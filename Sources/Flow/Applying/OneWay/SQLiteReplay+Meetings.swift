@@ -96,8 +96,8 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row has not come by the end of its transaction. Nil if
-  /// the policy for local writes does not resolve it.
+  /// Returns a closure that resolves an update or delete whose row has not appeared in the trail by the end of its
+  /// transaction. Nil if the policy for local writes does not resolve it.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

@@ -83,8 +83,8 @@ final class MappedTable {
   var summed: [Int] = []
   /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// A cache for ``PostgresForm``. For rows with the trail's schema `schema`, `columns` has the index and the
-  /// conversion of each target column.
+  /// A cache for ``PostgresForm``: the trail's schema that was used last, with the index and the conversion of each
+  /// target column for rows of that schema.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
   /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
   /// code.

@@ -22,8 +22,8 @@ extension PostgresApply {
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to the
-    /// same rows.
+    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to
+    /// rows that the catch-up writes.
     var isOvertaken = false
   }
 
