@@ -26,8 +26,8 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment with the oldest bytes that the reader still needs; nil if it is not known, so that all segments are
-    /// kept.
+    /// The segment with the oldest bytes that the reader still needs. Nil: this segment is not known, so all segments
+    /// are kept.
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool

@@ -22,7 +22,8 @@ package struct AdmittedTables: Equatable, Sendable {
   }
 }
 
-/// Checks, while a trail is read, whether an apply takes the table of a row. It caches the answer for the last table.
+/// Checks, while a trail is read, whether an apply writes the table of a row to its target. It caches the answer for
+/// the last table.
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
@@ -33,7 +34,8 @@ final class AdmittedRows {
 
   /// Creates the check for the rows of one trail.
   ///
-  /// - Parameter tables: The tables that the apply of the trail takes; nil: not known, so no table is taken.
+  /// - Parameter tables: The tables that the apply of the trail writes to its target. Nil: they are not known, so the
+  ///   check excludes all tables.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

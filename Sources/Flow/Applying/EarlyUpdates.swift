@@ -12,8 +12,8 @@ struct EarlyUpdates {
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict if its row never comes, because an application at the target has changed it.
-    /// Returns false if that is not possible.
+    /// Resolves the change as a conflict if its row does not appear in the trail, because an application at the target
+    /// has changed the row. Returns false if that is not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000

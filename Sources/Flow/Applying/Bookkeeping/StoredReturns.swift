@@ -11,10 +11,10 @@ struct StoredReturns {
     /// The row that is back in its table. Nil: the entry stands for all rows whose own entries were deleted when there
     /// were too many.
     var row: ContestedRow?
-    /// For each trail, the last transaction that this node had when the row came back to its table.
+    /// For each trail, the last transaction that this node had applied when the row came back to its table.
     var known: [TrailID: UInt64]
     /// The number of a transaction in this database's own trail. Up to that transaction, the trail has everything that
-    /// was written here before the row came back. Nil: not known yet.
+    /// was written to this database before the row came back. Nil: not known yet.
     var own: UInt64?
   }
 

@@ -25,7 +25,7 @@ struct ContestedRow: Hashable {
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
-  /// Returns the rank of the row among the rows that want the same unique value. The rank is the same at every node,
+  /// Returns the rank of the row among the rows that have the same unique value. The rank is the same at every node,
   /// even if the table has another name there.
   func rank(_ stamp: Stamp) -> UniqueRank {
     let row = KeyedRow(name(of: ""), values)
@@ -112,8 +112,8 @@ protocol CandidateStore {
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the total size, in bytes, of the waiting rows whose last write came by the trail `origin`; if it is nil,
-  /// of all waiting rows.
+  /// Returns the total size, in bytes, of the waiting rows whose last write came through the trail `origin`. If
+  /// `origin` is nil, returns the size of all waiting rows.
   func byteCount(of origin: String?) throws -> Int64
   /// Returns the number of waiting rows of each table, by table name.
   func counts() throws -> [String: Int]

@@ -22,7 +22,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     /// of the table that brought the row.
     var ranked: (Candidate) throws -> Candidate
     /// Returns the rank of a row in the table by its last write; nil if all nodes know that write. `isNew`: whether the
-    /// waiting row that wants the same unique value comes from the present group.
+    /// waiting row that has the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
     /// Called after a waiting row of an earlier group has been written to its table.
     var noteReturn: (ContestedRow) throws -> Void

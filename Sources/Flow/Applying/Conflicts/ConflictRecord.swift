@@ -34,7 +34,7 @@ package struct ConflictRecord: Equatable, Sendable {
   package var local: ConflictRow?
   /// The row as the incoming transaction writes it; nil: the transaction deletes it.
   package var incoming: ConflictRow?
-  /// The row, at the author of the incoming transaction, before this transaction changed it. Nil if the transaction
+  /// The row, at the origin of the incoming transaction, before this transaction changed it. Nil if the transaction
   /// inserted the row, or if it is not known.
   package var before: ConflictRow?
   /// The resulting row after the conflict was resolved; nil: deleted.

@@ -86,8 +86,7 @@ final class MappedTable {
   /// A cache for ``PostgresForm``: the trail's schema that was used last, with the index and the conversion of each
   /// target column for rows of that schema.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
-  /// code.
+  /// The check, run in each transaction, that no other role has changed the table's code; nil if no untrusted role can.
   var watch: OwnersWatch?
   /// A cache: the table extended by the columns that only the target has, and the last transaction that was applied
   /// before these columns were read.
