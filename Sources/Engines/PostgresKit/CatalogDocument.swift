@@ -27,8 +27,8 @@ package struct CatalogDocument: Sendable {
     /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s
     /// The row of a leaf partition: oid and file, schema, name, whether it has a replica identity, and of which kind
-    /// (`d`, `i`, `f` or `n`). Then the columns of its index, by their numbers in the partitioned table. Event triggers
-    /// of earlier versions of Cairn give only four fields.
+    /// (`d`, `i`, `f` or `n`). Then the columns of the index of that identity, by their numbers in the partitioned
+    /// table, and the persistence. Event triggers of earlier versions of Cairn give only four fields.
     case partition = 0x70  // p
     /// The row of a CHECK constraint of the table.
     case check = 0x6b  // k

@@ -61,7 +61,8 @@ package final class ApplyProgress: Sendable {
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
-  /// Clears the values that belong to one connection, at the start of a run.
+  /// Resets the values that describe the connection, at the start of a run: caught up, waiting for a lock,
+  /// reconnecting.
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }

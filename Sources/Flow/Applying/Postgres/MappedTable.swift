@@ -49,7 +49,8 @@ final class MappedTable {
   let positions: [Int]
   /// The table's name in apply's state.
   let stateKey: String
-  /// The source's table with the columns that apply writes: all except those that the target lacks and does not get.
+  /// The source's table with the columns that apply writes: all except those that the target's table lacks and that
+  /// apply does not add.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
@@ -97,8 +98,9 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object of a checked table. `part`: the columns of the trail's table that the target has. `mapped`:
-  /// these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
+  /// Creates the object of a table that apply has checked. `part`: the columns of the trail's table that the target
+  /// has. `mapped`: these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements
+  /// unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,

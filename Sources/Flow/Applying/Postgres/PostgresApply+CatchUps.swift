@@ -69,8 +69,8 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the open catch-up. If none is open, runs those whose next attempt is due, until one commits something.
-  /// Returns whether anything was committed.
+  /// Runs the catch-up that is in progress. If there is none, runs those whose next attempt is due, until one commits
+  /// something. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
