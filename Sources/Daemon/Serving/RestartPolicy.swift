@@ -8,7 +8,7 @@ package enum RestartPolicy {
     case never
   }
 
-  /// The pauses between attempts to start a worker again: a first and a longest one.
+  /// The pauses between attempts to start a worker again: the pause after the first failure, and the longest one.
   package enum Pace: Equatable, Sendable {
     /// Short pauses, for causes that usually pass by themselves: a lock, a connection.
     case brief
@@ -20,9 +20,10 @@ package enum RestartPolicy {
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// The length of a run, in milliseconds, after which the next error counts as the first one.
+  /// The length of a run, in milliseconds, after which earlier failures no longer count: the next failure is the first
+  /// in a row.
   package static let steadyMilliseconds: Int64 = 60_000
-  /// The maximum number of times that a worker is started again after a bug of Cairn.
+  /// The maximum number of times in a row that a worker is started again after an error that is a bug of Cairn.
   private static let bugTries = 3
 
   package static func judge(_ error: CairnError, failures: Int) -> Judgement {

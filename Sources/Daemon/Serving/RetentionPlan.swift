@@ -26,8 +26,8 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment with the oldest bytes that the reader still needs; nil if it is not known, so that all segments are
-    /// kept.
+    /// The segment with the oldest bytes that the reader still needs. Nil: this segment is not known, so all segments
+    /// are kept.
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
@@ -52,18 +52,18 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// The bytes that the trails will hold after the plan's segments have been deleted.
   package private(set) var bytes: UInt64 = 0
-  /// The bytes, included in ``bytes``, of open segments that are fully applied. They can be deleted only when more
-  /// bytes have arrived.
+  /// The total size, in bytes, of the open segments of all fully applied trails. It is part of ``bytes``. An open
+  /// segment is the last of its trail, and cannot be deleted before the next one is begun.
   package private(set) var live: UInt64 = 0
-  /// The size of one trail after the plan's segments have been deleted: all its bytes, and `live`, its bytes in an open
-  /// segment that is fully applied.
+  /// The size of one trail after the plan's segments have been deleted. `bytes` is its whole size. `live` is the size
+  /// of its open segment if the trail is fully applied, at most ``liveBytesMax``; otherwise 0.
   package struct Part: Equatable, Sendable {
     package var bytes: UInt64 = 0
     package var live: UInt64 = 0
   }
   /// The size of each trail after the plan's segments have been deleted, by the trail's name.
   package private(set) var parts: [String: Part] = [:]
-  /// The maximum size, in bytes, of a fully applied open segment that is added to ``live``.
+  /// The maximum number of bytes that one trail adds to ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
   /// The bytes that the trails would hold if no reader expired for lack of disk space.
   package private(set) var bytesBefore: UInt64 = 0
@@ -114,7 +114,8 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// Computes which segments may be deleted if none are kept for the readers in `given`.
+  /// Computes which segments may be deleted, and the sizes of the trails after that. The readers in `given` have
+  /// expired, so no segments are kept for them.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
@@ -146,8 +147,8 @@ package struct RetentionPlan: Equatable, Sendable {
       ?? false
   }
 
-  /// Returns the reader that keeps the oldest segment from being deleted, except the readers in `given`. Nil if no
-  /// other reader needs a segment before the open one of its trail.
+  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if the others need
+  /// only open segments, the last ones of their trails.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

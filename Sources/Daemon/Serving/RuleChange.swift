@@ -75,7 +75,8 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// Returns the names at the source of target tables, by the rules that were in force when their rows were written.
+  /// Returns the names that target tables have at the source. `rules` are the rules that were in force when apply wrote
+  /// the rows of these tables.
   static func sources(of names: [String], _ rules: [TableRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in

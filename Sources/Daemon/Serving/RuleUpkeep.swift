@@ -69,8 +69,8 @@ final class RuleUpkeep: Sendable {
     }
   }
 
-  /// Requests copies of suspended tables whose rules are valid again. Such a table needs only a copy to continue, and
-  /// no other code requests it.
+  /// Requests copies of suspended tables that had an invalid rule and whose present rule is valid. Only a copy lets
+  /// such a table continue, and no other code requests it.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))

@@ -37,7 +37,7 @@ package final class ServiceContext: Sendable {
   /// The state of each capture's source, as the heartbeat worker last read it.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// The pumps that skip a trail because it begins at the node to which they push.
+  /// The pairs of a pump and a trail that the pump skips, because the trail begins at the node to which it pushes.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
   /// The position up to which all applies of this node have applied a trail, by trail.
   private let appliedEnds = Mutex<[String: Position]>([:])
@@ -48,7 +48,7 @@ package final class ServiceContext: Sendable {
   /// Whether the trails have used up their disk budget.
   private let full = Atomic<Bool>(false)
 
-  /// The worker that has each exclusive task on a database now.
+  /// For each exclusive task on a database, such as its capture, the worker that has the task now.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
   /// The function that restarts a worker; set by the supervisor.
@@ -129,7 +129,8 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
-  /// Updates the list of a source's unhooked tables at once, without waiting for the heartbeat worker to read it.
+  /// Updates the list of the tables from which `cairn unhook` has removed capture's triggers. Otherwise, the list would
+  /// change only when the heartbeat worker reads it from the source.
   func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 

@@ -4,8 +4,8 @@ import Steering
 /// Decides whether to drop a replication slot before the log that it holds back fills its server's disk. This is the
 /// last resort, and only if the conf allows it.
 package enum SlotVerdict {
-  /// If the server keeps fewer than this many further bytes of log for a slot, it will invalidate the slot soon
-  /// anyway.
+  /// The number of bytes of log that the server may still write before it invalidates a slot. If fewer are left, the
+  /// server will invalidate the slot soon anyway.
   static let safeBytesMin: Int64 = 256 << 20
 
   /// Returns whether capture may drop the slot.

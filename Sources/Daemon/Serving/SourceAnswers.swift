@@ -12,11 +12,12 @@ import Trails
 
 /// Answers questions of other nodes about the rows of this node's sources. Each source has its own ``OriginAnswers``.
 final class SourceAnswers: Sendable {
-  /// The number of requests to send up to 1,000 rows again that a peer may make at once; after that, one more each
-  /// second.
+  /// The number of repair requests that a peer may make at once. Each asks to send up to 1,000 rows again. After that,
+  /// the peer may make one more each second.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// The number of requests to copy a whole table that a peer may make at once; after that, one more each minute.
+  /// The number of requests for a copy of a whole table that a peer may make at once. After that, it may make one more
+  /// each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 

@@ -26,8 +26,8 @@ extension Supervisor {
     }
   }
 
-  /// Schedules the start of workers that were refused because of a conflict with another worker, after the conf has
-  /// changed.
+  /// Schedules the start of workers that failed because of a conflict with another worker. Called after a worker was
+  /// removed or got new settings, because the conflict may then be gone.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

@@ -77,8 +77,8 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// The expired readers that are not applies: readers at other nodes, and captures of two-way databases whose trails
-  /// are needed to resolve conflicts.
+  /// The expired readers that are not applies. These are readers at other nodes, and captures of two-way databases. The
+  /// trails of such databases are needed to resolve conflicts.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
   /// Pauses captures and pulling pumps, or lets them continue, as the disk budget requires.

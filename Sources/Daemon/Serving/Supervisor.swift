@@ -35,8 +35,8 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// The segment in which each expired reader that is not an apply expired, such as a reader at another node. A
-    /// reader at another node is removed when it reads again.
+    /// The expired readers that are not applies, such as peers that pull a trail. The value is the first segment that
+    /// the reader still needed when it expired. A peer is removed from this list when it reads again.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
@@ -317,9 +317,8 @@ package final class Supervisor: Sendable {
   /// A worker whose thread has reported no progress for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether the worker is inside one instruction of an SQLite statement. The cause is then in its file, such as an
-    /// expensive expression in it. A restart of the daemon would not help, and would end the workers of all other
-    /// databases.
+    /// Whether SQLite is inside one instruction of a statement, such as the call of a function. The database file then
+    /// causes the delay, so a restart of the daemon would not help. It would end the workers of all other databases.
     package let isInStatement: Bool
   }
 

@@ -5,13 +5,14 @@ import SystemKit
 
 /// A file with the names that the tables of a trail had at the target in the last run of the apply.
 ///
-/// By these names, the changes that a suspended table missed are found in the trail.
+/// Apply needs these names to find, in the trail, the changes that a suspended table missed.
 struct TargetNames {
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
-  /// Returns a text that is equal for rules and policies that give all tables the same names.
+  /// Returns the settings that decide the names of tables at the target, as one text. If two texts are equal, all
+  /// tables have the same names under both.
   static func text(_ rules: [TableRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }

@@ -45,11 +45,11 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// The number of row versions in the version window from which on a peer that has not confirmed them is reported.
+  /// The size of the version window, in row versions, from which the status reports a peer that has not confirmed them.
   private static let manyVersions = 100_000
 
-  /// Returns the number of row versions in the version window if it is large, and if the peer of an apply has not
-  /// confirmed that it knows them. Otherwise nil.
+  /// Returns the number of row versions in the version window. Nil if there are fewer than ``manyVersions``, or if the
+  /// peer of an apply has confirmed that it knows them all.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -65,8 +65,8 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Readers of the trail
-  /// may need earlier segments.
+  /// Returns, for each trail, the oldest position that may be needed to resolve a future conflict. Other readers of the
+  /// trail may need earlier positions.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

@@ -18,10 +18,11 @@ final class VisitBook: Sendable {
   }
 
   /// The time in µs without a request after which a peer counts as not connected. Nodes send something every ten
-  /// seconds. While a request is being answered, which may take a minute, `patientMicroseconds` applies.
+  /// seconds. While a request is being answered, which may take a minute, the longer `patientMicroseconds` is used
+  /// instead.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
-  /// The maximum number of entries. Only peers that have a grant get an entry.
+  /// The maximum number of entries, each for one peer, trail and direction. Only peers that have a grant get an entry.
   private static let entriesMax = 20_000
 
   private let book = Mutex<[Key: Visits]>([:])
@@ -51,8 +52,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Ends a request whose connection broke before the response. The problem of an earlier request stays in the status,
-  /// because it may persist.
+  /// Notes that a request ended because its connection broke before the response. A problem of an earlier request stays
+  /// in the status, because nothing shows that the problem is solved.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -61,8 +62,8 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Removes the entry of a peer whose requests had no effect, after they have ended. The entry stays if another
-  /// request is in progress, or if it has a problem to report.
+  /// Removes the entry for a peer and a trail after a request that stored nothing at this node. The entry stays if
+  /// another request is in progress, or if the entry has a problem to report.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)

@@ -54,8 +54,8 @@ struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// Creates an estimate for a worker that was created at `since`. Until the worker has applied a transaction, or has
-  /// had none to apply, the estimate is `since`.
+  /// Creates an estimate for a worker that was created at `since`. The estimate is `since` until the worker has applied
+  /// a transaction, or has found that none was waiting.
   init(since: Int64) { startedAt = since }
 
   /// Stores `now` as a time at which no change was waiting to be applied. Changes that wait later were committed after

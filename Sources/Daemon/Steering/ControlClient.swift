@@ -9,8 +9,9 @@ package struct ControlClient: Sendable {
 
   package init(_ path: String) { self.path = path }
 
-  /// Returns the socket on which a daemon listens: `given` by the conf, or else `control` in the runtime directory of
-  /// the service. Without such a directory it is in the state folder.
+  /// Returns the socket on which a daemon listens: the path `given` by the conf, if there is one. Otherwise it is the
+  /// file `control` in the runtime directory of the service, or in the state folder if the service has no such
+  /// directory.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {
@@ -19,8 +20,8 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Returns the sockets to try, in this order: the last socket of the daemon of this state folder; then `given`, or
-  /// else the socket of the service and ``path(given:state:)``.
+  /// Returns the sockets that a client tries, in this order. The first is the one on which the daemon of this state
+  /// folder last listened. Then comes `given`; without it, the usual socket of the service and ``path(given:state:)``.
   ///
   /// - Parameter given: The path from the conf; nil if the conf has none.
   package static func places(given: String?, state: String) -> [String] {
@@ -28,8 +29,8 @@ package struct ControlClient: Sendable {
     return (noted(in: state).map { [$0] } ?? []) + usual
   }
 
-  /// Returns the socket that the lock file of a state folder names in its second line. The first line is the daemon's
-  /// process.
+  /// Returns the path of the daemon's socket from the second line of a state folder's lock file. Nil if there is none.
+  /// The first line has the number of the daemon's process.
   private static func noted(in state: String) -> String? {
     guard let file = try? File(state + "/lock", .read) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 4096)

@@ -1,7 +1,7 @@
 import Changes
 
 extension NodeStatus {
-  /// A slot at a PostgreSQL server whose capture left the conf.
+  /// A slot at a PostgreSQL server whose capture was removed from the conf.
   package struct LeftSlot: Equatable, Sendable {
     package var capture: String
     package var slot: String

@@ -35,8 +35,8 @@ extension NodeStatus {
     package var state: State
     /// The name of the pump; empty if the peer dials.
     package var worker = ""
-    /// The position up to which the other side has the trail durably, as `SEGMENT:OFFSET` of the file. For a received
-    /// trail, the position up to which this node has it.
+    /// The position up to which the receiving node has the trail durably, written `SEGMENT:OFFSET`. If this node sends
+    /// the trail, the receiving node is the peer; otherwise it is this node.
     package var durable = ""
     /// The position up to which the receiving node has applied the trail; empty if it has no apply or did not report
     /// it.

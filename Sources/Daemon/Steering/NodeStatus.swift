@@ -66,7 +66,8 @@ package struct NodeStatus: Sendable {
     package var rows: UInt64 = 0
     package var transactions: UInt64 = 0
     package var rowsPerSecond: Double = 0
-    /// The delay from the commit at the source until this worker has it durably, in the trail or in the target.
+    /// The time from a transaction's commit at the source until this worker had written it durably to the trail or the
+    /// target.
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
@@ -84,8 +85,8 @@ package struct NodeStatus: Sendable {
     /// The number of row versions that a two-way apply keeps until the trail's node has confirmed that it knows them.
     /// 0 if there are few, or if all are confirmed.
     package var versionsKept = 0
-    /// The number of statements of the trail that the apply executed at the target, and the number of statements whose
-    /// rows it wrote instead.
+    /// The counts of the source's statements that the trail contains. Apply either executes a statement again at the
+    /// target, or writes the rows that it changed.
     package var statements = Statements()
     package var copying: Copying?
     /// The number of copies of tables that have ended since the daemon was started.
@@ -112,12 +113,13 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// Counts of statements since the worker began: statements that were executed at the target, and statements whose
-  /// rows were written instead.
+  /// The counts of the source's statements since the worker began. `replayed` were executed again at the target.
+  /// `asRows` were not: apply wrote the rows that they changed.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
-    /// The reasons why statements were not executed and their rows were written instead, the most frequent first.
+    /// The reasons why apply wrote a statement's rows instead of executing the statement again, the most frequent
+    /// first.
     package var reasons: [Reason] = []
     package struct Reason: Equatable, Sendable {
       package var text: String
@@ -156,8 +158,8 @@ package struct NodeStatus: Sendable {
   /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more it may keep;
-    /// `slotStatus` is its `wal_status`.
+    /// PostgreSQL: the bytes of log that the server keeps for the slot. `slotSafeBytes` is how many more bytes the
+    /// server may keep for it. `slotStatus` is the slot's `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?

@@ -4,12 +4,12 @@ extension CatalogDocument {
   /// Returns an SQL expression whose value is the document of the table with this oid. If there is no such table, the
   /// document has no row of ``Section/table``.
   ///
-  /// The document is the same on each connection only under the settings of ``PostgresConnection``.
+  /// Two connections get the same document only if both have the settings of ``PostgresConnection``.
   ///
   /// - Parameter oid: An SQL expression for the table's oid: a parameter, or a column of a table under a name that this
   ///   SQL does not use.
-  /// - Parameter withTypes: Whether the document has the types that ``usesTypes(_:)`` asks about; without them,
-  ///   planning takes half the time.
+  /// - Parameter withTypes: Whether the document describes the column types that are not built in. Without them,
+  ///   planning takes half the time. ``usesTypes(_:)`` finds out whether a table has such types.
   package static func sql(of oid: String, types withTypes: Bool = true) -> String {
     let ofTable = [
       table, columns, indexes, objects, foreignKeys, sequences, partitions, checks,
@@ -96,10 +96,11 @@ extension CatalogDocument {
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = {oid}
     """
 
-  /// Returns an SQL expression for `text`, with the calls of user functions that the text needs.
+  /// Returns an SQL expression for a text that the server printed, such as a column's default. If that text hides the
+  /// call of a user function, the call is added around it.
   ///
-  /// A cast that calls a function prints as a cast only. A reader of the schema leaves out texts that call an unknown
-  /// function, so the call must be visible: `public.to_pos((n)::public.pos)`.
+  /// A cast that calls a function prints only as a cast. A reader of the schema leaves out texts that call an unknown
+  /// function, so it must see the call: `public.to_pos((n)::public.pos)`.
   ///
   /// - Parameters:
   ///   - catalog: The catalog of the object, such as `pg_attrdef`.
@@ -182,8 +183,8 @@ extension CatalogDocument {
       WHERE ad.adrelid = {oid} AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid))
     """
 
-  /// The SQL for the partitions that contain rows, with the columns of old rows that PostgreSQL logs. It does not use
-  /// `pg_partition_tree`, which takes locks.
+  /// The SQL for the leaf partitions, which contain the rows. For each one, it reads which columns of an old row
+  /// PostgreSQL logs. It does not use `pg_partition_tree`, which takes locks.
   private static let partitions = """
     WITH RECURSIVE tree(oid) AS (
       SELECT w.oid FROM pg_class AS w WHERE w.oid = {oid} AND w.relkind = 'p'

@@ -2,8 +2,8 @@ import Changes
 
 /// The catalog rows of one table as one text, from which the schema of the table is assembled.
 ///
-/// One query makes the text, on a connection as well as in an event trigger, which writes it into the replication
-/// stream. So a table looks the same from both. The text is a sequence of rows: a letter for the kind of row, the
+/// The same query makes the text on a connection of Cairn and in an event trigger, which writes it into the replication
+/// stream. So both describe a table in the same way. The text is a sequence of rows: a letter for the kind of row, the
 /// number of its fields, `;`, and the fields. Each field is its length in bytes of UTF-8, `:` and its text, or `-` for
 /// NULL.
 ///
@@ -14,10 +14,11 @@ package struct CatalogDocument: Sendable {
     /// whether this role is or may become the owner, whether row level security hides rows, and the name of this role.
     case table = 0x74  // t
     /// The row of a column: number, name, type, NOT NULL, generated, type oid, modifier, collation, default, base type,
-    /// identity. Then the value for rows older than the column, and whether its type may have a default.
+    /// identity. Then its value in rows that are older than the column, and whether its type may have a default.
     case column = 0x63  // c
-    /// The row of an index with a constraint, or a unique one. Its fields: primary, replica identity, plain and unique,
-    /// deferrable, column numbers, name, definition, text as a constraint.
+    /// The row of an index that is unique or has a constraint. First, whether it is the primary key, the replica
+    /// identity, unique without expression and WHERE, or deferrable. Then its column numbers, name, definition, and
+    /// text as a constraint.
     case index = 0x69  // i
     /// The row of an index that belongs to no constraint: name and definition.
     case object = 0x6f  // o
@@ -25,9 +26,9 @@ package struct CatalogDocument: Sendable {
     case foreignKey = 0x66  // f
     /// The row of a sequence: schema, name, number of the owning column, kind of dependency, options.
     case sequence = 0x73  // s
-    /// The row of a partition: oid and file, schema, name, whether it has a replica identity, and which (`d`, `i`, `f`
-    /// or `n`). Then the columns of its index, by their numbers in the partitioned table. Event triggers of earlier
-    /// versions give four fields.
+    /// The row of a leaf partition: oid and file, schema, name, whether it has a replica identity, and of which kind
+    /// (`d`, `i`, `f` or `n`). Then the columns of the index of that identity, by their numbers in the partitioned
+    /// table, and the persistence. Event triggers of earlier versions of Cairn give only four fields.
     case partition = 0x70  // p
     /// The row of a CHECK constraint of the table.
     case check = 0x6b  // k
@@ -65,7 +66,7 @@ package struct CatalogDocument: Sendable {
   }
 }
 
-/// Reads the rows of a document, and the line before them that an event trigger writes; every length is checked.
+/// Reads the rows of a document, and the line that an event trigger writes before them. Checks every length.
 package struct CatalogReader {
   private var reader: ByteReader
 

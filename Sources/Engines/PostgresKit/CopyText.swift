@@ -23,7 +23,7 @@ package enum CopyText {
     return all
   }
 
-  /// Calls `body` with each field of a line, unescaped; nil for NULL. `field` is memory for unescaping.
+  /// Calls `body` with each field of a line, unescaped; nil for NULL. `field` is a buffer for the unescaped bytes.
   @inline(__always)
   package static func forEachField(
     _ line: UnsafeRawBufferPointer, field: inout ByteWriter, _ body: (UnsafeRawBufferPointer?) -> Void
@@ -54,7 +54,8 @@ package enum CopyText {
     }
   }
 
-  /// Decodes the escapes of a field. The server writes only these escapes, never numeric ones.
+  /// Decodes the escapes of a field: a backslash and a character, such as `\n`. The server never writes numeric
+  /// escapes.
   private static func unescape(_ raw: UnsafeRawBufferPointer, into field: inout ByteWriter) {
     field.removeAll()
     var index = 0

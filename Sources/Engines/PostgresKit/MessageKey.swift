@@ -29,7 +29,7 @@ package struct MessageKey: Equatable, Sendable {
   // MARK: Messages
 
   /// Returns the SQL of a call that emits a message in the current transaction. `content` is an expression of type
-  /// `bytea`, which is evaluated twice. `key` is the row of the key's table, or a record with its pads.
+  /// `bytea`, which is evaluated twice. `key` is the row of the key's table, or a record with its two pads (RFC 2104).
   package static func call(_ prefix: String, _ content: String, key: String = "k") -> String {
     """
     pg_logical_emit_message(true, '\(prefix)', sha256(\(key).outer_pad || sha256(\(key).inner_pad \

@@ -103,10 +103,10 @@ package enum PgOutput {
 }
 
 extension PgOutput.Tuple {
-  /// Appends the row as an image. Each value is exact text; a value that the server did not send (TOAST) becomes
-  /// unchanged.
+  /// Appends the row as an image. Each value is exact text. A value that the server did not send (TOAST) is encoded as
+  /// *unchanged*.
   ///
-  /// - Parameter given: For each column, whether the row has its value; a column that is false becomes unchanged.
+  /// - Parameter given: For each column, whether the row has its value. If not, the value is encoded as *unchanged*.
   package func appendImage(to writer: inout ByteWriter, scratch: inout ByteWriter, given: [Bool]? = nil) throws {
     scratch.removeAll()
     var r = PgReader(bytes)

@@ -2,7 +2,7 @@ import CPostgres
 import Changes
 import Glibc
 
-/// A parameter of a statement that is sent without a copy: text in PostgreSQL's input form; nil for NULL.
+/// A parameter of a statement: text in PostgreSQL's input form, which is passed to libpq without a copy; nil for NULL.
 ///
 /// The bytes must end with a NUL that is not part of the text.
 package typealias PostgresParameter = UnsafePointer<CChar>?

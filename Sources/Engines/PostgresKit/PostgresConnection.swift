@@ -84,7 +84,8 @@ package final class PostgresConnection {
   /// Cuts the connection at once, so that the server does not wait for Cairn. Later calls fail.
   package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
 
-  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so its message decides.
+  /// Returns the error for a failed connection. libpq gives no SQLSTATE for a failed login, so the SQLSTATE is derived
+  /// from libpq's message.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [
       ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),
@@ -294,8 +295,9 @@ package final class PostgresConnection {
     return PQgetResult(handle)
   }
 
-  /// Waits until the connection's socket is ready, at most one second. If the wait must end, asks the server to cancel
-  /// the statement. It asks again every 200 ms, as the first request may have come before the statement began.
+  /// Waits until the connection's socket is ready, at most one second. If ``interrupt`` or ``onWait`` demands it, asks
+  /// the server to cancel the statement. Asks again every 200 ms, as the first request may have come before the
+  /// statement began.
   func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
       pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),

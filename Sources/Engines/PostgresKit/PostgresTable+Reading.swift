@@ -135,7 +135,8 @@ extension PostgresTable {
 
   /// Returns the names of the columns that a foreign key references; nil if the names cannot be separated.
   ///
-  /// The catalog's text has U+001F between two names, and a name may contain that character too.
+  /// The catalog's text has U+001F between two names. The names cannot be separated if one of them contains that
+  /// character.
   private static func references(_ text: String, _ columns: [Int]) -> [String]? {
     if columns.count == 1 { return [text] }
     let names = text.utf8.split(separator: 0x1f, omittingEmptySubsequences: false)
@@ -210,7 +211,8 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the key in ``forms`` of a generated column, from the column's number in the catalog.
+  /// Returns the key of a generated column's entry in ``forms``, such as `generated 3`. `number`: the column's number
+  /// in the catalog.
   package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
 
   private mutating func readForms(_ document: CatalogDocument) {

@@ -3,7 +3,7 @@ import Changes
 /// A table of a PostgreSQL database: its schema, and the other facts that capture needs.
 package struct PostgresTable: Sendable {
   package var oid: UInt32
-  /// The schema of the table. Its `epoch`, the number of the table's shape, is 0 here: capture sets it.
+  /// The schema of the table. Its `epoch`, which numbers the successive schemas of a table, is 0 here: capture sets it.
   package var schema: TableSchema
   /// Further facts from the catalog about each column of the schema, in the same order.
   package var details: [Detail] = []
@@ -151,8 +151,8 @@ extension PostgresConnection {
     return (tables, locked)
   }
 
-  /// The number of locked tables for each of which ``userTables(patience:_:)`` waits 100 ms. For all further ones, it
-  /// waits 1 ms.
+  /// The number of locked tables for which ``userTables(patience:_:)`` waits up to 100 ms each. For each further one,
+  /// it waits up to 1 ms.
   private static let lockedTablesWaited = 10
 
   /// Returns the tables of ``userTables(_:)`` without their columns. The call waits for no lock.
@@ -216,11 +216,11 @@ extension PostgresConnection {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
   }
 
-  /// Runs `body`, which reads catalogs, in one snapshot. The server's functions for definitions read the present
-  /// catalogs instead. They fail if an index or a table of the snapshot has just been dropped: then `body` runs again.
+  /// Runs `body`, which reads catalogs, in one snapshot. Functions such as `pg_get_indexdef` read the present catalogs
+  /// instead. They fail if an index or a table of the snapshot has just been dropped. Then `body` runs again.
   ///
-  /// Reading a definition also waits for a session that has the table locked. With a `patience`, an error with
-  /// `isLockTimeout` ends that wait.
+  /// These functions also wait for a session that has the table locked. `patience` is an SQL statement that limits this
+  /// wait. An error with `isLockTimeout` then ends it.
   package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
@@ -249,8 +249,8 @@ extension PostgresTable {
     refuseAmbiguousNames(&tables)
   }
 
-  /// Refuses tables whose full names are equal. A dot may be part of a name, but Cairn identifies a table by its full
-  /// name.
+  /// Refuses tables whose full names are equal, such as table `b.c` in schema `a` and table `c` in schema `a.b`. Cairn
+  /// identifies a table by its full name. Also refuses a table with two columns whose names are equal in Unicode.
   static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.nameKey })
     for group in names.values where group.count > 1 {
@@ -276,7 +276,7 @@ extension PostgresTable {
 // Row versions of two-way replication name tables and columns as SQLite does: without regard to the case of ASCII letters.
 extension PostgresTable {
   /// Refuses each table whose name differs from that of an older table only in the case of ASCII letters. Also refuses
-  /// each table with two columns whose names differ only so.
+  /// each table in which the names of two columns differ only in this way.
   package static func refuseLookAlikes(_ tables: inout [PostgresTable]) {
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName.sqliteKey })
     for group in names.values where group.count > 1 {

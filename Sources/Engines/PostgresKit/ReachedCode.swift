@@ -6,8 +6,8 @@
 /// returns. So the search also includes the array, range and multirange types of a type: `multirange(anyrange)` makes a
 /// multirange of a range.
 package enum ReachedCode {
-  /// The SQL term `reach(kind, object, class, oid)` of a WITH RECURSIVE. It follows a term `part` with the same
-  /// columns, which contains the objects where the search begins.
+  /// The SQL term `reach(kind, object, class, oid)` of a WITH RECURSIVE, which lists the objects that are found. The
+  /// term `part` before it has the same columns, and lists the objects where the search begins.
   package static let text = """
     reach(kind, object, class, oid) AS (
       SELECT kind, object, class, oid FROM part

@@ -16,8 +16,8 @@ package final class ReplicationStream {
     case nothing
   }
 
-  /// The message size in bytes after which a new connection is worth its cost: libpq keeps memory for the largest
-  /// message until its connection ends.
+  /// The size of a message, in bytes, above which a new connection is worth its cost. libpq keeps memory for the
+  /// largest message until its connection ends.
   package static let usualBytes = 64 << 20
   /// Whether a message was larger than ``usualBytes``.
   package private(set) var hasGrown = false

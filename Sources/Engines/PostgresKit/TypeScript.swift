@@ -65,7 +65,8 @@ struct TypeScript {
     return statements
   }
 
-  /// Returns a statement that ignores an existing type, within a block: CREATE TYPE has no IF NOT EXISTS.
+  /// Returns a statement that does nothing if the type exists already. CREATE TYPE has no IF NOT EXISTS, so a DO block
+  /// catches the error.
   private static func guarded(_ statement: String) -> String {
     "DO " + " BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }

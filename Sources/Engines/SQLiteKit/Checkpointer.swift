@@ -2,18 +2,19 @@ import CSQLite
 import Glibc
 import SystemKit
 
-/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on a thread of its own. So the commits of an
-/// application, which write twice as much under capture, do not wait for that.
+/// Writes the write-ahead log (WAL) of an SQLite file back into the file, on its own thread. The commits of an
+/// application write twice as much under capture, so they should not wait for that.
 ///
-/// The log can restart only while the file has all of it, which may never happen while an application writes without a
-/// pause. So from ``pagesMax`` on, the commit itself checkpoints, as in plain SQLite.
+/// SQLite can write the log from its start again only when the file has all of it. While an application writes without
+/// a pause, that may never happen. So if the log has reached ``pagesMax``, the commit itself checkpoints, as in plain
+/// SQLite.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
 package final class Checkpointer: @unchecked Sendable {
   /// The growth of the log, in pages, after which the thread writes it back again.
   static let pagesStep: Int32 = 500
-  /// The size of the log, in pages, from which the commit itself writes it back: 16 MiB with usual pages, four times
-  /// SQLite's default.
+  /// The size of the log, in pages, from which an application's commit writes it back. It is 16 MiB with pages of the
+  /// usual size, four times SQLite's default.
   static let pagesMax: Int32 = 4000
 
   private let path: String
@@ -89,12 +90,12 @@ package final class Checkpointer: @unchecked Sendable {
 
   private func checkpoint() { Self.checkpoint(path) }
 
-  /// Writes the log of a file back. It opens connections for this and closes them afterwards, because some operations
-  /// of an application need the file for themselves.
+  /// Writes the log of a file back. Opens connections for this and closes them afterwards, because some operations of
+  /// an application need exclusive access to the file.
   ///
   /// A second connection keeps a read transaction open during the checkpoint, so no commit of the application can
-  /// restart the log. Up to SQLite 3.51.2, a checkpoint during another connection's reset may count unwritten pages as
-  /// written, and damage the file. Source: https://sqlite.org/wal.html#walresetbug
+  /// restart the log. Up to SQLite 3.51.2, a checkpoint that runs while another connection resets the log may count
+  /// unwritten pages as written, and damage the file. Source: https://sqlite.org/wal.html#walresetbug
   ///
   /// - Parameter whileHeld: Called after the read transaction has begun, before the checkpoint.
   package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {

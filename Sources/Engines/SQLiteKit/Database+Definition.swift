@@ -1,7 +1,8 @@
 import CSQLite
 import Changes
 
-/// Restricts a DDL statement to certain objects: a second check after the grammar that built the statement.
+/// Restricts a DDL statement to certain tables while SQLite prepares it. This check comes in addition to that of
+/// Cairn's own DDL parser.
 private final class DefinitionGuard {
   /// The names of the tables that the statement may touch, in lower case.
   let tables: Set<NameKey>
@@ -24,7 +25,8 @@ private final class DefinitionGuard {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// SQLite's own tables that it uses for a DDL statement and for its check of an altered table.
+  /// SQLite's own tables that a DDL statement may use: SQLite itself needs them for the statement, or to check an
+  /// altered table.
   private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",

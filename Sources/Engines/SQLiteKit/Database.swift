@@ -21,8 +21,8 @@ package final class Database {
   let handle: OpaquePointer
   /// Whether this object opened the connection, and so closes it.
   private let isOwned: Bool
-  /// Whether the connection's authorizer must stay, because it belongs to the application, or records the tables that
-  /// the application's statements touch.
+  /// Whether the connection's authorizer must not be replaced. It then belongs to the application, or records the
+  /// tables that the application's statements touch.
   let keepsAuthorizer: Bool
   /// The file system layer of a connection that Cairn opened for itself; nil for a connection of an application.
   private let fileGuard: OpaquePointer?

@@ -11,7 +11,7 @@ package enum FileRefusal: Equatable, Sendable {
   case hardLink(String)
   /// The `-journal`, `-wal` or `-shm` file of the database belongs to a user who may not write to the database.
   case owner(String)
-  /// A journal of the database names another file, or a statement attaches one.
+  /// The `-journal` file of the database names another file, or a statement attaches one.
   case otherFile(String)
   /// The shared memory of the database was truncated while the connection used it.
   case cut(String)

@@ -16,8 +16,8 @@ final class ForbiddenCode {
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  /// The functions that Cairn's own statements use on a guarded connection. The size of the arguments bounds the time
-  /// of each call, and no value is larger than the arguments.
+  /// The functions that Cairn's own statements use on a guarded connection. The size of the arguments limits the time
+  /// of a call, and no result is larger than the arguments.
   ///
   /// Every other function ends its statement with an error, wherever the file calls it. SQLite asks the authorizer
   /// about functions of statements, views and triggers, but not of indexes, CHECKs, defaults and generated columns. It

@@ -1,8 +1,8 @@
 import Changes
 
-/// Writes the notes of an apply (``AppliedNote``) into the journal of a captured SQLite file. A note says up to which
-/// transaction the file has the apply's trail. It is a row in apply's transaction, so capture reads it at its place
-/// among the changes.
+/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file. A note has the number of the last
+/// transaction of a trail that apply has written to the file. It is a row in apply's transaction, so capture reads it
+/// in its order among the changes.
 ///
 /// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
@@ -10,14 +10,15 @@ package final class JournalNotes {
   package static let code: Int64 = 1
   /// The first version of the journal in which rows can have an ``AppliedNote``.
   package static let versionMin: Int64 = 3
-  /// The first version of the journal whose capture reads the trail's id in an ``AppliedNote``.
+  /// The first version of the journal in which an ``AppliedNote`` has the id of the trail.
   private static let idVersionMin: Int64 = 5
 
   private let database: Database
   /// The schema version of the file for which this object's statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The row of `cairn_control` whose `place` states whether rows written by applies go into the trail.
+  /// The id of the row of `cairn_control` that says whether capture takes the rows that applies write. If so, its
+  /// column `place` is ``relayed``.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 

@@ -4,14 +4,15 @@ import Changes
 package struct JournalStatementRow {
   /// The head of a journal row that ends a transaction.
   package struct End: Equatable {
-    /// The first journal row of the transaction.
+    /// The sequence number of the first journal row of the transaction.
     package var first: Int64
     /// The time of the commit, µs since 1970 UTC.
     package var time: Int64
   }
 
   package struct Executed {
-    /// The last journal row before the statement, and the number of journal rows that the statement caused.
+    /// The sequence number of the last journal row before the statement, and the number of journal rows that the
+    /// statement caused.
     package var before: Int64
     package var count: Int64
     package var rowsAffected: UInt64
@@ -35,7 +36,7 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
-  /// The values that were last bound to each text, encoded, by index of the text.
+  /// For each text, by its index, the encoded values that were last bound to it.
   private var latest: [Int: [UInt8]] = [:]
 
   /// Decodes only the head of a journal row that ends a transaction, without the row's statements.
@@ -70,8 +71,8 @@ package struct JournalStatementRow {
     (self.texts, self.statements) = (texts, statements)
   }
 
-  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Read the statements in order,
-  /// each once: a value may be stored only as equal to the value bound to the same text before.
+  /// Calls `body` with the text and the parameters of a statement, encoded as in images. Call it once for each
+  /// statement, in order: a value that equals the last one bound to the same text is not stored again.
   package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
   ) throws -> T {

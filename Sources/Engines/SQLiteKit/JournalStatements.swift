@@ -4,8 +4,8 @@ import Changes
 /// Statements).
 ///
 /// The statements are gathered in memory and written as one row before the commit. If they grow too large, a part is
-/// written earlier. A row contains a text that is executed repeatedly only once, and likewise a value that is bound to
-/// it repeatedly.
+/// written earlier. A row stores the text of a repeated statement once. It stores a value only if it differs from the
+/// last one bound to the same text.
 package struct JournalStatements: ~Copyable {
   /// The `code` of a journal row that ends a transaction. No row of a table has this code.
   package static let endCode: Int64 = 2
@@ -24,7 +24,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
-    /// The values that were last bound to the text; valid only while ``generation`` is current.
+    /// The values that were last bound to the text; valid only while the text's `generation` equals that of the
+    /// ``JournalStatements``.
     fileprivate var latest = ByteWriter(capacity: 256)
 
     /// Creates a text that can be executed repeatedly.
@@ -45,7 +46,8 @@ package struct JournalStatements: ~Copyable {
 
   /// One execution of a statement.
   package struct Execution {
-    /// The last journal row before the statement, and the last row that the statement caused.
+    /// The sequence numbers of the last journal row before the statement, and of the last row that the statement
+    /// caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
@@ -65,8 +67,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate var base: Int64
     fileprivate var end: Int64
     fileprivate var parts: Int
-    /// The encoded statements at the savepoint; nil if no part was written after the savepoint. A rollback also removes
-    /// such a part, so these statements must be gathered again.
+    /// The encoded statements at the savepoint. Nil unless a part was written to the journal after the savepoint. A
+    /// rollback also removes such a part, so these statements must be gathered again.
     fileprivate var kept: [UInt8]?
   }
 

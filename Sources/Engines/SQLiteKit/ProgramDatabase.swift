@@ -70,7 +70,8 @@ package final class ProgramDatabase {
 
   // MARK: Journal
 
-  /// The first rowid that this connection assigned in the journal since `first` was set to 0; `last` is the last rowid.
+  /// The first rowid in the journal that this connection has assigned since `first` was set to 0. `last` is the rowid
+  /// that it assigned last.
   package var first: Int64 {
     get { watch.pointee.first }
     set { watch.pointee.first = newValue }
@@ -89,8 +90,8 @@ package final class ProgramDatabase {
     return (statement, tables)
   }
 
-  /// Steps a statement as ``Statement/step()``. Sets `now` to the time that the statement was given, µs since 1970 UTC;
-  /// nil if it did not ask. Only a connection that this object opened knows the time.
+  /// Steps a statement as ``Statement/step()``. Sets `now` to the current time that SQLite gave to the statement, in µs
+  /// since 1970 UTC; nil if the statement did not ask for it. Only a connection that this object opened knows the time.
   package func step(_ statement: Statement, now: inout Int64?) throws -> Bool {
     var julian: Int64 = 0
     let code = cairn_step_watched(statement.handle, &julian)

@@ -1,6 +1,6 @@
 import Changes
 
-/// Finds properties of tables that change what triggers on them see.
+/// Finds properties of tables that affect which values triggers read, or whether Cairn's statements can use the table.
 extension Database {
   /// Sets ``SQLiteTable/givesWrongOld`` of each table whose AFTER triggers get wrong values of OLD.
   ///
@@ -49,8 +49,8 @@ extension Database {
     for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.sqliteKey) }
   }
 
-  /// Refuses tables that need a collation which only the application defines. A plain index with such a collation is
-  /// left out.
+  /// Refuses tables that need a collation which only the application defines. If only an index that is not unique needs
+  /// such a collation, the table is accepted without that index.
   func refuseUnknownCollations(_ tables: inout [SQLiteTable]) {
     // SQLite also lists an undefined collation, once a statement has named it.
     let known: Set = ["BINARY", "NOCASE", "RTRIM"]

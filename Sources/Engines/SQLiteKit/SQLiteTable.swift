@@ -16,7 +16,7 @@ package struct SQLiteTable: Sendable {
     @ByBytes package var predicate: String? = nil
   }
 
-  /// The schema of the table. Its `epoch`, the number of the table's shape, is 0 here: capture sets it.
+  /// The schema of the table. Its `epoch`, which numbers the successive schemas of a table, is 0 here: capture sets it.
   package var schema: TableSchema
   /// The names of the generated columns, which images leave out.
   package var generated: [String]
@@ -110,13 +110,14 @@ extension Database {
     }
   }
 
-  /// The largest shape of a table in `cairn_origin` that is read, in bytes.
+  /// The size limit for a table schema that is read from `cairn_origin`, in bytes.
   private static let shapeBytesMax = 1 << 20
 
-  /// Returns the shapes that tables had in the engine of their source, by the table's name in lower case.
+  /// Returns the schemas that tables have at their source, where the engine may be another one. The keys are the
+  /// tables' names in lower case.
   ///
-  /// Any application that uses the file can write these shapes, so they are untrusted input. A blob that is not a shape
-  /// is ignored, and `TableMapping` parses the texts of a shape before they become DDL.
+  /// Any application that uses the file can write these schemas, so they are untrusted input. A blob that is not a
+  /// schema is ignored, and `TableMapping` parses the texts of a schema before they become DDL.
   private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]

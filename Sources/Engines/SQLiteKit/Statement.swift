@@ -4,7 +4,7 @@ import Changes
 import Glibc
 import SystemKit
 
-/// A prepared statement, for use on the thread of its ``Database``, which it keeps open.
+/// A prepared statement, for use on the thread of its ``Database``. The statement keeps the database open.
 package final class Statement {
   package let database: Database
   package let sql: String
@@ -62,8 +62,8 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// The most times that a statement is started again while another connection keeps changing the schema. SQLite itself
-  /// prepares it again 50 times, and reports a failure only before the first row.
+  /// The maximum number of times that a statement is started again while another connection keeps changing the schema.
+  /// SQLite itself prepares it again 50 times. Its failure comes before the first row, so a new start repeats no row.
   private static let schemaAttempts = 500
 
   /// Evaluates the result code of a step. Returns whether there is a row; throws ``SQLiteError`` for an error code.

@@ -1,6 +1,6 @@
 import CSQLite
 
-/// Ends a statement that does too much work. SQLite calls the limit after every 10,000 instructions.
+/// Ends a statement that does too much work. SQLite checks this limit after every 10,000 instructions.
 ///
 /// Source: https://sqlite.org/c3ref/progress_handler.html
 final class WorkLimit {

@@ -13,8 +13,8 @@ package struct AdmittedTables: Equatable, Sendable {
     _ scope: TargetScope, of sourceTables: TablePatterns = TablePatterns(), names: NamePolicy = ApplyOptions().names
   ) { (self.scope, self.sourceTables, self.names) = (scope, sourceTables, names) }
 
-  /// Returns whether the trail may write a table. `schema` is the source's table with the name that rules for single
-  /// tables give it at the target.
+  /// Returns whether the trail may write a table. `schema` is the source's table; if a rule for this table gives it
+  /// another name at the target, it has that name.
   func verdict(_ schema: TableSchema, in target: Engine) -> TargetScope.Verdict {
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
     let verdict = scope.verdict(place.namespace, place.name, in: target)
@@ -22,7 +22,8 @@ package struct AdmittedTables: Equatable, Sendable {
   }
 }
 
-/// Checks, while a trail is read, whether an apply takes the table of a row. It caches the answer for the last table.
+/// Checks, while a trail is read, whether an apply writes the table of a row to its target. It caches the answer for
+/// the last table.
 final class AdmittedRows {
   private let tables: AdmittedTables?
   private let target: Engine
@@ -33,7 +34,8 @@ final class AdmittedRows {
 
   /// Creates the check for the rows of one trail.
   ///
-  /// - Parameter tables: The tables that the apply of the trail takes; nil: not known, so no table is taken.
+  /// - Parameter tables: The tables that the apply of the trail writes to its target. Nil: they are not known, so the
+  ///   check excludes all tables.
   init(_ tables: AdmittedTables?, in target: Engine) { (self.tables, self.target) = (tables, target) }
 
   func includes(_ schema: TableSchema) -> Bool {

@@ -51,8 +51,9 @@ package struct ApplyOptions: Sendable {
   package var valueBytesMax: Int32?
   /// Stores durably that ``scope`` excludes a table. Called before the checkpoint moves past the table's first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of the target's triggers. In SQLite, only these triggers fire while apply writes. In PostgreSQL,
-  /// triggers that fire in apply's session may do so although another role owns their code (``fires(_:among:)``).
+  /// Patterns for names of the target's triggers. In SQLite, only these triggers fire while apply writes. In
+  /// PostgreSQL, they permit triggers in apply's session to fire although another role owns their code
+  /// (``fires(_:among:)``).
   package var fireTriggers: [String] = []
   /// The rules for single tables.
   package var rules: [TableRule] = []
@@ -69,7 +70,7 @@ package struct ApplyOptions: Sendable {
   package var localWrites = LocalWritesPlan()
   /// The state that all applies of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// Returns the earliest place in the trail that other readers still need; nil: they need nothing more of it. An apply
+  /// Returns the earliest place in the trail that other readers still need; nil if they need no part of it. An apply
   /// that purges the trail keeps everything from that place on.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Stores the earliest place in the trail that this apply still needs. Called after each commit.
@@ -78,8 +79,8 @@ package struct ApplyOptions: Sendable {
   package var sourceTables = TablePatterns()
   /// Returns whether other applies of the trail may request copies of whole tables.
   ///
-  /// This apply treats present rows as ``existing`` says during such a copy. Present rows that differ from the copy
-  /// stay if applications may write to the table.
+  /// During such a copy, ``existing`` decides what happens to the rows that the table has. But if applications may
+  /// write to the table, rows that differ from the copy stay.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// The functions that update capture's triggers after schema changes of apply; nil unless the target is an SQLite
   /// file that is captured too.
@@ -87,7 +88,8 @@ package struct ApplyOptions: Sendable {
   /// Whether applied rows also go into the trail into which the target is captured. True only if no path leads from
   /// that trail back to the source of the rows.
   package var relays = false
-  /// The lead that the clock of the trail's node may have over ours before a one-way apply holds the trail back, in µs.
+  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs. If it is further
+  /// ahead, a one-way apply holds the trail back.
   ///
   /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
@@ -104,7 +106,8 @@ package struct ApplyOptions: Sendable {
 
 /// The functions that adapt the capture of an SQLite target to apply's schema changes, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Prepares capture before a table is altered. `version`: SQLite's `schema_version` when the transaction began.
+  /// Drops capture's triggers on a table before apply alters the table. `version`: SQLite's `schema_version` when the
+  /// transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
   /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
@@ -158,13 +161,13 @@ package struct LeftOutTable: Hashable, Sendable {
 }
 
 extension ApplyOptions {
-  /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns its code: the last
-  /// pattern that matches decides.
+  /// Returns whether the conf lets a trigger of a PostgreSQL target fire although another role owns the trigger's code.
+  /// If several patterns match the trigger, the last one decides.
   ///
-  /// A pattern names the table too, as `table.trigger` for a table of `public`, else as `schema.table.trigger`. The
-  /// owner of another table can give a trigger of its own any name. So a bare name counts only while all triggers that
-  /// it matches are of tables of one owner. A name without `*` and `?` is compared by its bytes. A pattern that
-  /// excludes may be a bare name.
+  /// A pattern has the form `table.trigger` for a table of `public`, else `schema.table.trigger`. A pattern that is
+  /// only a trigger's name counts only while all triggers that it matches are of tables of one owner. Otherwise, the
+  /// owner of another table could give that name to a trigger of its own. A name without `*` and `?` is compared by its
+  /// bytes. A pattern with `!` excludes triggers, and may always be only a name.
   ///
   ///     // fire_triggers = ["order.audit"]
   ///     options.fires(.init(namespace: "public", table: "order", name: "audit"), among: [])  // true
@@ -217,8 +220,8 @@ extension ApplyOptions {
   /// before it.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether a table of which apply has no stored state is created when its first record is read, and its rows are
-  /// copied later.
+  /// Whether apply creates a table, at its first record, if it has no stored state of the table. A copy then brings the
+  /// rows.
   ///
   /// True after a request for a copy of all tables: apply has skipped the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
@@ -252,11 +255,11 @@ extension ApplyOptions {
     return existing == .overwrite && [.stop, .refuse].contains(writes)
   }
 
-  /// Returns whether this end gives up its own default, if both ends of a two-way table have added the same column.
-  /// Rows with that default then get the other end's default.
+  /// Returns whether this end gives up its own default for a column that both ends of a two-way table have added. Rows
+  /// that have this default then get the other end's default.
   ///
-  /// Exactly one of the two ends gives up its default. If both did, an operator who follows the hints at both ends
-  /// would swap the values.
+  /// Exactly one of the two ends gives up its default. If both did, an operator who follows the hints of both errors
+  /// would exchange the values of the two ends.
   func yieldsDefaults(_ namespace: String, _ name: String, to trail: TrailName) -> Bool {
     guard let twoWay, goesBothWays(namespace, name) else { return false }
     return NameKey(trail.description) < NameKey(twoWay.own.description)

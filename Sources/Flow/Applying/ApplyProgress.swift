@@ -6,9 +6,9 @@ package final class ApplyProgress: Sendable {
   package struct Snapshot: Sendable {
     package var rows: UInt64 = 0
     package var transactions: UInt64 = 0
-    /// The time of the source's commit of the last transaction applied, in µs since 1970 UTC.
+    /// The time at which the source committed the last transaction applied, in µs since 1970 UTC.
     package var lastCommitTime: Int64 = 0
-    /// The time from the source's commit of the last transaction applied to its commit in the target, in µs.
+    /// The time from the commit of the last transaction applied, at the source, to its commit in the target, in µs.
     package var lagMicroseconds: Int64 = 0
     /// The distribution of ``lagMicroseconds`` over all transactions, except those of a first copy.
     package var lags = LatencyHistogram()
@@ -16,7 +16,8 @@ package final class ApplyProgress: Sendable {
     /// The oldest place of the trail that this target still needs, as of its last commit; nil: not known yet. The trail
     /// before it may be purged.
     package var needs: Position?
-    /// The table that is being copied, its rows so far, and the number of rows at the source when the copy began.
+    /// The table that is being copied, the number of its rows copied so far, and the number at the source when the copy
+    /// began.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
     /// The number of conflicts since apply started: rows that applications at the target had changed too.
@@ -26,7 +27,7 @@ package final class ApplyProgress: Sendable {
     /// The time at which the next transaction may be applied, in µs since 1970 UTC; nil: none is held back. A
     /// transaction is held back while its clock is too far ahead.
     package var heldUntil: Int64?
-    /// Whether apply waits until the capture of this database has read local writes to the same rows.
+    /// Whether apply waits until the capture of this database has read local writes to the rows that apply is to write.
     package var isWaitingForCapture = false
     /// Whether some tables still wait for a requested copy. Until the copy begins, a table is empty or keeps its former
     /// rows.
@@ -34,8 +35,8 @@ package final class ApplyProgress: Sendable {
     /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
     /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
-    /// The tables whose changed rule is carried out: their copy under the new rule has begun, or they need none. By the
-    /// names in ``ChangedRule/table``.
+    /// The tables whose changed rule has taken effect: their copy under the new rule has begun, or they need no copy.
+    /// Each is named as in ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []
     /// The suspended tables that only need a copy, which the operator has not requested yet. The keys are their names
     /// in apply's state, the values their plain names.
@@ -43,8 +44,8 @@ package final class ApplyProgress: Sendable {
     /// The counts of the source's statements, since apply started: those that were executed again, and those whose rows
     /// were written instead.
     package var statements = StatementCounts()
-    /// PostgreSQL: whether triggers that refuse local writes to tables must be created or dropped, after a commit that
-    /// changed the list of such tables.
+    /// PostgreSQL: whether apply must create or drop triggers that refuse local writes, because a commit changed the
+    /// list of tables that need them.
     var guardsAreDue = true
     package var isCaughtUp = false
     package var isWaitingForLock = false
@@ -60,7 +61,8 @@ package final class ApplyProgress: Sendable {
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
-  /// Clears the values that belong to one connection, at the start of a run.
+  /// Resets the values that describe the connection, at the start of a run: caught up, waiting for a lock,
+  /// reconnecting.
   package func forgetConnection() {
     update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
   }

@@ -14,7 +14,7 @@ final class ApplyReader {
   /// Whether key columns count as NOT NULL. True for two-way apply to PostgreSQL, where the key must be the primary
   /// key.
   private var hasWholeKeys = false
-  /// The check that decides which records apply takes; nil if only schemas are read and nothing is applied.
+  /// The check that decides which records apply processes; nil if only schemas are read and nothing is applied.
   private var gate: TargetGate?
   /// The reason why the record that was returned last must not be applied; nil: it may be applied.
   private var barred: CairnError?
@@ -62,8 +62,8 @@ final class ApplyReader {
   var checkpoint: Checkpoint { trail.checkpoint }
   /// The place up to which the trail was durable when the reader last checked.
   var durableEnd: Checkpoint { trail.durableEnd }
-  /// The reason why the record that was returned last cannot be applied; nil if it can be. The rule of its table gives
-  /// the reason.
+  /// The reason why the rule of its table does not let the record that was returned last be applied; nil if it can be
+  /// applied.
   var refusal: CairnError? { reshaper?.refusal }
   /// The commit time of the transaction that is being read, as a text for delete marks. Empty without rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
@@ -96,8 +96,8 @@ final class ApplyReader {
   /// Returns the schema with this id as the source has it.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Returns whether a schema change renames or drops a table or column, so that earlier changes in the trail use a
-  /// name that is gone.
+  /// Returns whether a schema change renames or drops a table or column. Earlier changes in the trail then use a name
+  /// that no longer exists.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
@@ -105,7 +105,8 @@ final class ApplyReader {
     return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
   }
 
-  /// Returns the next record that the target takes; nil at the durable end. Views in it are valid until the next call.
+  /// Returns the next record that is meant for the target; nil at the durable end. Views in it are valid until the next
+  /// call.
   ///
   /// Skips records for tables that the conf of the apply leaves out. Returns a record for a table with a reserved name,
   /// but ``checkBarred()`` then throws. So its transaction can go into quarantine.

@@ -24,9 +24,9 @@ extension ApplyOptions {
 
   /// Returns whether apply skips a change because a requested copy of its table has not begun.
   ///
-  /// One-way, and if ``askedBehind`` is 0, apply skips all changes until the copy begins. Two-way after a request for a
-  /// copy of all tables, it skips only changes up to ``askedBehind`` and changes that the table's rule refuses. It
-  /// applies all others, as a copy does not show which rows the source has deleted.
+  /// If replication is one-way, or ``askedBehind`` is 0, apply skips all changes until the copy begins. Otherwise it
+  /// skips only changes up to ``askedBehind``, and changes that the table's rule refuses. It applies the others,
+  /// because a copy does not show which rows the source has deleted.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

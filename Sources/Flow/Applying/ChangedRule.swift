@@ -28,8 +28,8 @@ package struct ChangedRule: Equatable, Sendable {
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that could not
-  /// be carried out, as no table was built by them.
+  /// Returns the changes of the table from each earlier rule to the next, up to `rule`. Leaves out rules that apply
+  /// could not carry out, because no target table was ever built by them.
   ///
   /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: TableRule?, in target: Engine) -> [Step] {
@@ -57,15 +57,16 @@ extension TableSchema {
   var shares: [TableTreatment.Share] { treatment?.shares ?? [] }
 }
 
-/// The tables with a changed rule: those still to be adapted, and those whose copy has begun.
+/// The tables with a changed rule: those for which apply has not carried the change out yet, and those whose copy has
+/// begun.
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
   /// The tables whose copy under the new rule began since the last commit, or that need no copy.
   private(set) var fresh: Set<NameKey> = []
 
-  /// Creates the list of all changed rules that are still to be carried out. Leaves out those of the tables `done`,
-  /// which were adapted earlier in this run.
+  /// Creates the list of the changed rules that apply has not carried out yet. Leaves out the rules of the tables
+  /// `done`: apply carried these out earlier in this run.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -81,7 +82,7 @@ struct ChangedRules {
     return rule
   }
 
-  /// Notes that a table's changed rule is carried out: the table's copy begins, or it needs none.
+  /// Notes that a table's changed rule is carried out: the table's copy begins, or the table needs no copy.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
   }

@@ -1,24 +1,25 @@
 import Changes
 import SystemKit
 
-/// Holds back a trail if the next transaction's timestamp is further ahead of our clock than allowed.
+/// Holds a trail back while the clock of its next transaction is too far ahead of this node's clock.
 ///
-/// If the target is captured too, its own trail continues from the timestamps of applied transactions. So one peer with
-/// a clock of the year 9999 would hold back every trail of the target. One-way replication needs this check too.
+/// If the target is captured too, its own trail continues from the clocks of applied transactions. So one peer with a
+/// clock of the year 9999 would hold back every trail of the target. One-way replication needs this check too.
 final class ClockGate {
-  /// The error for a transaction whose timestamp is too far ahead of our clock.
+  /// The error for a transaction whose clock is too far ahead of this node's clock.
   struct Ahead: Error {
     let header: TransactionHeader
   }
 
   private let trail: TrailName
   private let clock: Clock
-  /// The lead that the clock of the trail's node may have over ours, in µs; nil: the trail is not held back.
+  /// The maximum time by which the clock of the trail's node may be ahead of this node's clock, in µs; nil: the trail
+  /// is not held back.
   private let skewMicrosecondsMax: Int64?
-  /// The transaction that is held back until its clock is no longer ahead; nil: none.
+  /// The transaction that is held back until its clock is no longer too far ahead; nil: none.
   private(set) var heldBack: TransactionHeader?
-  /// The highest timestamp that is known to be allowed, so that the time is not read for each transaction. Reset for
-  /// each group.
+  /// The highest clock that is known to be allowed, so that the time is not read for each transaction. Reset for each
+  /// group.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {

@@ -1,4 +1,4 @@
-/// A set of columns of a table, cheap for tables of up to 64 columns.
+/// A set of columns of a table. It is one integer, without an array, for tables of up to 64 columns.
 struct ColumnMask: Hashable {
   private var low: UInt64 = 0
   private var high: [UInt64] = []

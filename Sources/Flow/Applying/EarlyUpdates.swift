@@ -12,8 +12,8 @@ struct EarlyUpdates {
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict if its row never comes, because an application at the target has changed it.
-    /// Returns false if that is not possible.
+    /// Resolves the change as a conflict if its row does not appear in the trail, because an application at the target
+    /// has changed the row. Returns false if that is not possible.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -48,10 +48,10 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Returns whether updates in this list change the row with this image, and the last of them give a row the key
+  /// Returns whether the list has an update with the before image `image`, and its entries leave a row with the key
   /// `key`.
   ///
-  /// False if the last entry with this key deletes its row or gives it another key: then the image is of a different
+  /// The last entry about that key decides. If it deletes the row or gives it another key, the image is of a different
   /// row.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
@@ -67,8 +67,8 @@ struct EarlyUpdates {
     return false
   }
 
-  /// Removes and returns, in order, all entries for the row that gets the key `key`. Includes entries in which the row
-  /// still has an earlier key.
+  /// Removes and returns, in order, all entries of the row that has the key `key` after them. Includes entries in which
+  /// the row still has an earlier key.
   ///
   /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(
@@ -90,7 +90,7 @@ struct EarlyUpdates {
     return taken.reversed()
   }
 
-  /// Removes and returns the updates and deletes whose row has not come by the end of the transaction.
+  /// Removes and returns the updates and deletes whose row has not appeared in the trail by the end of the transaction.
   mutating func takeAll() -> [Update] {
     guard !isEmpty else { return [] }
     defer { removeAll() }

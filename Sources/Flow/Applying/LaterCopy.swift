@@ -3,8 +3,8 @@ import Mapping
 import Reshaping
 import Trails
 
-/// A copy of a suspended table later in the trail. The table was suspended because its rule could not be carried out,
-/// and continues with this copy.
+/// A copy, later in the trail, with which a suspended table continues. The table was suspended because apply could not
+/// carry out its rule.
 ///
 /// The copy also has the rows that the table missed while its columns did not fit the rule.
 struct LaterCopy {
@@ -20,11 +20,11 @@ struct LaterCopy {
 
   /// The schema that the target table must have when the copy begins.
   let now: TableSchema
-  /// The schemas that the suspended table may have at the target, one for each of its rules, the oldest first. Each has
-  /// the change to the next schema.
+  /// The schemas that the suspended table may have at the target, one for each of its rules, the oldest first. Each is
+  /// stored with the change that leads to the next schema.
   let were: [ChangedRule.Step]
-  /// The record with which the copy begins. ``checkpoint`` is the place before its transaction, and ``number`` the
-  /// transaction before that place.
+  /// The place of the record with which the copy begins. ``checkpoint`` is the place before its transaction, and
+  /// ``number`` the transaction before that place.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
@@ -32,8 +32,9 @@ struct LaterCopy {
   /// Searches the trail for a copy of a suspended table, from the table's checkpoint through transaction `limit`. The
   /// record at `start` is the first that names the table.
   ///
-  /// Returns `none` in three cases: the table is suspended for another reason than a rule, and its rule did not
-  /// change; its `mode` is `history`, whose old rows no copy has; or the source dropped it.
+  /// The result is `none` if the table was suspended for another reason than its rule, and its rule has not changed. It
+  /// is also `none` if the source has dropped the table, or if the table's `mode` is `history`: a copy lacks the old
+  /// rows.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -74,8 +75,7 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// Returns the first entry of ``were`` whose columns the target table has, as the change to start from; nil if there
-  /// is none.
+  /// Returns the first change in ``were`` from a schema whose columns the target table has; nil if there is none.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -87,14 +87,14 @@ struct LaterCopy {
       hint: "put the table back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// The columns that a suspended table has at the source, from the record with which it was suspended to the present
-  /// one.
+  /// The columns of a suspended table at the source: as they were when the table was suspended, and as they are at the
+  /// record that was read last.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?
     let rules: [TableRule?]
     private(set) var last: TableSchema
-    /// For each column that the table has now, the index of the same column when the table was suspended.
+    /// For each column at the record that was read last, the index of the same column when the table was suspended.
     private var origins: [Int?]
     private var between: [TableSchema] = []
 
@@ -132,8 +132,8 @@ struct LaterCopy {
       }
     }
 
-    /// Returns the outcome if the trail has no copy: `wanted` if the table fits its rule now and did not before, else
-    /// `none`.
+    /// Returns the outcome if the trail has no copy: `wanted` if the table fits its rule now and did not fit it before,
+    /// else `none`.
     func end(_ rules: [TableRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)

@@ -4,7 +4,7 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// The next schema in the trail that the target can have, for a table whose present schema it cannot have; or the drop
+/// The next schema in the trail that the target table can have, after one that it cannot have. It may also be the drop
 /// of the table.
 ///
 /// A suspended table continues if the source took its change back, changed a name, or dropped the table. Apply skips
@@ -88,8 +88,8 @@ struct LaterShape {
   /// the catalog, every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Returns whether a row of a partitioned table may be missing or differ at the target, as a later copy in the trail
-  /// corrects it.
+  /// Returns whether apply accepts that a row of a partitioned table is missing or differs at the target. It does if a
+  /// later copy in the trail corrects the row.
   ///
   /// PostgreSQL's replication stream does not report that a partition was attached, dropped or truncated. Capture then
   /// copies the table within some seconds.

@@ -101,7 +101,7 @@ enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 
   /// Returns whether old conflicts are deleted when the conflict with this number is logged. That is every 64th time,
-  /// since the query reads the whole log.
+  /// since the query that finds them reads the whole log.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
 }
 

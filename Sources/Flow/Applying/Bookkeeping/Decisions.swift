@@ -83,9 +83,8 @@ struct Decisions {
 
   func isEmpty() throws -> Bool { try state.rows("SELECT 1 FROM \(table) LIMIT 1").isEmpty }
 
-  /// Stores an open decision.
-  /// - Parameter keepsEarlier: Whether the row that was decided first is kept, if there already is an open decision
-  ///   about the row.
+  /// Stores an open decision. If the row already has one, replaces it.
+  /// - Parameter keepsEarlier: Whether ``OpenDecision/decided`` of the earlier decision about the row is kept.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try state.run(
       """

@@ -15,7 +15,7 @@ protocol StateDatabase {
   /// The SQL type of text columns. ``numberType`` is the type of columns for signed 64-bit numbers.
   var textType: String { get }
   var numberType: String { get }
-  /// The options at the end of CREATE TABLE for a table with a key of texts.
+  /// The options at the end of CREATE TABLE for a table whose key consists of text columns.
   var keyedTableOptions: String { get }
 
   /// Returns the full name of one of Cairn's tables in SQL, such as `cairn_conflict` or `cairn.conflict`.

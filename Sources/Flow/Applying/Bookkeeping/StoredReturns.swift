@@ -8,13 +8,13 @@ import Trails
 /// An entry is written in the transaction that puts the row back. ``ReturnsFromWaiting`` uses the entries.
 struct StoredReturns {
   struct Entry {
-    /// The row that is back in its table; nil: the entry is for all rows that came back to their tables before the rows
-    /// of the other entries.
+    /// The row that is back in its table. Nil: the entry stands for all rows whose own entries were deleted when there
+    /// were too many.
     var row: ContestedRow?
-    /// For each trail, the last transaction that this node had when the row came back to its table.
+    /// For each trail, the last transaction that this node had applied when the row came back to its table.
     var known: [TrailID: UInt64]
     /// The number of a transaction in this database's own trail. Up to that transaction, the trail has everything that
-    /// was written here before the row came back. Nil: not known yet.
+    /// was written to this database before the row came back. Nil: not known yet.
     var own: UInt64?
   }
 
@@ -43,8 +43,8 @@ struct StoredReturns {
       ])
   }
 
-  /// Stores the transaction `own` in all entries that have none. Up to it, this database's own trail has everything
-  /// that was written before the rows came back.
+  /// Stores the number `own` of a transaction in all entries that have none. Through that transaction, this database's
+  /// own trail has everything that was written before the rows came back.
   func close(by own: UInt64) throws {
     try state.run("UPDATE \(table) SET own = ? WHERE own IS NULL", [String(own)])
   }

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Versions
 
-/// A row that may collide with other rows of its table in a unique value.
+/// A row that may have the same unique value as another row of its table.
 struct ContestedRow: Hashable {
   /// PostgreSQL: the schema of the row's table; empty in SQLite.
   var namespace: String
@@ -20,11 +20,12 @@ struct ContestedRow: Hashable {
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// The row's name in ``VersionWindow``, which lists the recent versions of each row.
   var name: RowName { name(of: fullName) }
-  /// The name under which ``VersionWindow`` lists the copies of the row. It lists all other versions under ``name``.
+  /// The name under which ``VersionWindow`` lists those versions of the row that came with a copy of its table. It
+  /// lists all other versions under ``name``.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
-  /// Returns the rank of the row among the rows that want the same unique value. The rank is the same at every node,
+  /// Returns the rank of the row among the rows that have the same unique value. The rank is the same at every node,
   /// even if the table has another name there.
   func rank(_ stamp: Stamp) -> UniqueRank {
     let row = KeyedRow(name(of: ""), values)
@@ -111,16 +112,16 @@ protocol CandidateStore {
   ///
   /// - Parameter namespace: PostgreSQL: the schema of the table; empty in SQLite.
   func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate?
-  /// Returns the total size, in bytes, of the waiting rows whose last write came by the trail `origin`; if it is nil,
-  /// of all waiting rows.
+  /// Returns the total size, in bytes, of the waiting rows whose last write came through the trail `origin`. If
+  /// `origin` is nil, returns the size of all waiting rows.
   func byteCount(of origin: String?) throws -> Int64
   /// Returns the number of waiting rows of each table, by table name.
   func counts() throws -> [String: Int]
   /// Returns the time at which a waiting row began to wait, in µs since 1970 UTC; nil if an older version of Cairn
   /// stored the row.
   func since(_ row: ContestedRow) throws -> Int64?
-  /// Returns the rows of the table that have one of the given row's unique values, each with these values. Ignores
-  /// unique indexes with an expression or a WHERE clause.
+  /// Returns the rows of the table that have one of the given row's unique values. Each comes with the values that it
+  /// shares with the given row. Ignores unique indexes with an expression or a WHERE clause.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws

@@ -4,7 +4,7 @@ import Conflicts
 /// Decides, for each group, which of several rows with the same unique value is in its table. The other ones become
 /// waiting rows.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// The change of a waiting row since it began to wait, as far as its known versions show one.
+  /// The change of a waiting row since it began to wait, as found in its known versions.
   enum Renewal {
     case asItWas
     case later(Candidate)
@@ -18,11 +18,11 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// The functions by which the contest reads the versions of rows and reports its results.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// Returns a waiting row with its stamp (clock, origin and number). If a later copy brought the row, returns it
-    /// with the stamp of the copy.
+    /// Returns a waiting row with the stamp that decides its rank. This is its own stamp, or the stamp of a later copy
+    /// of the table that brought the row.
     var ranked: (Candidate) throws -> Candidate
-    /// Returns the rank of a row of the table by its last write; nil if all nodes know that write. `isNew`: whether the
-    /// waiting row that needs the same unique value is from the present group.
+    /// Returns the rank of a row in the table by its last write; nil if all nodes know that write. `isNew`: whether the
+    /// waiting row that has the same unique value comes from the present group.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
     /// Called after a waiting row of an earlier group has been written to its table.
     var noteReturn: (ContestedRow) throws -> Void
@@ -35,7 +35,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let sight: Sight
   /// The rows that the present group could not write, because other rows have their unique values.
   private let fresh: Set<ContestedRow>
-  /// The rows that a copy in this group brought as waiting rows: they waited at the copy's source.
+  /// The waiting rows that a copy in this group brought. They were waiting rows at the copy's source too.
   private let met: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 

@@ -17,8 +17,8 @@ package struct ConflictRecord: Equatable, Sendable {
   package var id: Int64 = 0
   /// The time when apply found the conflict, in µs since 1970 UTC.
   package var at: Int64
-  /// The trail of the incoming transaction. The next properties are the transaction's place and number in the trail,
-  /// and its timestamp.
+  /// The trail of the incoming transaction. `position` and `number` are the transaction's place and number in that
+  /// trail. `clock` is the transaction's clock.
   package var trail: TrailName
   package var position: Position
   package var number: UInt64
@@ -34,8 +34,8 @@ package struct ConflictRecord: Equatable, Sendable {
   package var local: ConflictRow?
   /// The row as the incoming transaction writes it; nil: the transaction deletes it.
   package var incoming: ConflictRow?
-  /// The row before the change at the author of the incoming transaction; nil if the author inserted the row, or if it
-  /// is not known.
+  /// The row, at the origin of the incoming transaction, before this transaction changed it. Nil if the transaction
+  /// inserted the row, or if it is not known.
   package var before: ConflictRow?
   /// The resulting row after the conflict was resolved; nil: deleted.
   package var settled: ConflictRow?

@@ -11,8 +11,8 @@ struct TurnedRow {
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// The row that the table is expected to have; nil: it is expected to have no such row. Otherwise the error ``stale``
-  /// is thrown, unless ``isForced``.
+  /// The row that the table is expected to have; nil: it is expected not to have the row. If the table differs, the
+  /// error ``stale`` is thrown, unless ``isForced``.
   var settled: ConflictRow?
   /// Whether the row in the table is replaced even if it differs from ``settled``.
   var isForced = false

@@ -15,7 +15,8 @@ extension Meeting.Step {
     }
   }
 
-  /// Returns the row that apply writes, with its table, to find other rows that have its unique values.
+  /// Returns the row that apply writes, together with its table; nil if apply deletes it. It serves to find other rows
+  /// that have its unique values.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -41,8 +42,7 @@ extension ContestedRow {
 
 /// Access to the rows of a target table in the open transaction, to write what a ``Meeting`` has planned.
 protocol MeetingPlace {
-  /// Whether the table also holds rows of other trails. If so, no row is deleted to free its unique values for another
-  /// row.
+  /// Whether the table also holds rows of other trails. If so, apply deletes no row in order to free its unique values.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Writes the row with a key. If `row` is nil, deletes the row.
@@ -77,7 +77,7 @@ extension Meeting {
     return true
   }
 
-  /// The step for a row that the target lacks, and that apply cannot insert because the trail has not all of its
-  /// columns; nil if none.
+  /// The step for a row that the target lacks and that apply cannot insert, because the trail does not have all of its
+  /// columns; nil if there is none.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

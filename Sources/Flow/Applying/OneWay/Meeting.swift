@@ -23,7 +23,7 @@ struct Meeting: Equatable {
     var before: Row?
     /// The row that apply writes to the target; nil: apply deletes the row.
     var settled: Row?
-    /// Whether nothing is written, because the target lacks the row and the trail has not all of its columns.
+    /// Whether nothing is written, because the target lacks the row and the trail does not have all of its columns.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
@@ -83,8 +83,8 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// Returns the steps for a change of a row's key. An application may have written to the row with the old key and to
-  /// one with the new key.
+  /// Returns the steps for a change of a row's key. An application may have written to the row with the old key, to the
+  /// row with the new key, or to both.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {

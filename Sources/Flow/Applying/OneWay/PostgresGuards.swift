@@ -13,8 +13,8 @@ struct PostgresGuards {
   /// table queue up.
   private static let lockMilliseconds = 2000
 
-  /// Stores which tables of the trail need such triggers, then creates and drops triggers accordingly. Uses its own
-  /// transaction.
+  /// Stores which tables of the trail need triggers that refuse writes of applications. Then creates the missing ones
+  /// and drops the others. Uses its own transaction.
   ///
   /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, must refuse writes of
   ///   applications.
@@ -32,8 +32,8 @@ struct PostgresGuards {
     }
   }
 
-  /// Creates and drops triggers so that exactly the tables with `guarded` in `cairn.table_state` have them, in the open
-  /// transaction.
+  /// Makes exactly the tables with `guarded` in `cairn.table_state` have triggers that refuse writes of applications.
+  /// Creates and drops these triggers in the open transaction.
   func reconcile() throws {
     let wanted = try tables(
       """

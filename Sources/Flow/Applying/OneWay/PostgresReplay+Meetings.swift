@@ -66,9 +66,10 @@ extension PostgresReplay {
     return values
   }
 
-  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false,
-  /// and changes nothing, in two cases: the trail does not give the row's key, or the key has NULL; or the table is
-  /// shared with other trails, and other rows have the row's unique values.
+  /// Resolves a change of a row that an application has changed at the target: the source's row wins.
+  ///
+  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Also if
+  ///   the table is shared with other trails, and other rows have the row's unique values.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     // A row with NULL in its key is identified by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
@@ -89,8 +90,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// Writes a row that could not be inserted by the end of its transaction, in place of the target's rows that prevent
-  /// it. Returns false if that is not possible.
+  /// Writes a row that could not be inserted by the end of its transaction. It replaces the target's rows that prevent
+  /// the insert. Returns false if that is not possible.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -103,8 +104,8 @@ extension PostgresReplay {
   /// have changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
-  /// that key that the target lacks.
+  /// Called before a change inserts a row or changes its key. The transaction may have earlier updates of another row
+  /// that ended with the same key. If the target lacks that row, resolves these updates first.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -116,10 +117,8 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// Resolves earlier updates, in the same transaction, of a row that the target lacks, before a later change of that
-  /// row. `key`: the row's key after these updates.
-  ///
-  /// These updates precede the change in the trail.
+  /// Called before a later change of a row. Resolves the earlier updates of that row in the same transaction, if the
+  /// target lacks the row. `key`: the row's key after these updates.
   ///
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
@@ -158,8 +157,8 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row has not come by the end of its transaction. Nil if
-  /// the policy for local writes does not resolve it.
+  /// Returns a closure that resolves an update or delete whose row has not appeared in the trail by the end of its
+  /// transaction. Nil if the policy for local writes does not resolve it.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

@@ -23,8 +23,8 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Creates and drops triggers so that exactly the tables with `guarded` in `cairn_table` have them, in the open
-  /// transaction.
+  /// Makes exactly the tables with `guarded` in `cairn_table` have triggers that refuse writes of applications. Creates
+  /// and drops these triggers in the open transaction.
   func reconcile() throws {
     let tables = try database.query(
       """

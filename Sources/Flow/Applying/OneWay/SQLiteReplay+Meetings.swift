@@ -34,9 +34,10 @@ extension SQLiteReplay {
     }
   }
 
-  /// Resolves a change of a row that an application has changed at the target: the source's row wins. Returns false,
-  /// and changes nothing, in two cases: the trail does not give the row's key, or the key has NULL; or the table is
-  /// shared with other trails, and other rows have the row's unique values.
+  /// Resolves a change of a row that an application has changed at the target: the source's row wins.
+  ///
+  /// - Returns: False, and nothing is changed, if the trail does not give the row's key, or the key has NULL. Also if
+  ///   the table is shared with other trails, and other rows have the row's unique values.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
     // A row with NULL in its key is identified by all its values.
@@ -59,8 +60,8 @@ extension SQLiteReplay {
   /// have changed the rows. The source's row wins.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// Called before a change gives a row a key. Resolves earlier updates, in the same transaction, of another row with
-  /// that key that the target lacks.
+  /// Called before a change inserts a row or changes its key. The transaction may have earlier updates of another row
+  /// that ended with the same key. If the target lacks that row, resolves these updates first.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -69,10 +70,8 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves earlier updates, in the same transaction, of a row that the target lacks, before a later change of that
-  /// row. `row`: has the row's key after these updates.
-  ///
-  /// These updates precede the change in the trail.
+  /// Called before a later change of a row. Resolves the earlier updates of that row in the same transaction, if the
+  /// target lacks the row. `row` has the row's key after these updates.
   ///
   /// - Returns: False if there is no such update.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
@@ -97,8 +96,8 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// Returns a closure that resolves an update or delete whose row has not come by the end of its transaction. Nil if
-  /// the policy for local writes does not resolve it.
+  /// Returns a closure that resolves an update or delete whose row has not appeared in the trail by the end of its
+  /// transaction. Nil if the policy for local writes does not resolve it.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))

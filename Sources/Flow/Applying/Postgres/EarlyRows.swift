@@ -1,7 +1,7 @@
 import Changes
 
-/// The keys of the rows that changes, not the copy itself, wrote into a table during its copy. Keys have the source's
-/// values.
+/// For each table that is being copied, the keys of the rows that other changes in the trail wrote to it. Keys have the
+/// source's values.
 struct EarlyRows {
   /// The most keys that are kept for one table. If there are more, all are dropped, and the list is incomplete.
   private static let keysMax = 100_000

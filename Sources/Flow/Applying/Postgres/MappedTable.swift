@@ -49,7 +49,8 @@ final class MappedTable {
   let positions: [Int]
   /// The table's name in apply's state.
   let stateKey: String
-  /// The source's table with the columns that apply writes: all except those that the target lacks and does not get.
+  /// The source's table with the columns that apply writes: all except those that the target's table lacks and that
+  /// apply does not add.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
@@ -83,11 +84,10 @@ final class MappedTable {
   var summed: [Int] = []
   /// The foreign keys that reference this table; nil: not looked up yet.
   var referrers: [Reference]?
-  /// A cache of ``PostgresForm``: the last trail schema, with each target column's index and conversion for rows of
-  /// that schema.
+  /// A cache for ``PostgresForm``: the trail's schema that was used last, with the index and the conversion of each
+  /// target column for rows of that schema.
   var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
-  /// The check for code of other roles that runs in each transaction; nil if no untrusted role can change the table's
-  /// code.
+  /// The check, run in each transaction, that no other role has changed the table's code; nil if no untrusted role can.
   var watch: OwnersWatch?
   /// A cache: the table extended by the columns that only the target has, and the last transaction that was applied
   /// before these columns were read.
@@ -98,8 +98,9 @@ final class MappedTable {
   private var statementCount = 0
   private static let statementsMax = 500
 
-  /// Creates the object of a checked table. `part`: the columns of the trail's table that the target has. `mapped`:
-  /// these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements unique.
+  /// Creates the object of a table that apply has checked. `part`: the columns of the trail's table that the target
+  /// has. `mapped`: these columns in PostgreSQL's form. `number`: makes the names of the table's prepared statements
+  /// unique.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
@@ -133,8 +134,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already held. If the policy for local writes decides row by row, ``existing``
-  /// is used only during copies.
+  /// The policy for rows that the table already has. Outside of copies it is `overwrite` if ``localWrites`` resolves
+  /// differing rows.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.

@@ -1,6 +1,7 @@
 import PostgresKit
 
-/// The prepared statements of every apply transaction besides those for rows: begin, message, checkpoint and commit.
+/// The prepared statements that every apply transaction runs besides those that write rows: begin, message, checkpoint
+/// and commit.
 struct OwnStatements {
   /// The statement that begins a transaction at READ COMMITTED, whatever isolation level the role's settings have.
   let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")

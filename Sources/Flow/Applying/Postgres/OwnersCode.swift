@@ -262,11 +262,11 @@ struct OwnersCode: Equatable {
 
   /// The SQL condition under which an expression of an untrusted role may call the function `p` with apply's rights.
   ///
-  /// Some functions can run code that is not among their dependencies, as they take a text form, an oid or a pointer.
-  /// For example, `domain_in('x', 16410, -1)` checks the domain with oid 16410. PostgreSQL's other immutable functions,
-  /// operators and casts only compute. Any other function of PostgreSQL must be in a list such as ``harmless``. A
-  /// superuser's function must be immutable or have an operator. If the table needs a type of an untrusted role, a
-  /// function with an argument of any type must not look up casts (``casting``, or SQL).
+  /// Some functions can run code that is not among their dependencies: an argument names it by a text, an oid or a
+  /// pointer. For example, `domain_in('x', 16410, -1)` checks the domain with oid 16410. PostgreSQL's other immutable
+  /// functions, operators and casts only compute. Any other function of PostgreSQL must be in a list such as
+  /// ``harmless``. A superuser's function must be immutable or have an operator. If the table needs a type of an
+  /// untrusted role, a function for values of any type must not look up casts (``casting``, or SQL).
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype)
@@ -308,7 +308,7 @@ struct OwnersCode: Equatable {
 
   /// The node types that an expression of an untrusted role may have, as `pg_node_tree` prints them (some have new
   /// names from PostgreSQL 16 on). They run only code that ``findingsText`` checks. `JSON_VALUE(… RETURNING type)` is
-  /// excluded, as it casts to a type that is no dependency.
+  /// excluded, as it casts to a type that `pg_depend` does not list.
   private static let nodes = """
     ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE COALESCEEXPR
     COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR CONST CONVERTROWTYPEEXPR DISTINCTEXPR FIELDSELECT

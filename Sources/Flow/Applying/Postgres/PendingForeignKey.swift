@@ -75,8 +75,8 @@ struct PendingForeignKey: Equatable {
       + timing.clause
   }
 
-  /// The query for the foreign keys that reference table `$1`: schema and name of their table, their name, and their
-  /// parts.
+  /// The query for the foreign keys that reference table `$1`. It returns the schema and name of the referencing table,
+  /// the name of the foreign key, and its parts.
   static let ofReferences = """
     SELECT n.nspname, c.relname, k.conname, json_build_object(
       'columns', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.conkey) WITH ORDINALITY AS x(n, place)

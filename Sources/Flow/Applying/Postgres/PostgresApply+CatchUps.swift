@@ -22,8 +22,8 @@ extension PostgresApply {
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
-    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to the
-    /// same rows.
+    /// Whether apply must wait for capture before it runs the catch-up again, because an application has written to
+    /// rows that the catch-up writes.
     var isOvertaken = false
   }
 
@@ -69,8 +69,8 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the open catch-up. If none is open, runs those whose next attempt is due, until one commits something.
-  /// Returns whether anything was committed.
+  /// Runs the catch-up that is in progress. If there is none, runs those whose next attempt is due, until one commits
+  /// something. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -281,8 +281,8 @@ extension PostgresApply {
     catchUp.isOvertaken = true
   }
 
-  /// Returns a copy later in the trail from which a table can continue whose rule could not be carried out. Nil if
-  /// there is none, or if it was already tried.
+  /// Returns a copy, later in the trail, with which a suspended table can continue. The table was suspended because
+  /// apply could not carry out its rule. Nil if there is no such copy, or if it was already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
