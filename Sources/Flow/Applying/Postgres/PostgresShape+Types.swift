@@ -35,8 +35,8 @@ extension PostgresShape {
 
   /// Alters composite types as a new table needs them, if they still have the attributes that an earlier table needed.
   ///
-  /// Throws if another table uses such a type, so that the operator decides. A catch-up accepts types of tables that
-  /// Cairn created, as they already have later attributes.
+  /// Throws if another table uses such a type, so that the operator decides. In a catch-up, tables that Cairn created
+  /// do not count as users: they may already have a later schema.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),

@@ -76,9 +76,10 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// Returns the sequences that no table of the setting `tables` may use, each as `"schema"."name"`.
+  /// Returns the sequences that tables in the setting `tables` may not use, each as `"schema"."name"`.
   ///
-  /// These belong to tables outside the setting, or to no table while the setting does not include their own name.
+  /// These are all sequences of tables outside the setting. A sequence without a table is one of them unless the
+  /// setting includes its own name.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
