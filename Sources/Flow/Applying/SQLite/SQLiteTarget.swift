@@ -36,7 +36,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
   /// before the commit.
   var guardsAreDue = false
-  /// The tables whose changed rule this run has carried out: their copy under that rule has begun, or they need none.
+  /// The tables whose changed rule this run has carried out. The copy of such a table has begun, or it needs none.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.

@@ -7,7 +7,7 @@ import SQLiteKit
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
-/// cairn_origin(name, shape): the shapes that tables had in the engine from which Cairn brought them
+/// cairn_origin(name, shape): the schema that a table from PostgreSQL has there
 /// ```
 /// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
