@@ -17,7 +17,7 @@ struct ColumnsNow {
   /// order; then those that applied trails brought.
   var steps: [ColumnStep] = []
 
-  /// A table that was renamed here: under the former name that the trail uses, and under its present name.
+  /// The two names of a table that was renamed here: the former name, which the trail uses, and the present name.
   struct Move {
     let former: ColumnStep.Table
     let now: ColumnStep.Table
@@ -136,7 +136,7 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change of a table under its former name, which cannot be made.
+  /// Returns the error for a schema change that cannot be made yet, because it is for a table under its former name.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

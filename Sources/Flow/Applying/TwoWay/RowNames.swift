@@ -92,7 +92,7 @@ final class RowNames {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column, without its padding.
+    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column's value, without padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
@@ -137,7 +137,7 @@ final class RowNames {
     }
   }
 
-  /// The target's tables whose rows have row names, among tables whose names differ only in case.
+  /// The tables whose rows the version window lists, among the target's tables whose names differ only in case.
   var holders = TableHolders() {
     didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
@@ -156,7 +156,7 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// An empty list of renames (``ColumnsNow``) for the same engine and naming policy.
+  /// An empty list of renames and drops (``ColumnsNow``) with this object's engine and naming policy.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
   /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. If the change
@@ -179,7 +179,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change replaces a text in a row's key by another text. Both keys give the same row name.
+  /// Returns whether a change replaces a text in a row's key by other bytes, even if both keys give the same row name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -316,7 +316,7 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns the value of a column after the change that was read last.
+  /// Returns a column's value after the change that was read last. It may be unchanged from the row before.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }

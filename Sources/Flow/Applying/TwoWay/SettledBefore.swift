@@ -62,8 +62,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row, with the last incoming version added. Nil if the row has further versions
-  /// since it was last resolved.
+  /// Returns the cached versions of a row, with the last incoming version added. Nil if they cannot be used, for
+  /// example because the row has got other versions too.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {
