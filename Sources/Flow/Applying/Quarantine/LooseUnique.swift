@@ -99,9 +99,10 @@ struct LooseUnique: Equatable {
 
   // MARK: Columns
 
-  /// Returns the differences between a column's values that an index ignores; nil: they are not known.
+  /// Returns the differences between a column's values that an index ignores, such as case; nil: they are not known.
   ///
-  /// - Parameter named: Collations that a unique key of an SQLite table may name, in place of the columns' own.
+  /// - Parameter named: SQLite: the collations that the table's statement names. A unique key may use one of them
+  ///   instead of the column's own.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()

@@ -47,7 +47,8 @@ final class QuarantineShelf {
 
   /// Returns the quarantine entry for the transaction that begins after `border`; nil: apply applies the transaction.
   ///
-  /// - Throws: The error with which the transaction failed, if it changes more than rows.
+  /// - Throws: The error with which the transaction failed, if it changes more than rows and depends on no quarantined
+  ///   one.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64

@@ -92,8 +92,8 @@ extension ApplyTable {
   /// Whether an update or delete may find no row: during a copy, or after a first copy that kept the present rows.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
-  /// Whether an insert may find a row with its key. The trail does not show `TRUNCATE` of a single partition, so its
-  /// rows may still be there.
+  /// Whether an insert may find a row with its key. The trail does not show `TRUNCATE` of a single partition, so rows
+  /// of that partition may still be there.
   var mayHoldRows: Bool { mayLackRows || isPartitioned }
 
   /// Returns the key of a row in the form of the conflict log: column names with values.
