@@ -37,7 +37,7 @@ package final class PostgresApply {
   /// The catch-up that runs at the moment; nil: none is open.
   var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
-  /// The statements, such as new enum labels, that apply has already run before the transactions that need them.
+  /// The statements, such as additions of enum labels, that apply has already run before transactions that need them.
   var madeAhead: Set<NameKey> = []
   /// The records at which tables must be suspended, by their places in the trail, with the reasons.
   var refusals: [Position: CairnError] = [:]
@@ -171,8 +171,8 @@ package final class PostgresApply {
     }
   }
 
-  /// Queries the server every few seconds while there is nothing to apply. If the server does not answer in that time,
-  /// it counts as unreachable until it answers.
+  /// Queries the server every few seconds while there is nothing to apply. If an answer takes longer than this
+  /// interval, the server counts as unreachable until it answers.
   ///
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {

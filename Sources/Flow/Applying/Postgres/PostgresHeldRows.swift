@@ -58,7 +58,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes the rows of a table, when the table is emptied.
+  /// Removes a table's rows from this list, when the table is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

@@ -4,7 +4,7 @@ import PostgresKit
 
 // Rows of a table that are read again at the source, in chunks.
 extension PostgresReplay {
-  /// The bytes of rows that apply sends by COPY before it reads the server's answer.
+  /// The size, in bytes, of the rows that apply sends by COPY before it reads the server's answer.
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {

@@ -33,8 +33,8 @@ extension PostgresReplay {
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks all rows of a transaction before its first change, and reads which of these rows applications have
-  /// committed. Used after applications have repeatedly written to the rows before apply's commit.
+  /// Locks all rows of a transaction before its first change, and reads which of them applications have changed and
+  /// committed. Used if applications repeatedly committed changes of the group's rows before apply's commit.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]

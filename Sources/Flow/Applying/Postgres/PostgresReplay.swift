@@ -104,7 +104,7 @@ final class PostgresReplay {
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
   /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
   var copiesBegun: [NameKey: UInt64] = [:]
@@ -772,7 +772,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before they fit the target.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }

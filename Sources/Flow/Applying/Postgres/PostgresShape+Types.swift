@@ -150,7 +150,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that is still unchanged at the target, so that the operator has to alter it; nil if there is none.
+  /// Returns a type that the schema change alters and that is still unchanged at the target; nil if there is none. The
+  /// operator must alter this type.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {

@@ -84,8 +84,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
-  /// rows that are already there.
+  /// Returns whether a changed rule sends a table's rows to another target table. False if the operator has set a
+  /// policy for rows that are already in that table.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })

@@ -321,7 +321,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Stores in apply's state the names after a schema change that was already made in this database.
+  /// Updates the table's name in apply's state, after a schema change that was already made in this database.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.

@@ -78,7 +78,7 @@ final class SQLiteReplay {
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
   /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
   var copiesBegun: [NameKey: UInt64] = [:]

@@ -59,7 +59,7 @@ final class TargetTable {
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   /// A cache of ``SQLiteForm``: the last trail schema, with each target column's index and conversion in its rows.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
-  /// The last result of ``wide()``; nil: none.
+  /// The table extended by the columns that only the target has, as ``wide()`` last returned it; nil: none.
   var wider: TargetTable?
   private let names: [String]
   private let table: String
@@ -227,7 +227,7 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// A cache for ``ownColumns``. Each chunk of a copy reads them again.
+  /// A cache for ``ownColumns``, the columns that only the target has. Each chunk of a copy reads these columns again.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }

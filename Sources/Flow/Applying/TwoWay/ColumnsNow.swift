@@ -26,7 +26,8 @@ struct ColumnsNow {
   /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
   /// dropped.
   ///
-  /// - Parameter known: Returns the last transaction of a step's trail that the author of the rows knew.
+  /// - Parameter known: Returns the last transaction that the author of the rows knew, of the trail that has a rename
+  ///   or drop.
   /// - Parameter origin: The name of the trail that has the rows.
   func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }

@@ -144,7 +144,7 @@ final class RowNames {
 
   /// The first names of renamed tables. All instances for one database share this object.
   var roots = TableRoots()
-  /// The value of ``TableRoots/count`` when ``known`` was filled.
+  /// The number of changes of ``roots`` when the cache ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine
@@ -189,7 +189,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the result of ``names(_:_:)`` with the key of each row, in the trail's form.
+  /// Returns the names of the rows that a change touches (``names(_:_:)``), each with the row's key as in the trail.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)

@@ -41,7 +41,7 @@ package final class TwoWay: Sendable {
   let local: LocalCommits
   /// The lead that a peer's clock may have over ours, in µs.
   let skewMicrosecondsMax: Int64
-  /// The bytes of rows to be resolved at the end of a transaction that are kept in memory. Above that, a file is used.
+  /// The memory limit, in bytes, for rows to be resolved at the end of a transaction. Above it, a file is used.
   let deferredBytesMax: Int
   /// The size limit for the waiting rows of one trail, in bytes. Each ``RowResolver/judge()`` reads these rows.
   let waitingBytesMax: Int64
@@ -357,8 +357,8 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still wait for a unique value at an author that knew
-  /// `seen`.
+  /// Returns whether a row that is back in its table here may still be a waiting row at a node. `seen`: by trail, the
+  /// last transaction that the node knew.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }

@@ -78,7 +78,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// The value of ``TableRoots/count`` when ``columns`` was last updated.
+  /// The number of changes of renamed tables (``TableRoots/count``) when ``columns`` was last updated.
   private var rootsCount = 0
 
   /// The schema changes of the present group that renamed or dropped tables or columns.
@@ -163,7 +163,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// The value of ``TwoWay/shapeCount`` when the foreign keys of the target were last read; -1: never.
+  /// The number of schema changes (``TwoWay/shapeCount``) when the target's foreign keys were last read; -1: never.
   private var shapeCount = -1
 
   /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
