@@ -130,7 +130,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written, for messages. `isNew`: its key after the change.
+  /// Returns the key of the row that is being written, for messages: the key before the change, or after it if `isNew`.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)

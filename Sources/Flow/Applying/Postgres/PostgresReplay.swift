@@ -515,7 +515,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of the present record, which the target refuses. Or continues with a later copy of the table.
+  /// Suspends the present record's table, as the target refuses the record; or continues it with a later copy.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -603,7 +603,7 @@ final class PostgresReplay {
   }
 
   /// Throws `owners-code` if code of an untrusted role would run when a table of the target is written.
-  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
+  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked against changes now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
@@ -872,7 +872,7 @@ struct SchemaStop: Error {
   var isLocked = false
 }
 
-/// The error that names statements to commit before the transaction that needs them, such as new enum labels.
+/// The error that names statements to commit before the transaction that needs them, such as new labels of an enum.
 struct Ahead: Error {
   let statements: [String]
 }

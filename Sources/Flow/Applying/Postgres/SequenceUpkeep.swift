@@ -6,8 +6,8 @@ import SystemKit
 /// Advances the target's sequences past the numbers used in rows, so that an application that switches to the target
 /// gets no number twice.
 ///
-/// A sequence never moves back, and only to a value that it would itself generate. So nodes that use different steps or
-/// offsets keep their separate numbers.
+/// A sequence never moves back. It moves only to a value that it would itself generate. So nodes that use different
+/// steps or offsets keep their separate numbers.
 struct SequenceUpkeep {
   /// The number of steps by which a target's sequence is set ahead of the last value of the source's sequence.
   private static let margin: Int64 = 32

@@ -32,8 +32,8 @@ final class QuarantineShelf {
   var count: Int { quarantine.transactions.count }
 
   /// Returns whether the transaction that failed with an error goes into quarantine when its group is applied again. If
-  /// so, stores the error. False if ``puts`` is false, if the error is not about rows, or if the transaction already
-  /// failed before.
+  /// so, stores the error. False if refused transactions do not go there (``puts``), if the error is not about rows, or
+  /// if the transaction already failed before.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error

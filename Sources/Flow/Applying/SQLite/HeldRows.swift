@@ -48,7 +48,7 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the row with a key, which was to be written at the end of the transaction; nil if there is
+  /// Removes and returns the row with this key, which was to be written at the end of the transaction; nil if there is
   /// none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard

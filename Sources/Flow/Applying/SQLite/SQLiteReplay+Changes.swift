@@ -107,8 +107,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether the trail had a delete of the row in ``after`` earlier than the row. If so, the row is not
-  /// inserted, and that delete is removed from ``early``.
+  /// Returns whether the row in ``after`` is already deleted, because its delete came earlier in the trail. If so, the
+  /// row is not inserted, and its delete is removed from ``early``.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

@@ -94,8 +94,8 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins: in the reported progress, and as the end of a rule change. Ignores a copy of
-  /// single rows, except in the mode `history`.
+  /// Notes that a copy of a table begins: it is reported, and a changed rule of the table counts as carried out.
+  /// Ignores a copy of single rows, except in the mode `history`.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -313,7 +313,7 @@ final class SQLiteReplay {
     let isUndone: Bool
   }
 
-  /// Opens and returns a table; nil if it is left out. If that fails, undoes its changes and throws ``Unopened``.
+  /// Opens and returns a table; nil if it is left out. If opening fails, undoes what it did and throws ``Unopened``.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -416,7 +416,7 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another one already has the name.
+  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another table already has the name.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName

@@ -61,7 +61,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Adds the columns that an older version's tables of Cairn lack.
+  /// Adds the columns that Cairn's tables lack because an older version created them.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns

@@ -40,7 +40,7 @@ final class TargetTable {
   /// Whether both ends sort keys alike, so that a range of keys has the same rows at both ends.
   let sortsAsSource: Bool
   var state: TargetState.Table
-  /// The treatment of the table by a rule; nil: none.
+  /// The settings of the table's rule about deletes, shared rows and history; nil: none.
   let treatment: TableTreatment?
   /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites

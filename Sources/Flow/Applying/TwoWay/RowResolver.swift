@@ -3,8 +3,8 @@ import Conflicts
 import SystemKit
 import Versions
 
-/// Resolves conflicts in two-way replication. Gives each row that several nodes have written the same content at all
-/// nodes, in whatever order the writes arrive.
+/// Resolves conflicts in two-way replication. A row that several nodes have written then becomes equal at all nodes, in
+/// whatever order the writes arrive.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>

@@ -2,8 +2,8 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of row versions for conflict resolution. A row that is written all the time is resolved again and again,
-/// each time from all of its versions.
+/// A cache of row versions for conflict resolution. Without it, a row that is written all the time would be read in all
+/// of its versions again and again.
 struct SettledBefore<Table: AnyObject> {
   /// The row versions that were read at one place of a trail, converted for the table, with their keys.
   typealias Read = [(key: [Value], version: RowVersion)]

@@ -39,7 +39,7 @@ package final class TwoWay: Sendable {
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// The lead that a peer's clock may have over ours, in µs.
+  /// The time by which a peer's clock may be ahead of ours, in µs.
   let skewMicrosecondsMax: Int64
   /// The memory limit, in bytes, for rows to be resolved at the end of a transaction. Above it, a file is used.
   let deferredBytesMax: Int
@@ -87,7 +87,7 @@ package final class TwoWay: Sendable {
     before?.isRetired.withLock { $0 = true }
   }
 
-  /// Returns whether capture takes writes to a table of this database, so that the table is two-way.
+  /// Returns whether capture reads changes of a table of this database, so that the table is two-way.
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
@@ -399,6 +399,6 @@ enum TurnEnd {
   case overtaken
 }
 
-/// The error if an application has committed a row of the group and this database's trail does not have that yet. The
-/// group is rolled back, and applied again after capture has read the commit.
+/// The error if an application has committed a change of one of the group's rows, and this database's trail does not
+/// have that change yet. The group is rolled back, and applied again after capture has read the commit.
 struct LocalAhead: Error {}

@@ -44,7 +44,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows here may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
-  /// The rows that applications have committed and capture has not read yet.
+  /// The rows that applications have changed in commits that capture has not read yet.
   private var uncaptured: Set<RowName> = []
   /// The rows to be resolved when the present transaction ends.
   private let deferred: DeferredRows<Table>
@@ -176,9 +176,9 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Groups
 
-  /// Whether apply has already read, for this group, which rows applications have committed.
+  /// Whether apply has already read, for this group, which rows applications have changed and committed.
   private(set) var isInformed = false
-  /// Whether apply must read what applications have committed even if the group changes nothing.
+  /// Whether apply must read which rows applications have changed, even if the group itself changes nothing.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
@@ -190,8 +190,8 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Stores, before a group's first change, the rows that applications have committed and this database's trail lacks
-  /// (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
+  /// Stores, before a group's first change, the rows that applications have changed in commits that this database's
+  /// trail lacks (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
@@ -216,7 +216,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have committed.
+  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed and committed.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
