@@ -16,7 +16,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Writes all earlier rows of a table's copy, then runs a body for a record of that table.
+  /// Writes all rows of a table's copy that came before the present record, then runs a body for this record.
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try endChunk()

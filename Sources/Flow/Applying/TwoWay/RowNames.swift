@@ -359,7 +359,7 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references by those of its values that are given.
+  /// Returns the rows that a row references, as far as the row's given values show them.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in

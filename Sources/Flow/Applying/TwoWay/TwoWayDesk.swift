@@ -50,7 +50,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// For each transaction, the rows that it wrote and that may share their row names with other rows.
+  /// For each transaction, the rows that it wrote, if other rows may have the same row names.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
