@@ -36,8 +36,8 @@ struct SchemaRefusal {
     error(ownColumn: names.new, "has the name that column \(names.old) is to have", table: table)
   }
 
-  /// Returns the error for a change by which columns take the names of other columns. Then the names at the target do
-  /// not show whether the change was already made.
+  /// Returns the error for a change by which columns take the names of other columns, as in a swap of two names. Then
+  /// the names at the target do not show whether the change was already made.
   ///
   /// - Parameter why: The reason why Cairn does not make the change.
   func error(reusedNames why: String, table: String) -> CairnError {
@@ -128,8 +128,8 @@ extension TableSchema.Column {
   }
 }
 
-/// A column that the source has added and that the target already had, with the value that the target's rows must have
-/// in it.
+/// A column that the source has added and that the target already had, with the value that the column must have in the
+/// target's rows.
 struct FilledColumn {
   let column: TableSchema.Column
   /// The column's default at the source; nil: none.
@@ -139,8 +139,8 @@ struct FilledColumn {
   private let literal: String?
   /// The value, as an SQL literal, that all rows of the target must have in the column; nil: the rows are not checked.
   let wanted: String?
-  /// The target's default of the column (`own`), and the source's default (`wanted`), which must replace it in all
-  /// rows. Nil: rows with the target's default keep it.
+  /// The target's default of the column (`own`), and the source's default (`wanted`). Rows that have `own` must get
+  /// `wanted`. Nil: rows with the target's default keep it.
   let displaced: (own: String, wanted: String)?
 
   /// Determines the value that the target's rows must have in a new column.

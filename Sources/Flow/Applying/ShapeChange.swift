@@ -20,7 +20,8 @@ struct ShapeChange {
   /// Replaces former column names by the present ones at the target, if the change was made before its author knew of
   /// the rename.
   ///
-  /// Only for a change that creates a table or adds columns: any other change itself says what happens to the columns.
+  /// Only for a change that creates a table or adds columns. Any other change states itself what happens to each
+  /// column.
   ///
   /// - Parameter part: Returns the columns of a schema that the target still has, under their present names; nil: the
   ///   schema needs no change.

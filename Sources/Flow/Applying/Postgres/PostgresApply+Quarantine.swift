@@ -63,7 +63,8 @@ extension PostgresApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and try again.
+  /// Tries to apply a quarantined transaction. Returns false if the caller must call the function stored in `wait`, and
+  /// then try again.
   private func attempt(
     _ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal,
     _ wait: inout (() throws -> Void)?

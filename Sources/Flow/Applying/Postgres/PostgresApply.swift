@@ -15,9 +15,9 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// The longest time for which apply waits for an unreachable server while `drain` is set, in ms.
+  /// The longest wait for an unreachable server if apply must end at the end of the trail (`drain`), in ms.
   private static let awayMillisecondsMax: Int64 = 60_000
-  /// The longest time for which apply waits for locks if `drain` is set and all else is done, in ms.
+  /// The longest wait for locks if apply must end at the end of the trail (`drain`) and all else is done, in ms.
   private static let lockedMillisecondsMax: Int64 = 5000
 
   /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
@@ -37,11 +37,11 @@ package final class PostgresApply {
   /// The catch-up that runs at the moment; nil: none is open.
   var catchUp: CatchUp?
   var attempts: [NameKey: Attempt] = [:]
-  /// The statements, such as new enum labels, that apply has already run before the transactions that need them.
+  /// The statements, such as additions of enum labels, that apply has already run before transactions that need them.
   var madeAhead: Set<NameKey> = []
   /// The records at which tables must be suspended, by their places in the trail, with the reasons.
   var refusals: [Position: CairnError] = [:]
-  /// The last transaction up to which apply sends one statement at a time, after a failure.
+  /// The number of the last transaction that apply sends one statement at a time, after a failure; 0: none.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
@@ -51,7 +51,7 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// The check of clocks in one-way replication. In two-way replication, ``desk`` checks clocks.
+  /// One-way: the check that no transaction's clock is too far ahead. Two-way, ``desk`` has this check.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
@@ -171,8 +171,8 @@ package final class PostgresApply {
     }
   }
 
-  /// Queries the server every few seconds while there is nothing to apply. If the server does not answer in that time,
-  /// it counts as unreachable until it answers.
+  /// Queries the server every few seconds while there is nothing to apply. If an answer takes longer than this
+  /// interval, the server counts as unreachable until it answers.
   ///
   /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
@@ -333,8 +333,8 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs each statement in its own transaction, before the group. If the statement needs a type that was rolled back
-  /// with the group, it is left to run in the group.
+  /// Runs each statement in its own transaction, before the group. If a statement's type was rolled back with the
+  /// group, the statement runs in the group instead.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}

@@ -62,8 +62,9 @@ enum PostgresApplySession {
   /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is durable when the
   /// server answers. Statement timeouts are off.
   ///
-  /// A prepared statement keeps its plan while its table grows. So the planner settings exclude plans that scan the
-  /// whole table, even if the table is empty now. Rows that are passed as arrays are looked up in their order.
+  /// A prepared statement keeps its plan, even after its table has grown. So the planner settings exclude scans of a
+  /// whole table, even if the table is empty now. Rows that are passed as arrays are looked up in the order of the
+  /// arrays.
   private static func adopt(_ connection: PostgresConnection) throws {
     // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""

@@ -32,9 +32,10 @@ extension PostgresCandidates {
 }
 
 extension PostgresTargetTable {
-  /// Returns a SELECT of a row that is not in the table, with the types and collations of the table's columns.
+  /// Returns a SELECT of one row, built from parameters, with the types and collations of the table's columns.
   ///
-  /// `$1` and the following parameters are the values of the columns `names`.
+  /// `$1` and the following parameters are the values of the columns `names`. Any other column gets its default, or
+  /// NULL.
   fileprivate func row(_ names: [String]) -> String {
     let values = columns.map { column in
       names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? column.idleDefault ?? "NULL"

@@ -30,15 +30,15 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Removes the row with a key from the list of rows that are written at the end of the transaction. Returns false if
-  /// the list has no such row.
+  /// Removes the row with this key from the list of rows that are written at the end of the transaction. Returns false
+  /// if the list has no such row.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// Removes and returns the row with a key, which was to be written at the end of the transaction; nil if there is
+  /// Removes and returns the row with this key, which was to be written at the end of the transaction; nil if there is
   /// none.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
@@ -58,7 +58,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// Removes the rows of a table, when the table is emptied.
+  /// Removes a table's rows from this list, when the table is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

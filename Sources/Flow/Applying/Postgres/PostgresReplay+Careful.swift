@@ -6,8 +6,8 @@ import PostgresKit
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Deletes a row whose new unique values another row still has, and keeps its new version to insert it when the
-  /// transaction ends.
+  /// Deletes a row whose update collides with a unique value of another row, and keeps the updated row in memory. The
+  /// row is inserted when the transaction ends.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -30,8 +30,8 @@ extension PostgresReplay {
     }
   }
 
-  /// Applies the first early update or delete of the row with this image, if there is one. Early means that the trail
-  /// had the change before the row.
+  /// Applies the first early change, an update or delete, of the row with this image, if there is one. A change is
+  /// early if it comes in the trail before the row itself (see ``EarlyUpdates``).
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -130,7 +130,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns the key of the row that is being written, for messages. `isNew`: its key after the change.
+  /// Returns the key of the row that is being written, for messages: the key before the change, or after it if `isNew`.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)

@@ -4,8 +4,8 @@ import Changes
 extension PostgresReplay {
   /// Writes the copied row in ``after``. If another row has one of its unique values, ``RowResolver`` decides which of
   /// both becomes a waiting row.
-  /// - Parameter isInPlace: Whether the row replaces the row with its key, and rows with its unique values that the
-  ///   copy's source no longer has.
+  /// - Parameter isInPlace: Whether the copied row replaces older rows: the row with its key, and rows with its unique
+  ///   values that the copy's source no longer has.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
@@ -16,7 +16,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Writes all earlier rows of a table's copy, then runs a body for a record of that table.
+  /// Writes all rows of a table's copy that came before the present record, then runs a body for this record.
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try endChunk()

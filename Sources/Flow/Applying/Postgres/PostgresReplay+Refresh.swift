@@ -4,7 +4,7 @@ import PostgresKit
 
 // Rows of a table that are read again at the source, in chunks.
 extension PostgresReplay {
-  /// The bytes of rows that apply sends by COPY before it reads the server's answer.
+  /// The size, in bytes, of the rows that apply sends by COPY before it reads the server's answer.
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {
@@ -112,7 +112,8 @@ extension PostgresReplay {
   }
 
   /// Deletes this trail's rows of a key range, or all rows of this trail if `range` is nil. A rule can keep the rows
-  /// instead, or set their delete mark. Two-way, rows stay if the copy's author did not know a change of them here.
+  /// instead, or set their delete mark. Two-way: keeps a row that was changed here if the copy's author did not know
+  /// the change.
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
@@ -234,8 +235,10 @@ extension PostgresReplay {
   }
 
   /// Ends a COPY of rows and reads the server's answer. If a row collides with another one, writes the rows of this
-  /// COPY again one by one, in place of the rows with which they collide. If the other row may be from the same copy
-  /// (see ``isExact(_:)``), it is not replaced, and this throws `row-exists`.
+  /// COPY again, one by one. Each then replaces the rows with which it collides.
+  ///
+  /// If ``isExact(_:)`` is true, the other row may be from the same copy. Then it is not replaced, and this throws
+  /// `row-exists`.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -275,8 +278,8 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The key columns by which chunks of this trail order rows, without columns that have the same constant in all of
-  /// its rows.
+  /// The key columns by which chunks are ordered. Leaves out columns that have one constant value in all rows of this
+  /// trail.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)

@@ -51,10 +51,10 @@ extension PostgresReplay {
     }
   }
 
-  /// Throws if the table's rule cannot be carried out for a change, so that the table is suspended.
+  /// Throws if the table's rule cannot be carried out for the present change, so that the table is suspended.
   ///
-  /// If the trail has a later copy of a table in a catch-up, does not throw: the table continues with that copy, and
-  /// changes before it are skipped.
+  /// Does not throw in a catch-up if the trail has a later copy of the table. The table then continues with that copy,
+  /// and changes before the copy are skipped.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isCatchUp, try isCopiedLater(table.given) else { throw error }

@@ -4,8 +4,8 @@ import PostgresKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// At the first record of a table with a changed rule, alters the target table as the new rule says. If the table is
-  /// copied again and is no history, apply then skips its changes until that copy begins.
+  /// Alters the target table as a changed rule says, at the first record of the table. If the rows are copied again,
+  /// apply then skips the table's changes until that copy begins. In the mode `history`, it skips none.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -109,8 +109,8 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
-  /// rows that are already there.
+  /// Returns whether a changed rule sends a table's rows to another target table. False if the operator has set a
+  /// policy for rows that are already in that table.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -119,7 +119,8 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins: in the reported progress, and as the end of a rule change.
+  /// Notes that a copy of a table begins: it is reported, and a changed rule of the table counts as carried out.
+  /// Ignores a copy of single rows, except in the mode `history`.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

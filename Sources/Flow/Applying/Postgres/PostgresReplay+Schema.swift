@@ -155,7 +155,7 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Stores in apply's state the names after a schema change that was already made in this database.
+  /// Updates the table's name in apply's state, after a schema change that was already made in this database.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }

@@ -5,18 +5,19 @@ import PostgresKit
 // Copies of tables in which a unique index may treat two values of the source as equal, such as spellings of a UUID.
 // Neither of two such rows replaces the other.
 extension PostgresReplay {
-  /// Returns whether a unique index of the table may treat two values of the source as equal, and each row of the table
-  /// came with the copy in progress or with a change since its start.
+  /// Returns whether a unique index of the table may treat two values of the source as equal, and all rows of the table
+  /// are new. New rows came with the copy in progress, or with a change after it began.
   ///
-  /// Then a row of a chunk finds a row with its key in two cases only: a change has already written the row, or the
-  /// chunk is read a second time.
+  /// Then a row of a chunk finds a row with its key in two cases only. Either a change has already written the row, or
+  /// the chunk is read a second time.
   func isFilled(_ table: MappedTable) -> Bool {
     let state = table.state
     return table.mayFold && state.refreshing == .byKey && state.isEmptied && state.existing == .overwrite
       && table.removal == .applied && !table.localWrites.areSettled && table.source.treatment?.isHistory != true
   }
 
-  /// Returns whether rows of the present chunk can collide only with rows that changes have written.
+  /// Returns whether ``isFilled(_:)`` is true and the chunk is read for the first time. If the target then already has
+  /// a copied row's key, a change has written it. Or the target treats the keys of two rows as equal.
   func isExact(_ table: MappedTable) -> Bool { !isReread && isFilled(table) }
 
   /// Returns the encoded key of a row, with the source's values.
@@ -101,8 +102,9 @@ extension PostgresReplay {
     try insertStrictly(table)
   }
 
-  /// Updates the row in ``before`` if the target has it; if not, the copy brings the row. If the update changes the key
-  /// and all columns are known, deletes that row and inserts the new one.
+  /// Updates the row in ``before``. Does nothing if the target lacks the row, as the copy brings it.
+  ///
+  /// If an update changes the key and all columns are known, deletes the old row and inserts the new one instead.
   func updateInFilled(_ change: ChangeView, _ table: MappedTable) throws {
     guard !isTwin(table), let old = change.before, let new = change.after else { return try updateLeniently(table) }
     var image = ByteWriter(capacity: 256)

@@ -6,8 +6,8 @@ import SystemKit
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
-  /// Returns whether to skip a change because it belongs to a statement that is executed again. At the statement's
-  /// first change, executes it.
+  /// Returns whether to skip a change, because apply executes the statement that made it instead of writing its rows.
+  /// At the statement's first change, executes the statement.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -63,8 +63,8 @@ extension PostgresReplay {
     return judged
   }
 
-  /// Returns the description of a table for executing a statement on it; nil unless the target has the same rows in the
-  /// same columns as the source.
+  /// Returns the table's names and columns at both ends, for executing a statement of the source. Nil unless the target
+  /// has the same rows in the same columns as the source.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite

@@ -33,8 +33,8 @@ extension PostgresReplay {
     if let number = desk.shared.noteCaptured() { try attempt { try storedReturns.close(by: number) } }
   }
 
-  /// Locks all rows of a transaction before its first change, and reads which of these rows applications have
-  /// committed. Used after applications have repeatedly written to the rows before apply's commit.
+  /// Locks all rows of a transaction before its first change, and reads which of them applications have changed and
+  /// committed. Used if applications repeatedly committed changes of the group's rows before apply's commit.
   func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
     var batches: [NameKey: (table: MappedTable, keys: Set<[Value]>)] = [:]
@@ -152,7 +152,7 @@ extension PostgresReplay {
   }
 
   /// Throws ``LocalAhead`` if a group failed and was rolled back because applications wrote to its rows in the
-  /// meantime. Does nothing if the rows were locked first, as applications may have written after the rollback.
+  /// meantime. Does nothing if apply had locked the rows first: such a write may be later than the rollback.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }

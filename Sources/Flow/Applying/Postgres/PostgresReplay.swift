@@ -34,7 +34,7 @@ final class PostgresReplay {
   let shelf: QuarantineShelf?
   /// The quarantined transaction that this replay retries; nil: the replay continues from the checkpoint.
   let retried: QuarantinedTransaction?
-  /// The object that decides which statements are executed again; nil: none, only rows are written.
+  /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
   /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.
@@ -44,7 +44,7 @@ final class PostgresReplay {
 
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its tables continue, by the places at which these are suspended.
+  /// In a catch-up: the later copies with which its tables continue, by the places where the tables are suspended.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -78,7 +78,7 @@ final class PostgresReplay {
   private(set) var head: UInt64?
   /// The number of groups that this replay has begun.
   private var groupNumber: UInt64 = 0
-  /// The code checks of the tables in this group whose code an untrusted role may change.
+  /// The checks of this group's tables whose code, such as triggers, an untrusted role may change.
   private var watched: [OwnersWatch] = []
   /// By table: whether waiting rows may be written to the table in this group.
   var judgeable: [NameKey: Bool] = [:]
@@ -104,9 +104,9 @@ final class PostgresReplay {
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
+  /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
@@ -186,7 +186,7 @@ final class PostgresReplay {
 
   // MARK: Groups
 
-  /// The place at which a catch-up's table is suspended again: its name there, the record, and the checkpoint before.
+  /// The place where a catch-up suspends its table again: the table's name there, the record, the checkpoint before it.
   private struct Halt {
     let place: String
     let from: Position
@@ -196,7 +196,7 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Leaves out catch-ups; two-way, ``desk`` checks this.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Only one-way, and not in a catch-up or a retry.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)
@@ -283,8 +283,8 @@ final class PostgresReplay {
     }
   }
 
-  /// Begins a group with its applied note. The note must come first: capture recognizes apply's transaction by it.
-  /// `number`: the note's transaction. 0 if the group changes nothing, as two databases would exchange notes for ever.
+  /// Begins a group with its applied note. The note comes first, as capture recognizes apply's transaction by it.
+  /// `number`: the note's transaction; 0 for a group without changes, so that no two databases exchange notes for ever.
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
@@ -492,7 +492,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction. If it is a schema, drops the cached table with its id.
+  /// Reads a record of a skipped transaction. A schema record removes the cached table that has the same schema id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -515,7 +515,7 @@ final class PostgresReplay {
     }
   }
 
-  /// Suspends the table of the present record, which the target refuses. Or continues with a later copy of the table.
+  /// Suspends the present record's table, as the target refuses the record; or continues it with a later copy.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
     if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
@@ -586,7 +586,7 @@ final class PostgresReplay {
     return table
   }
 
-  /// Checks the code of a table that another role may change, once in each group, before the table's first row.
+  /// Checks a table whose code another role may change: once in each group, before the table's first row.
   func look(_ watch: OwnersWatch) throws {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
@@ -595,7 +595,7 @@ final class PostgresReplay {
   }
 
   /// Queues the check that the names of the group's tables still refer to the tables whose code was checked. Leaves out
-  /// tables that were removed from the cache since: they were checked before that.
+  /// tables that a schema change has removed from the cache: they were checked before that change.
   private func proveWatched() throws {
     guard !watched.isEmpty else { return }
     let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
@@ -603,7 +603,7 @@ final class PostgresReplay {
   }
 
   /// Throws `owners-code` if code of an untrusted role would run when a table of the target is written.
-  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked now.
+  /// - Parameter isWrittenNow: Whether rows are written at once, so that the code must be locked against changes now.
   func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
     let code = try provedCode(of: table.target, table.mapped.fullName, isWrittenNow: isWrittenNow)
     guard code.openness != .closed else { return }
@@ -772,7 +772,7 @@ final class PostgresReplay {
       to: .postgres)
   }
 
-  /// Returns the columns of a schema that can be written; nil if the source drops the table before they fit the target.
+  /// Returns the columns of a schema that can be written; nil if the source drops the table before its schema fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard scope.isCatchUp, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
@@ -780,8 +780,8 @@ final class PostgresReplay {
     return later.part(of: schema) ?? .init(schema)
   }
 
-  /// Returns which rows of a table belong to the trail. Throws if they overlap with another trail's. Only gives a
-  /// notice if an older version of Cairn allowed that overlap and no copy begins.
+  /// Returns which rows of a table belong to the trail. Throws if some of them belong to another trail too. Only gives
+  /// a notice if an older version of Cairn allowed that and no copy begins.
   func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
     -> TableClaim
   {
@@ -872,7 +872,7 @@ struct SchemaStop: Error {
   var isLocked = false
 }
 
-/// The error that names statements to commit before the transaction that needs them, such as new enum labels.
+/// The error that names statements to commit before the transaction that needs them, such as new labels of an enum.
 struct Ahead: Error {
   let statements: [String]
 }

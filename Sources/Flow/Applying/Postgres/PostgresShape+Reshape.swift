@@ -12,8 +12,7 @@ extension PostgresShape {
     let isRefreshed: Bool
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end replaces its default by the other end's, for a column that both ends of a two-way table have
-    /// added.
+    /// Whether this end takes the other end's default for a column that both ends of a two-way table have added.
     var yieldsDefaults = false
     var name: String { source.after.fullName }
     var phrases: [String] {
@@ -207,8 +206,7 @@ extension PostgresShape {
     }
   }
 
-  /// Returns a copy of a table's state in which Cairn has not created the table. With it, checks are as strict as for
-  /// an operator's tables.
+  /// Returns a copy of a table's state that says that an operator created the table, so that checks are strict.
   private func strictly(_ known: PostgresTargetState.Table) -> PostgresTargetState.Table {
     var table = known
     table.isCreated = false

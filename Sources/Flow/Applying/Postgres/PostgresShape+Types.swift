@@ -35,8 +35,8 @@ extension PostgresShape {
 
   /// Alters composite types as a new table needs them, if they still have the attributes that an earlier table needed.
   ///
-  /// Throws if another table uses such a type, so that the operator decides. A catch-up accepts types of tables that
-  /// Cairn created, as they already have later attributes.
+  /// Throws if another table uses such a type, so that the operator decides. In a catch-up, tables that Cairn created
+  /// do not count as users: they may already have a later schema.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -150,7 +150,8 @@ extension PostgresShape {
     return nil
   }
 
-  /// Returns a type that is still unchanged at the target, so that the operator has to alter it; nil if there is none.
+  /// Returns a type that the schema change alters and that is still unchanged at the target; nil if there is none. The
+  /// operator must alter this type.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {

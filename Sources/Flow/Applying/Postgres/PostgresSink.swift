@@ -66,7 +66,7 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  /// Queues an insert that fails if the key exists. If only inserts into this table are queued, uses their COPY.
+  /// Queues an insert that fails if the key exists. Adds it to the table's open COPY if nothing else is queued.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
     if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {

@@ -11,8 +11,8 @@ extension PostgresTargetState {
   struct Waiting: Equatable {
     /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`: its name at the source at the trail's main checkpoint, which is later
-    /// than the table's own.
+    /// The table's name in `cairn.table_state`. It is the name at the source as of the trail's main checkpoint. The
+    /// table's own checkpoint is earlier.
     @ByBytes var source: String
     /// The table's name in the trail at the table's own checkpoint.
     @ByBytes var place: String

@@ -6,7 +6,7 @@ import Changes
 /// state has the name that a suspended table has at the main reader's place. At the earlier place of the catch-up, the
 /// table may have another name.
 struct ReplayScope {
-  /// A table of a catch-up whose records are skipped up to the record `from`; `place` is its name there.
+  /// A table of a catch-up whose records are skipped up to the record `from`. At that record, its name is `place`.
   private struct Coming {
     let place: String
     let from: Position

@@ -16,7 +16,8 @@ final class ReturnedRows {
   private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Prepares the conversion. Nil if the values of a column in PostgreSQL do not determine the source's values.
+  /// Prepares the conversion. Nil if some column's values in PostgreSQL cannot be converted back to exactly the
+  /// source's values.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
@@ -36,8 +37,8 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The last row that was read, as a row image of the trail. A malformed value becomes one that no source has, so that
-  /// the digests differ.
+  /// The last row that was read, as a row image of the trail. A malformed value becomes a value that no source has. So
+  /// the digest of the rows differs from the source's.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ line: UnsafeRawBufferPointer) {

@@ -36,8 +36,8 @@ final class RowBatch {
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// The number of entries that have been added to the key index ``places``. The index is filled only when a change is
-  /// not an insert.
+  /// The number of entries that have been added to the key index ``places``. Inserts do not need this index. So it is
+  /// filled only when an update or delete is added.
   private var placedCount = 0
 
   private(set) var insertCount = 0

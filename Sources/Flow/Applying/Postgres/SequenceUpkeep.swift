@@ -6,8 +6,8 @@ import SystemKit
 /// Advances the target's sequences past the numbers used in rows, so that an application that switches to the target
 /// gets no number twice.
 ///
-/// A sequence never moves back, and only to a value that it would itself generate. So nodes that use different steps or
-/// offsets keep their separate numbers.
+/// A sequence never moves back. It moves only to a value that it would itself generate. So nodes that use different
+/// steps or offsets keep their separate numbers.
 struct SequenceUpkeep {
   /// The number of steps by which a target's sequence is set ahead of the last value of the source's sequence.
   private static let margin: Int64 = 32
@@ -76,9 +76,10 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// Returns the sequences that no table of the setting `tables` may use, each as `"schema"."name"`.
+  /// Returns the sequences that tables in the setting `tables` may not use, each as `"schema"."name"`.
   ///
-  /// These belong to tables outside the setting, or to no table while the setting does not include their own name.
+  /// These are all sequences of tables outside the setting. A sequence without a table is one of them unless the
+  /// setting includes its own name.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """

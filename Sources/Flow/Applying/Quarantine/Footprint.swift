@@ -61,7 +61,7 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Parses a footprint from its text; nil if the text has another version's format.
+  /// Parses a footprint from its text; nil if the text has the format of another version of Cairn.
   init?(_ text: String) {
     for line in text.split(at: "\n") {
       guard let (kind, value) = line.cut(at: " ") else { return nil }

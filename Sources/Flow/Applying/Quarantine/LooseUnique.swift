@@ -1,8 +1,7 @@
 import Changes
 import Mapping
 
-/// A unique index that treats rows with different values as equal: over expressions, of part of the rows, or with a
-/// collation.
+/// A unique index that may treat rows with different values as equal: it has an expression, a WHERE or a collation.
 ///
 /// Only the database knows exactly which rows are equal in the index. This type treats more rows as equal, so that it
 /// never misses an equal pair.
@@ -12,7 +11,7 @@ struct LooseUnique: Equatable {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// The index may treat different letters outside of ASCII as equal, because nothing else is known about it.
+    /// Letters outside of ASCII: the index may treat different ones as equal, as it is not known how it compares them.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -99,9 +98,10 @@ struct LooseUnique: Equatable {
 
   // MARK: Columns
 
-  /// Returns the differences between a column's values that an index ignores; nil: they are not known.
+  /// Returns the differences between a column's values that an index ignores, such as case; nil: they are not known.
   ///
-  /// - Parameter named: Collations that a unique key of an SQLite table may name, in place of the columns' own.
+  /// - Parameter named: SQLite: the collations that the table's statement names. A unique key may use one of them
+  ///   instead of the column's own.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()

@@ -32,8 +32,8 @@ final class QuarantineShelf {
   var count: Int { quarantine.transactions.count }
 
   /// Returns whether the transaction that failed with an error goes into quarantine when its group is applied again. If
-  /// so, stores the error. False if ``puts`` is false, if the error is not about rows, or if the transaction already
-  /// failed before.
+  /// so, stores the error. False if refused transactions do not go there (``puts``), if the error is not about rows, or
+  /// if the transaction already failed before.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -47,7 +47,8 @@ final class QuarantineShelf {
 
   /// Returns the quarantine entry for the transaction that begins after `border`; nil: apply applies the transaction.
   ///
-  /// - Throws: The error with which the transaction failed, if it changes more than rows.
+  /// - Throws: The error with which the transaction failed, if it changes more than rows and depends on no quarantined
+  ///   one.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64

@@ -53,8 +53,8 @@ package struct QuarantinedTransaction: Sendable {
 /// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// The union of the footprints of all quarantined transactions. A transaction that touches none of it is independent
-  /// of all of them.
+  /// The union of the footprints of all quarantined transactions. A transaction that touches nothing in this union is
+  /// independent of all of them.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {

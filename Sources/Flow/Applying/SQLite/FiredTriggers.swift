@@ -92,10 +92,10 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// Returns the triggers of the tables that an apply is about to write that do not fire then, see ``QuietTrigger``.
+  /// Returns the triggers that do not fire while an apply writes their tables, and so leave other tables out of date.
   ///
-  /// - Parameter tables: The names at the target of the tables that the apply writes. These tables get their rows from
-  ///   the trail.
+  /// - Parameter tables: The names, at the target, of the tables that the apply writes. These get their rows from the
+  ///   trail, so they stay up to date.
   /// - Parameter patterns: The setting `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
     let names = Set(tables.map { $0.sqliteKey })

@@ -48,7 +48,7 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Removes and returns the row with a key, which was to be written at the end of the transaction; nil if there is
+  /// Removes and returns the row with this key, which was to be written at the end of the transaction; nil if there is
   /// none.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
@@ -80,7 +80,7 @@ struct HeldRows {
     return rows
   }
 
-  /// Removes the rows of a table, when the table is emptied.
+  /// Removes a table's rows from this list, when the table is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

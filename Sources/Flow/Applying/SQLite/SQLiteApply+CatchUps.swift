@@ -179,7 +179,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies and commits the part of a catch-up before the record that the target refuses.
+  /// Applies and commits everything in a catch-up that comes before the record that the target refuses.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {

@@ -76,7 +76,8 @@ extension SQLiteApply {
     if !isDone { throw ApplyStopped() }
   }
 
-  /// Tries to apply a quarantined transaction. Returns false if the caller must call `wait` and try again.
+  /// Tries to apply a quarantined transaction. Returns false if the caller must call the function stored in `wait`, and
+  /// then try again.
   private func attempt(_ one: QuarantinedTransaction, _ stop: StopSignal, _ wait: inout (() throws -> Void)?) throws
     -> Bool
   {

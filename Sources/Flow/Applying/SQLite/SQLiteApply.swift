@@ -20,7 +20,7 @@ package final class SQLiteApply {
   var catchUps: [NameKey: CatchUp] = [:]
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
-  /// The check of clocks in one-way replication. In two-way replication, ``desk`` checks clocks.
+  /// One-way: the check that no transaction's clock is too far ahead. Two-way, ``desk`` has this check.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
@@ -169,7 +169,7 @@ package final class SQLiteApply {
     }
   }
 
-  /// Writes open decisions on a separate connection like an application's, because capture ignores what apply's own
+  /// Writes open decisions on a separate connection, as an application would. Capture ignores what apply's own
   /// connection writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }

@@ -85,8 +85,8 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Applies the first early update or delete of the row with this image, if there is one. Early means that the trail
-  /// had the change before the row.
+  /// Applies the first early change, an update or delete, of the row with this image, if there is one. A change is
+  /// early if it comes in the trail before the row itself (see ``EarlyUpdates``).
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -107,8 +107,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether the trail had a delete of the row in ``after`` before the row, so that the row is not inserted. If
-  /// so, removes that delete from ``early``.
+  /// Returns whether the row in ``after`` is already deleted, because its delete came earlier in the trail. If so, the
+  /// row is not inserted, and its delete is removed from ``early``.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

@@ -58,7 +58,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Deletes the row before an update from the target, and returns the row after the update.
+  /// Deletes from the target the row that an update changes, and returns the row with the update's new values.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

@@ -4,14 +4,14 @@ import SQLiteKit
 
 // Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// The separator in a placeholder name in apply's state: the name that a table cannot have, this character, the
-  /// table's full name.
+  /// The separator in a placeholder name, which apply's state has for a table if another table already has its name. An
+  /// example is `Item`, the separator and `public.^Item`: the wanted name and the table's full name.
   private static let separator = "\u{1e}"
 
-  /// Returns the name of a table of the trail in apply's state.
+  /// Returns the name under which apply's state lists a table of the trail: its name at the target.
   ///
-  /// If another source table, whose name differs only in case or schema, has that name at the target, returns a
-  /// placeholder name.
+  /// Returns a placeholder name if another source table already has that name there. Such tables differ only in case or
+  /// schema, for example `item` and `Item`.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
@@ -26,11 +26,11 @@ extension SQLiteReplay {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
-  /// Returns the name that a table with a placeholder name should have at the target; for any other name, the name
-  /// itself.
+  /// Returns the name that a table with a placeholder name should have at the target. Returns any other name unchanged.
   ///
-  /// A placeholder name has a separator before the table's full name. An ordinary name may contain the separator too.
-  /// So the part after it must be a table that would have the name before it.
+  /// A placeholder name is a wanted name, a separator and the table's full name. An ordinary name may contain the
+  /// separator too. So the last part must be a table that would get the first part as its name, as `public.^Item` gets
+  /// `Item`.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {
@@ -57,8 +57,8 @@ extension SQLiteReplay {
 
   /// Returns which rows of a table belong to the trail.
   ///
-  /// Throws if they overlap with another trail's rows. Only gives a notice if an older version of Cairn allowed that
-  /// overlap and no copy begins.
+  /// Throws if some of them belong to another trail too. Only gives a notice if an older version of Cairn allowed that
+  /// and no copy begins.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Two-way applies resolve conflicts, so each of them may write all rows.

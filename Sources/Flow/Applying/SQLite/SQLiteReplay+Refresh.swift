@@ -78,7 +78,7 @@ extension SQLiteReplay {
 
   // MARK: Columns that only the target has
 
-  /// Deletes all rows of this trail in a table. Called when a copy begins that cannot replace them range by range.
+  /// Deletes this trail's rows from a table, when a copy begins that cannot replace them range by range.
   private func empty(_ table: TargetTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(

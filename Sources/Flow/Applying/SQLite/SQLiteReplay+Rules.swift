@@ -4,8 +4,8 @@ import SQLiteKit
 
 // Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// At the first record of a table with a changed rule, alters the target table as the new rule says. If the table is
-  /// copied again and is no history, apply then skips its changes until that copy begins.
+  /// Alters the target table as a changed rule says, at the first record of the table. If the rows are copied again,
+  /// apply then skips the table's changes until that copy begins. In the mode `history`, it skips none.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -84,8 +84,8 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Returns whether a changed rule sends a table's rows to another target table, without a policy of the operator for
-  /// rows that are already there.
+  /// Returns whether a changed rule sends a table's rows to another target table. False if the operator has set a
+  /// policy for rows that are already in that table.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -94,7 +94,8 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// Notes that a copy of a table begins: in the reported progress, and as the end of a rule change.
+  /// Notes that a copy of a table begins: it is reported, and a changed rule of the table counts as carried out.
+  /// Ignores a copy of single rows, except in the mode `history`.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

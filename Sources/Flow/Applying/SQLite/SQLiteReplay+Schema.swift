@@ -92,10 +92,10 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// Throws if the table's rule cannot be carried out for a change, so that the table is suspended.
+  /// Throws if the table's rule cannot be carried out for the present change, so that the table is suspended.
   ///
-  /// If the trail has a later copy of a table in a catch-up, does not throw: the table continues with that copy, and
-  /// changes before it are skipped.
+  /// Does not throw in a catch-up if the trail has a later copy of the table. The table then continues with that copy,
+  /// and changes before the copy are skipped.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
     guard case .catchUp = scope,
@@ -200,11 +200,10 @@ extension SQLiteReplay {
     }
   }
 
-  /// Returns whether a schema change creates a table that was already created here and then renamed here, so that it is
-  /// skipped.
+  /// Returns whether to skip a schema change: it creates a table that this database already has, now under another
+  /// name.
   ///
-  /// - Throws: `schema-stopped` for any other schema change of such a table, as long as apply's state has its former
-  ///   name.
+  /// - Throws: `schema-stopped` for any other schema change of the table, as long as apply's state has its former name.
   private func isPassedBack(_ before: TableSchema?, _ after: TableSchema?, _ desk: Desk) throws -> Bool {
     guard let named = before ?? after, let move = desk.move(of: named) else { return false }
     if before == nil { return true }
@@ -322,7 +321,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Stores in apply's state the names after a schema change that was already made in this database.
+  /// Updates the table's name in apply's state, after a schema change that was already made in this database.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // Tables that swap names have a name in between that no table can have here.

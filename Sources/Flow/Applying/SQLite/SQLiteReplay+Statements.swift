@@ -4,8 +4,8 @@ import Statements
 
 // Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
-  /// Returns whether to skip a change because it belongs to a statement that is executed again. At the statement's
-  /// first change, executes it.
+  /// Returns whether to skip a change, because apply executes the statement that made it instead of writing its rows.
+  /// At the statement's first change, executes the statement.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }

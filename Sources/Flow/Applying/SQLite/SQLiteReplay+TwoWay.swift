@@ -12,8 +12,8 @@ extension SQLiteReplay {
   /// The number of keys that are read at a time while rows of the target are deleted for a copy.
   private static let keysMax = 1000
 
-  /// Reads which rows applications have committed: from this database's own trail, and from the part of the journal
-  /// that the trail lacks. Runs in the group's transaction.
+  /// Reads which rows applications have changed and committed: from this database's own trail, and from the part of the
+  /// journal that the trail lacks. Runs in the group's transaction.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
     try desk.lookAtKeys { try TargetTable.foreignKeys(database) }

@@ -35,7 +35,7 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its table continues, by the place at which it is suspended.
+  /// In a catch-up: the later copies with which its table continues, by the place where the table is suspended.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
@@ -49,7 +49,7 @@ final class SQLiteReplay {
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
   /// The trail's transactions in quarantine; nil: this replay retries one of them.
   let shelf: QuarantineShelf?
-  /// The object that decides which statements are executed again; nil: none, only rows are written.
+  /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
   let statements: StatementDesk?
   /// A record that was already read while a statement was executed, and is handled next; nil: none.
   var ahead: Record?
@@ -78,9 +78,9 @@ final class SQLiteReplay {
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
-  /// The tables that were already checked for present rows when a copy of them began (``ApplyOptions/refusesRows``).
+  /// The tables that were already checked for existing rows when a copy of them began (``ApplyOptions/refusesRows``).
   var started: Set<NameKey> = []
-  /// The transactions in which copies began since the last commit, by the plain name of the copied table at the source.
+  /// By the source table's ``TableSchema/plainName``: the transaction in which its copy began, since the last commit.
   var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Leaves out catch-ups; two-way, ``desk`` checks this.
+  /// Throws ``ClockGate/Ahead`` if a timestamp is too far ahead. Only one-way, and not in a catch-up.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)
@@ -278,7 +278,7 @@ final class SQLiteReplay {
     }
   }
 
-  /// Reads a record of a skipped transaction. If it is a schema, drops the cached table with its id.
+  /// Reads a record of a skipped transaction. A schema record removes the cached table that has the same schema id.
   private func pass(_ record: Record) throws {
     if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
@@ -313,7 +313,7 @@ final class SQLiteReplay {
     let isUndone: Bool
   }
 
-  /// Opens and returns a table; nil if it is left out. If that fails, undoes its changes and throws ``Unopened``.
+  /// Opens and returns a table; nil if it is left out. If opening fails, undoes what it did and throws ``Unopened``.
   private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
     let (tables, areDue) = (target.tables, target.guardsAreDue)
     let version = try database.integer("PRAGMA schema_version")
@@ -416,7 +416,7 @@ final class SQLiteReplay {
     return schema
   }
 
-  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another one already has the name.
+  /// Stores which PostgreSQL table is replicated here. Throws `name-collision` if another table already has the name.
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
@@ -439,7 +439,7 @@ final class SQLiteReplay {
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  /// Removes apply's state of a table. If the table is suspended, keeps that until its catch-up is done.
+  /// Removes apply's state of a table. A suspended table stays listed as suspended until its catch-up is done.
   func forget(_ name: String) throws {
     let key = key(name)
     target.guardsAreDue = true

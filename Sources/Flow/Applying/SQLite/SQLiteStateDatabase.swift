@@ -41,8 +41,8 @@ struct SQLiteStateDatabase: StateDatabase {
     }
   }
 
-  /// Runs a statement, and returns the number of changed rows. A column of numbers stores a text with a number as a
-  /// number.
+  /// Runs a statement, and returns the number of changed rows. Values are passed as texts. A numeric column stores a
+  /// text such as `7` as a number.
   @discardableResult func run(_ sql: String, _ values: [String?]) throws -> Int64 {
     try database.run(sql, values.map { $0.map { .text($0) } ?? .null })
     return database.changes

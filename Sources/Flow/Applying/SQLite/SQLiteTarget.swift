@@ -22,7 +22,7 @@ final class SQLiteTarget {
   private var schemaVersion: Int64 = 0
   /// SQLite's schema version at the last check of Cairn's own tables; -1: not checked yet.
   private var provedSchema: Int64 = -1
-  /// Whether this database is captured too, and the capture takes the rows that this transaction writes.
+  /// Whether this database is captured too, and capture reads the rows that this transaction writes.
   private var isRelaying = false
   /// Whether this transaction has already written an entry into the journal about the origin of the rows that follow.
   private var hasBegunRelay = false
@@ -36,7 +36,7 @@ final class SQLiteTarget {
   /// Whether tables were created, changed, renamed or dropped. If so, the triggers that refuse local writes are updated
   /// before the commit.
   var guardsAreDue = false
-  /// The tables whose changed rule this run has carried out: their copy under that rule has begun, or they need none.
+  /// The tables whose changed rule this run has carried out. The copy of such a table has begun, or it needs none.
   var adopted: Set<NameKey> = []
 
   /// Opens the target's file, and creates it if it does not exist.
@@ -124,8 +124,8 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether this database is captured and the capture takes what this transaction writes. Then creates or
-  /// drops the connection's TEMP capture triggers.
+  /// Finds out whether this database is captured and capture reads what this transaction writes. Then creates or drops
+  /// the connection's TEMP capture triggers.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)

@@ -63,7 +63,8 @@ extension TargetShape {
     }
   }
 
-  /// Throws `schema-stopped` for a unique key that only the target has, because one copied row could replace another.
+  /// Throws `schema-stopped` for a unique key that only the target has, because a copied row could replace another row
+  /// with the same values in that key.
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {

@@ -34,7 +34,7 @@ extension TargetShape {
     }
   }
 
-  /// Returns the columns whose affinity changes, so that SQLite converts values when it copies them.
+  /// Returns the columns whose affinity changes, so that SQLite converts their values when a rebuild copies the table.
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in

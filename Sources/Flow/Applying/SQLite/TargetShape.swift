@@ -22,8 +22,7 @@ struct TargetShape {
     var right = SchemaRight(isCreated: false)
     /// Whether all rows of the target's table come from this trail's source.
     var isSourceAlone = false
-    /// Whether this end replaces its default by the other end's, for a column that both ends of a two-way table have
-    /// added.
+    /// Whether this end takes the other end's default for a column that both ends of a two-way table have added.
     var yieldsDefaults = false
     /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
@@ -132,8 +131,8 @@ struct TargetShape {
     return TableDifference(before, after, origins: change.origins).isOpen(in: Set(there.map(\.name.sqliteKey)))
   }
 
-  /// Throws `schema-stopped` if columns take each other's names, so that the target's table does not show whether the
-  /// change was made. Not if the rows are copied again.
+  /// Throws `schema-stopped` if columns take each other's names. Then the target's table does not show whether the
+  /// change was already made. Does nothing if the rows are copied again.
   private func checkReusedNames(_ change: Change, _ why: String) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after,
       TableDifference(before.target, after.target, origins: change.origins).reusesNames

@@ -7,7 +7,7 @@ import SQLiteKit
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
-/// cairn_origin(name, shape): the shapes that tables had in the engine from which Cairn brought them
+/// cairn_origin(name, shape): the schema that a table from PostgreSQL has there
 /// ```
 /// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
@@ -61,7 +61,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Adds the columns that an older version's tables of Cairn lack.
+  /// Adds the columns that Cairn's tables lack because an older version created them.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns

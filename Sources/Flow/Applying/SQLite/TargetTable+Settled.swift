@@ -15,7 +15,7 @@ extension TargetTable {
     ).first
   }
 
-  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
+  /// Writes the row with this key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value]) throws {
     let table = schema.name.quotedName
     guard let row else { return try database.run("DELETE FROM \(table)\(keyed)", key) }

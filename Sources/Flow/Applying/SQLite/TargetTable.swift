@@ -33,14 +33,14 @@ final class TargetTable {
   let schema: TableSchema
   /// The source's table with all columns of the trail's row images.
   let imageSchema: TableSchema
-  /// The indexes, in the trail's row images, of the columns that the target has; nil: it has all.
+  /// The indexes, in the trail's row images, of the columns that the target has; nil: the target has all columns.
   let kept: [Int]?
   /// The conversion of each column of a row image from another engine; nil for a trail of SQLite.
   let converters: [SQLiteValue]?
   /// Whether both ends sort keys alike, so that a range of keys has the same rows at both ends.
   let sortsAsSource: Bool
   var state: TargetState.Table
-  /// The treatment of the table by a rule; nil: none.
+  /// The settings of the table's rule about deletes, shared rows and history; nil: none.
   let treatment: TableTreatment?
   /// The policy for rows that applications write to the target's table.
   let localWrites: LocalWrites
@@ -59,7 +59,7 @@ final class TargetTable {
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   /// A cache of ``SQLiteForm``: the last trail schema, with each target column's index and conversion in its rows.
   var lastForm: (schema: TableSchema, columns: [(Int, SQLiteValue?)?])?
-  /// The last result of ``wide()``; nil: none.
+  /// The table extended by the columns that only the target has, as ``wide()`` last returned it; nil: none.
   var wider: TargetTable?
   private let names: [String]
   private let table: String
@@ -69,7 +69,7 @@ final class TargetTable {
   private let mark: String?
 
   /// Creates the object for a target table. `there`: the mapping's columns that the target has; nil: all. `image`: the
-  /// trail's schema and the places of the mapping's columns in it, if the mapping has only some of its columns.
+  /// trail's schema, and the indexes in it of the mapping's columns; nil: the mapping has all of its columns.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
     image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
@@ -116,7 +116,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table already held. If local writes are resolved row by row, used only during copies.
+  /// The policy for rows that the table held. Outside of copies, `overwrite` if local writes are resolved row by row.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.
@@ -227,7 +227,7 @@ final class TargetTable {
 
   // MARK: Columns that only the target has
 
-  /// A cache for ``ownColumns``. Each chunk of a copy reads them again.
+  /// A cache for ``ownColumns``, the columns that only the target has. Each chunk of a copy reads these columns again.
   private var foundOwn: [String]?
   var ownColumns: [String] {
     get throws { try foundOwn ?? lookAtOwnColumns() }
@@ -400,7 +400,7 @@ final class TargetTable {
     return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
   }
 
-  /// The key columns by which chunks order rows, without columns that have one constant in all rows of this trail.
+  /// The key columns by which chunks are ordered, without columns that have one constant value in this trail's rows.
   private var rangeKey: [Int] {
     guard !shares.isEmpty else { return schema.key }
     return schema.key.filter { index in !shares.contains { $0.name.hasSameBytes(as: schema.columns[index].name) } }

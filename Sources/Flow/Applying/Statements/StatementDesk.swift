@@ -16,7 +16,8 @@ struct StatementDiffers: Error {
   }
 }
 
-/// Decides which statements of a trail are executed again, and checks that they have the same effect as at the source.
+/// Decides which statements of the source apply executes at the target instead of writing their rows. Checks that such
+/// a statement has the same effect as at the source.
 ///
 /// An apply has one instance, also when it starts to read the trail again after an error.
 final class StatementDesk {
@@ -44,7 +45,7 @@ final class StatementDesk {
   private let progress: ApplyProgress
   private var state = State.none
   /// The number of changes of the running statement that were skipped. ``passedSchema`` is the schema id of the last
-  /// one.
+  /// skipped change.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
@@ -74,8 +75,8 @@ final class StatementDesk {
     tables.begin()
   }
 
-  /// Receives a statement from the trail, and decides whether it is executed at its first change, or its rows are
-  /// written.
+  /// Receives a statement from the trail. Decides whether to execute the statement at its first change, or to write its
+  /// rows.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()

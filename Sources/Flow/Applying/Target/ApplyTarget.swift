@@ -34,17 +34,17 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Rows
 
-  /// Returns the row with a key, and keeps other sessions from writing it until the commit; nil if there is none.
+  /// Returns the row with this key, and keeps other sessions from writing it until the commit; nil if there is none.
   func row(_ key: [Value], of table: Table) throws -> [Value]?
-  /// Writes the row with a key. If `row` is nil, deletes the row. Columns that are nil keep their values.
+  /// Writes the row with this key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   ///
   /// - Returns: False, and nothing is written, if another row has one of the row's unique values.
   /// - Throws: an error that names the row, if a constraint refuses it.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
   /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool
-  /// Removes and returns the row with a key from the rows that are held until the end of the transaction; nil if there
-  /// is none.
+  /// Removes and returns the row with this key from the rows that are held until the end of the transaction; nil if
+  /// there is none.
   func takeHeld(_ key: [Value], of table: Table) throws -> [Value]?
   /// Returns the row with which a function of the database resolves a conflict of two rows; nil if the function returns
   /// NULL.
@@ -92,8 +92,8 @@ extension ApplyTable {
   /// Whether an update or delete may find no row: during a copy, or after a first copy that kept the present rows.
   var mayLackRows: Bool { refreshing != nil || existing != .overwrite }
 
-  /// Whether an insert may find a row with its key. The trail does not show `TRUNCATE` of a single partition, so its
-  /// rows may still be there.
+  /// Whether an insert may find a row with its key. The trail does not show `TRUNCATE` of a single partition, so rows
+  /// of that partition may still be there.
   var mayHoldRows: Bool { mayLackRows || isPartitioned }
 
   /// Returns the key of a row in the form of the conflict log: column names with values.

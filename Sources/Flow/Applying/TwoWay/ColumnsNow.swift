@@ -17,7 +17,7 @@ struct ColumnsNow {
   /// order; then those that applied trails brought.
   var steps: [ColumnStep] = []
 
-  /// A table that was renamed here: under the former name that the trail uses, and under its present name.
+  /// The two names of a table that was renamed here: the former name, which the trail uses, and the present name.
   struct Move {
     let former: ColumnStep.Table
     let now: ColumnStep.Table
@@ -26,7 +26,8 @@ struct ColumnsNow {
   /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
   /// dropped.
   ///
-  /// - Parameter known: Returns the last transaction of a step's trail that the author of the rows knew.
+  /// - Parameter known: Returns the last transaction that the author of the rows knew, of the trail that has a rename
+  ///   or drop.
   /// - Parameter origin: The name of the trail that has the rows.
   func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }
@@ -136,7 +137,7 @@ extension ColumnsNow.Move {
       context: ["table": table.fullName])
   }
 
-  /// Returns the error for a schema change of a table under its former name, which cannot be made.
+  /// Returns the error for a schema change that cannot be made yet, because it is for a table under its former name.
   func unmade(_ table: TableSchema, at place: String) -> CairnError {
     CairnError(
       .schemaStopped,

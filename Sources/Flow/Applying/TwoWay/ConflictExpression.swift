@@ -54,8 +54,8 @@ package struct ConflictExpression {
     } catch let error as SQLiteError { throw Self.refused(text, error.message) }
   }
 
-  /// Evaluates the expression. The result has PostgreSQL's form if the later row's value has it. For a rule about whole
-  /// rows, it is 1, 0 or NULL. Unknown operands are NULL.
+  /// Evaluates the expression. Unknown operands are NULL. For a rule about whole rows, the result is 1, 0 or NULL. For
+  /// a rule about a column, it is a text in PostgreSQL's form if the later row has the column in that form.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -99,8 +99,8 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// The value for SQLite. An exact value of PostgreSQL becomes a number if SQLite can represent it without loss, else
-  /// a text. Any other value is unchanged.
+  /// The value as an operand in SQLite. A text in PostgreSQL's form becomes a number if SQLite can represent it without
+  /// loss, else an ordinary text. Any other value is unchanged.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)
@@ -110,7 +110,7 @@ extension Value {
     return .text(bytes)
   }
 
-  /// The value in the form that a trail of PostgreSQL uses.
+  /// The value as a text in PostgreSQL's form, as a trail of a PostgreSQL source has it; NULL stays NULL.
   fileprivate var printed: Value {
     switch self {
     case .null, .exact: self

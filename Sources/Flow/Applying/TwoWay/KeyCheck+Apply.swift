@@ -58,7 +58,7 @@ extension KeyCheck {
       hint: "rename one of them at both nodes: ALTER TABLE \(source.qualifiedName) RENAME TO ...")
   }
 
-  /// Returns the key columns of type `numeric` without a scale whose values the SQLite target stores as text.
+  /// Returns the key columns of type `numeric` without a scale, if the SQLite target stores their values as text.
   private static func numericTexts(
     _ source: TableSchema, _ target: TableSchema, _ place: Place
   ) throws -> [NameKey] {

@@ -54,8 +54,8 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns a problem of a key column, or of columns whose names SQLite treats as equal, as far as the table's schema
-  /// alone shows it; nil if there is none.
+  /// Returns a problem of a key column, or of columns whose names SQLite treats as equal; nil if there is none. Finds
+  /// only problems that the table's schema shows.
   static func declared(_ table: TableSchema) -> String? {
     if table.engine == .postgres, let (one, other) = table.likeColumns {
       return TableSchema.likeColumnsReason(one, other)

@@ -6,7 +6,7 @@ import PostgresKit
 /// PostgreSQL numbers each writing transaction, so it is enough to know that all new numbers are apply's own.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Apply's own transactions that had not ended at capture's last confirmation (``moment``), or that began later.
+  /// Apply's own transactions that were still running at capture's last confirmation (``moment``), or that began later.
   private var ours: Set<UInt64> = []
 
   /// Returns whether only apply's own transactions have ended since the last confirmation. If so, `now` replaces the
@@ -22,8 +22,10 @@ struct QuietServer {
     return true
   }
 
-  /// Stores that capture has read all transactions that had ended at a moment, and apply's message after it.
+  /// Stores capture's confirmation that it has read all transactions that had ended at a moment, and apply's later
+  /// message.
   ///
+  /// - Parameter message: The number of apply's transaction that wrote the message.
   /// - Parameter own: The number of apply's transaction that calls this.
   mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment

@@ -2,11 +2,11 @@ import Changes
 import Trails
 import Versions
 
-/// The rows that waited for a unique value and are back in their tables, each with the transactions that this node knew
-/// when the row came back.
+/// The rows that waited for a unique value and are back in their tables. Each has the list of transactions that this
+/// node knew when the row came back.
 ///
-/// At a node that does not know all of these transactions, the row may still wait for the unique value. If a copy from
-/// that node lacks the row, the row was not deleted.
+/// At a node that does not know all of these transactions, the row may still be a waiting row. So if a copy from that
+/// node lacks the row, that does not mean that the row was deleted.
 struct ReturnsFromWaiting {
   private struct Return {
     let row: KeyedRow
@@ -46,8 +46,9 @@ struct ReturnsFromWaiting {
 
   /// Adds a row that waited for a unique value and is back in its table.
   ///
-  /// - Parameter row: The row; nil: all rows that are not listed.
-  /// - Parameter numbers: For each trail, the last transaction that this node knows; without its own trail if `isOpen`.
+  /// - Parameter row: The row; nil: `numbers` is for all rows that are not listed.
+  /// - Parameter numbers: For each trail, the last transaction that this node knows. If `isOpen`, this database's own
+  ///   trail is left out.
   /// - Returns: Whether the list was full, so that all earlier entries were removed.
   @discardableResult
   mutating func note(_ row: KeyedRow?, behind numbers: [String: UInt64], isOpen: Bool = true) -> Bool {

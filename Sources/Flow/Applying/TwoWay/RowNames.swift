@@ -92,7 +92,7 @@ final class RowNames {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column, without its padding.
+    /// Returns a key value in the form of ``keyValue(_:_:)``. `view`: the column's value, without padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
@@ -137,14 +137,14 @@ final class RowNames {
     }
   }
 
-  /// The target's tables whose rows have row names, among tables whose names differ only in case.
+  /// The tables whose rows the version window lists, among the target's tables whose names differ only in case.
   var holders = TableHolders() {
     didSet { if holders != oldValue { (known, last) = ([:], nil) } }
   }
 
   /// The first names of renamed tables. All instances for one database share this object.
   var roots = TableRoots()
-  /// The value of ``TableRoots/count`` when ``known`` was filled.
+  /// The number of changes of ``roots`` when the cache ``known`` was filled.
   private var rootsCount = 0
 
   private let engine: Engine
@@ -156,7 +156,7 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// An empty list of renames (``ColumnsNow``) for the same engine and naming policy.
+  /// An empty list of renames and drops (``ColumnsNow``) with this object's engine and naming policy.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
   /// Returns the names of the rows that a change touches. Empty if the row has no key, or NULL in it. If the change
@@ -179,7 +179,7 @@ final class RowNames {
     }
   }
 
-  /// Returns whether a change replaces a text in a row's key by another text. Both keys give the same row name.
+  /// Returns whether a change replaces a text in a row's key by other bytes, even if both keys give the same row name.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -189,7 +189,7 @@ final class RowNames {
     }
   }
 
-  /// Returns the result of ``names(_:_:)`` with the key of each row, in the trail's form.
+  /// Returns the names of the rows that a change touches (``names(_:_:)``), each with the row's key as in the trail.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)
@@ -316,7 +316,7 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns the value of a column after the change that was read last.
+  /// Returns a column's value after the change that was read last. It may be unchanged from the row before.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
@@ -359,7 +359,7 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references by those of its values that are given.
+  /// Returns the rows that a row references, as far as the row's given values show them.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in

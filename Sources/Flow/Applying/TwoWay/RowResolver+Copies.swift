@@ -14,8 +14,8 @@ extension RowResolver {
   /// row if the copy's source no longer has it. Otherwise the copied row becomes a waiting row, and ``judge()`` decides
   /// between both before the commit.
   ///
-  /// - Parameter isInPlace: Whether the row replaces the row with its key, and rows with its unique values that the
-  ///   copy's source no longer has.
+  /// - Parameter isInPlace: Whether the copied row replaces older rows: the row with its key, and rows with its unique
+  ///   values that the copy's source no longer has.
   func takeCopied(_ row: [Value], of table: Table, isInPlace: Bool) throws {
     let key = table.shape.key.map { row[$0] }
     let replaces = isInPlace || table.existing == .overwrite

@@ -3,8 +3,8 @@ import Conflicts
 import SystemKit
 import Versions
 
-/// Resolves conflicts in two-way replication. Gives each row that several nodes have written the same content at all
-/// nodes, in whatever order the writes arrive.
+/// Resolves conflicts in two-way replication. A row that several nodes have written then becomes equal at all nodes, in
+/// whatever order the writes arrive.
 final class RowResolver<Target: ApplyTarget> {
   typealias Table = Target.Table
   typealias Desk = TwoWayDesk<Target.Table>
@@ -241,8 +241,9 @@ final class RowResolver<Target: ApplyTarget> {
   /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
   /// if it was not written.
   ///
-  /// - Parameter isReferred: Whether the row is from ``TwoWayDesk/neededRows()``; false: only a restored row references
-  ///   it. Only a needed row is written even if it exists: it may have been resolved before its references were known.
+  /// - Parameter isReferred: True for a row from ``TwoWayDesk/neededRows()``; false for a row that only a restored row
+  ///   references. Only a needed row is written even if it exists: it may have been resolved before its references were
+  ///   known.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)
@@ -315,7 +316,7 @@ final class RowResolver<Target: ApplyTarget> {
   }
 
   /// Throws `constraint-failed` if the trail's waiting rows take too many bytes. If a copy has brought waiting rows,
-  /// also throws if those of all trails together do.
+  /// also checks the total of all trails.
   private func checkRoom() throws {
     try checkRoom(for: trail.description, desk.shared.waitingBytesMax)
     if !met.isEmpty { try checkRoom(for: nil, desk.shared.allWaitingBytesMax) }

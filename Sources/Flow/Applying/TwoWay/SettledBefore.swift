@@ -2,8 +2,8 @@ import Changes
 import Conflicts
 import Versions
 
-/// A cache of row versions for conflict resolution. A row that is written all the time is resolved again and again,
-/// each time from all of its versions.
+/// A cache of row versions for conflict resolution. Without it, a row that is written all the time would be read in all
+/// of its versions again and again.
 struct SettledBefore<Table: AnyObject> {
   /// The row versions that were read at one place of a trail, converted for the table, with their keys.
   typealias Read = [(key: [Value], version: RowVersion)]
@@ -62,8 +62,8 @@ struct SettledBefore<Table: AnyObject> {
     return made.versions
   }
 
-  /// Returns the cached versions of a row, with the last incoming version added. Nil if the row has further versions
-  /// since it was last resolved.
+  /// Returns the cached versions of a row, with the last incoming version added. Nil if they cannot be used, for
+  /// example because the row has got other versions too.
   private mutating func follow(
     _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
   ) throws -> CondensedVersions? {

@@ -22,7 +22,7 @@ struct SettledRow {
   private let columns: [String]
   /// Whether the target's row stays unchanged because the table's rule lets no other node change it, conflict or not.
   let isKept: Bool
-  /// Whether the incoming version has no effect, because its author may not change the row by the row's rule.
+  /// Whether the incoming version has no effect, because the row's rule does not let its author change the row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
@@ -144,7 +144,7 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// The row after this node's decision; without a decision, ``outcome``.
+  /// The row after this node's decision; if there is none, the resolved row (``outcome``).
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }

@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
 
-/// An element of a ``SpilledList``.
+/// An element of a ``SpilledList``, which can be written to a temporary file and read back.
 protocol Spillable {
   /// The approximate memory of the element, in bytes.
   var byteCount: Int { get }

@@ -20,7 +20,7 @@ struct TableHolders: Equatable {
 
   init() { self.init(sources: [:]) }
 
-  /// Creates the value for a PostgreSQL target. `look` reads the names of the oldest tables.
+  /// Creates the value for a PostgreSQL target. `look` reads, by name in lower case, the oldest table of each name.
   init(_ look: @escaping () throws -> [NameKey: String]) throws {
     self.look = look
     oldest = try look()
@@ -40,6 +40,6 @@ struct TableHolders: Equatable {
     return isLike && !sources.contains(table.fullName.nameKey) && !roots.isSpelling(name)
   }
 
-  /// Reads the names of the oldest tables again, as a new table may have replaced a dropped one.
+  /// Reads again which table is the oldest of each name, as a new table may have replaced a dropped one.
   mutating func lookAgain() { if let found = try? look?() { oldest = found } }
 }

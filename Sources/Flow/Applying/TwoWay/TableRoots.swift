@@ -14,7 +14,7 @@ final class TableRoots: Sendable {
   private let spellings = Mutex<Set<NameKey>>([])
   private let changes = Atomic<Int>(0)
 
-  /// The number of changes so far. Row names computed before the last change must be computed again.
+  /// The number of changes of this list so far. Row names computed before the last change must be computed again.
   var count: Int { changes.load(ordering: .acquiring) }
 
   /// Returns the first name of a table; its own name if it was not renamed.
@@ -53,8 +53,8 @@ final class TableRoots: Sendable {
     if isNew { changes.add(1, ordering: .acquiringAndReleasing) }
   }
 
-  /// Notes that a new table takes a name. Rows of other tables that had the name before are listed under the present
-  /// names of these tables from now on.
+  /// Notes that a new table gets a name. If this is the first name of a renamed table, the renamed table is listed
+  /// under its present name from now on.
   func free(_ name: String) {
     guard count > 0 else { return }
     change { Self.free(name, &$0) }

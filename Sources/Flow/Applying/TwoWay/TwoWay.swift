@@ -16,7 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes journal rows after a source position of the own trail, in apply's transaction. False: too many.
+    /// SQLite: passes each journal row after a source position to a function, in apply's transaction. False: too many.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
@@ -39,9 +39,9 @@ package final class TwoWay: Sendable {
   let arrivedSteps = Mutex(ColumnSteps())
   let rules: RuleBook
   let local: LocalCommits
-  /// The lead that a peer's clock may have over ours, in µs.
+  /// The time by which a peer's clock may be ahead of ours, in µs.
   let skewMicrosecondsMax: Int64
-  /// The bytes of rows to be resolved at the end of a transaction that are kept in memory. Above that, a file is used.
+  /// The memory limit, in bytes, for rows to be resolved at the end of a transaction. Above it, a file is used.
   let deferredBytesMax: Int
   /// The size limit for the waiting rows of one trail, in bytes. Each ``RowResolver/judge()`` reads these rows.
   let waitingBytesMax: Int64
@@ -64,8 +64,8 @@ package final class TwoWay: Sendable {
   private let isRetired = Mutex(false)
 
   /// Creates the shared state. `captured`: the tables captured into this database's trail. `copiesRows`: see the
-  /// property. `before`: the state that the applies shared until now. An apply that still has that state can no longer
-  /// lock it, and its last commits are read by ``prepare(_:hasUniqueValues:candidates:returned:reach:)``.
+  /// property. `before`: the former shared state. An apply that still uses it can no longer take its lock, and that
+  /// apply's last commits are read by ``prepare(_:hasUniqueValues:candidates:returned:reach:)``.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String, tables: AdmittedTables)],
     captured: TablePatterns,
@@ -87,7 +87,7 @@ package final class TwoWay: Sendable {
     before?.isRetired.withLock { $0 = true }
   }
 
-  /// Returns whether capture takes writes to a table of this database, so that the table is two-way.
+  /// Returns whether capture reads changes of a table of this database, so that the table is two-way.
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
@@ -95,7 +95,7 @@ package final class TwoWay: Sendable {
   /// Returns whether a table may have rows that capture still has to copy, so that no other node has them.
   func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
-  /// Returns the filter for rows of a trail that are versions of this database's rows; nil: all (trail ``own``).
+  /// Returns the filter for a trail's rows that are versions of this database's rows; nil for trail ``own``: no filter.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
     let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
@@ -188,8 +188,8 @@ package final class TwoWay: Sendable {
     return ids
   }
 
-  /// Whether apply must read this database's trail before it changes anything: to know which of two rows is later, to
-  /// drop old versions of other nodes, or because much of that trail is unread.
+  /// Whether apply must read this database's trail before it changes anything. It must if rows may compete for unique
+  /// values, or if ``window`` has versions of other nodes. It also must if much of the trail is unread.
   var readsOwn: Bool {
     get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
@@ -302,7 +302,7 @@ package final class TwoWay: Sendable {
   /// applied here. Such a change is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
-  /// By trail name, the last transaction of each applied trail that the database has.
+  /// By trail name, the last transaction of each trail that has been applied to the database.
   var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
 
   func note(applied number: UInt64, of trail: TrailName) {
@@ -348,7 +348,7 @@ package final class TwoWay: Sendable {
 
   /// Notes that apply has read, in this database's trail, everything that applications wrote here before.
   ///
-  /// - Returns: The transaction for ``StoredReturns/close(by:)``; nil if no row needs it.
+  /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
   func noteCaptured() -> UInt64? {
     let reached = window.ownReach.number
     return returned.withLock { list in
@@ -357,8 +357,8 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Returns whether a row that is back in its table here may still wait for a unique value at an author that knew
-  /// `seen`.
+  /// Returns whether a row that is back in its table here may still be a waiting row at a node. `seen`: by trail, the
+  /// last transaction that the node knew.
   func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
@@ -399,6 +399,6 @@ enum TurnEnd {
   case overtaken
 }
 
-/// The error if an application has committed a row of the group and this database's trail does not have that yet. The
-/// group is rolled back, and applied again after capture has read the commit.
+/// The error if an application has committed a change of one of the group's rows, and this database's trail does not
+/// have that change yet. The group is rolled back, and applied again after capture has read the commit.
 struct LocalAhead: Error {}

@@ -24,8 +24,7 @@ final class TwoWayDesk<Table: AnyObject> {
   private let trail: TrailName
   private let clock: Clock
   private let reader: VersionReader
-  /// The last transaction in which all rows are resolved from their versions, after a row differed from the trail. 0:
-  /// none.
+  /// The last transaction whose rows are all resolved from versions, after a row differed from the trail; 0: none.
   private var settlesThrough: UInt64 = 0
   /// The transactions whose rows are locked before commits of applications are checked.
   private var lockedFirst = LockedFirst()
@@ -45,18 +44,18 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Whether the author knew changes that have not arrived here or that suspended tables lack, so rows here may differ.
   private(set) var mayDiffer = false
   private var settlesAll = false
-  /// The rows that applications have committed and capture has not read yet.
+  /// The rows that applications have changed in commits that capture has not read yet.
   private var uncaptured: Set<RowName> = []
   /// The rows to be resolved when the present transaction ends.
   private let deferred: DeferredRows<Table>
   /// The rows that the present transaction inserted into tables with the rule `insert-only`, by name.
   private var inserted: [RowName: [KeyedRow]] = [:]
-  /// For each transaction, the rows that it wrote and that may share their row names with other rows.
+  /// For each transaction, the rows that it wrote, if other rows may have the same row names.
   private var spelled: [Stamp: Set<Spelled>] = [:]
   /// The rows that the group writes, to check whether applications have committed changes of them too.
   private var written: [RowName] = []
   private var watchesRows = false
-  /// A cache of ``leavers(at:)`` for at most 16 transactions.
+  /// A cache of ``leavers(at:)``, the rows that a transaction deleted, for at most 16 transactions.
   private var leavers: [Stamp: [RowName: [RowName]]] = [:]
 
   /// The renames and drops of tables and columns here.
@@ -79,7 +78,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return true
   }
 
-  /// The value of ``TableRoots/count`` when ``columns`` was last updated.
+  /// The number of changes of renamed tables (``TableRoots/count``) when ``columns`` was last updated.
   private var rootsCount = 0
 
   /// The schema changes of the present group that renamed or dropped tables or columns.
@@ -88,8 +87,8 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Adds the renames and drops of a schema change that apply makes, as this database's own trail does not have it yet.
   /// Ignores a change that this database already had.
   ///
-  /// Call this only for a change that apply itself has made: this database's trail has the changes of operators. A
-  /// change that was not made here would make two tables count as one.
+  /// Call this only for a change that apply itself has made: this database's trail has the changes of operators. If it
+  /// were called for a rename that was not made, two tables would count as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -164,7 +163,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// The value of ``TwoWay/shapeCount`` when the foreign keys of the target were last read; -1: never.
+  /// The number of schema changes (``TwoWay/shapeCount``) when the target's foreign keys were last read; -1: never.
   private var shapeCount = -1
 
   /// Reads the foreign keys of the target again if tables have changed. Called before row names are computed.
@@ -177,9 +176,9 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Groups
 
-  /// Whether this group has already read what applications have committed.
+  /// Whether apply has already read, for this group, which rows applications have changed and committed.
   private(set) var isInformed = false
-  /// Whether a group must read what applications have committed even if the group changes nothing.
+  /// Whether apply must read which rows applications have changed, even if the group itself changes nothing.
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
@@ -191,14 +190,13 @@ final class TwoWayDesk<Table: AnyObject> {
     endTransaction()
   }
 
-  /// Stores, before a group's first change, the rows that applications have committed and this database's trail lacks
-  /// (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
+  /// Stores, before a group's first change, the rows that applications have changed in commits that this database's
+  /// trail lacks (`uncaptured`). `watchesRows`: whether the group's rows are checked for such commits at its end.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from their versions. False: already
-  /// requested.
+  /// Requests that all rows of transactions through `number` are resolved from versions. False: requested before.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
@@ -218,7 +216,7 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have committed.
+  /// Throws ``LocalAhead`` if the group wrote one of `rows`, which applications have changed and committed.
   func check(committed rows: Set<RowName>) throws {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
@@ -243,7 +241,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Transactions
 
-  /// Begins a transaction. Throws ``ClockGate/Ahead``, and `trail-forked` from ``VersionWindow/believed(_:of:)``.
+  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its timestamp is too far ahead. Throws `trail-forked` if its
+  /// author states that it knew transactions that this database's trail does not have.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -276,7 +275,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that have writes of other nodes unknown to its author.
+  /// The rows that the present transaction references and that other nodes wrote without its author knowing of it.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -567,15 +566,16 @@ final class TwoWayDesk<Table: AnyObject> {
       ?? shared.window.lastForgotten(row.copied)
   }
 
-  /// Returns a waiting row; if a later copy brought the row, with the stamp of the last such copy.
+  /// Returns a waiting row. If a later copy brought the row, the result has the stamp of the last such copy.
   func ranked(_ candidate: Candidate) throws -> Candidate {
     guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. The rank is the highest if capture has not read that
-  /// write, or, when copies merge with present rows (`isMerged`), has not copied the row. In the first case, throws
-  /// ``LocalAhead`` instead if the row that needs the unique value is from the present group (`isNew`).
+  /// Returns a row's rank; nil if all nodes know its last write. It is the highest rank if capture has not read that
+  /// write. It is also the highest if `isMerged` (copies merge with present rows) and capture has not copied the row.
+  /// Throws ``LocalAhead`` if capture has not read the write, and `isNew`: the row that needs the value is from this
+  /// group.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
