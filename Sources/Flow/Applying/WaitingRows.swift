@@ -19,8 +19,8 @@ package struct WaitingRows {
     /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version stored
     /// the row.
     package let since: Int64?
-    /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
-    /// expression or WHERE.
+    /// The rows that have the unique values for which this row waits. Empty if these values are free again, or if the
+    /// unique index is on an expression or has a WHERE clause.
     package let holders: [Holder]
   }
 
@@ -56,7 +56,7 @@ package struct WaitingRows {
   ///
   /// - Parameter place: The database, as messages name it.
   /// - Parameter url: The database, for a command line.
-  /// - Parameter table: The table of Cairn that has the rows.
+  /// - Parameter table: The name of Cairn's own table that stores the waiting rows.
   package func checkNone(at place: String, _ url: String, in table: String) throws {
     guard let first = rows.first else { return }
     let shown = rows.prefix(3).map { "table \($0.table), row \($0.key.shown): \($0.row.json)" }.joined(separator: "; ")

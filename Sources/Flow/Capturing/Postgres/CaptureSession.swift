@@ -4,11 +4,11 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The connections of a capture, its trail, and the objects that decide what to do with both. The parts of
-/// ``PostgresCapture`` share it.
+/// A capture's connections, its trail, and the objects that make its decisions, such as ``SlotProgress``. The parts of
+/// ``PostgresCapture`` share one session.
 ///
-/// The session writes transactions into the trail, makes them durable and confirms them to the server, as
-/// ``SlotProgress`` decides.
+/// The session writes transactions into the trail, makes them durable and confirms them to the server. ``SlotProgress``
+/// decides when.
 final class CaptureSession {
   let uri: String
   let options: PostgresCapture.Options
@@ -106,8 +106,8 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to known tables and copies final, because a transaction of the trail is complete: ``abandon()``
-  /// no longer undoes them.
+  /// Makes the changes to known tables and table copies final, because a transaction of the trail is complete. After
+  /// this, ``abandon()`` does not undo them.
   func settle() {
     tables.settle()
     refreshes.settle()
@@ -158,7 +158,8 @@ final class CaptureSession {
     }
   }
 
-  /// Returns the id of a table's shape in the open segment; writes the shape into the segment if it is missing.
+  /// Returns the number that identifies a table's shape in the open segment. Writes the shape into the segment if it is
+  /// missing there.
   func id(of table: PostgresRegistry.Table) throws -> UInt64 { try trail.schemaID(table.schema, token: table.epoch) }
 
   /// Appends a transaction that contains only the position of capture in the source.
@@ -167,7 +168,10 @@ final class CaptureSession {
     try endTransaction()
   }
 
-  /// Writes the position of capture into the trail when that is due, so that the server can forget the log before it.
+  /// Writes capture's position in the source into the trail if that is due. The server can then delete its log before
+  /// that position.
+  ///
+  /// - Parameter isWanted: Whether a message or the server requests the position now.
   func recordProgressInTime(isWanted: Bool) throws {
     guard !incoming.isOpen, !isTrailOpen, slot.isRecordDue(isWanted: isWanted, now: Clock.monotonicMilliseconds) else {
       return

@@ -26,18 +26,18 @@ package final class PostgresCapture {
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes that they
-    /// come from. Transactions of other applies go into the trail as if an application had made them. Nil: all applied
-    /// transactions stay out.
+    /// The trails whose applied transactions stay out of this trail: this trail goes to the nodes from which those
+    /// trails come. Transactions of other applies go into this trail as if an application had made them. Nil: all
+    /// applied transactions stay out.
     package var applies: Set<String>?
-    /// Whether rows that an apply writes also go into the trail, if the apply's message in the log names the origin of
-    /// the rows.
+    /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
+    /// rows.
     package var relays = false
     /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
     /// or columns of a table, may have names that differ only in the case of ASCII letters.
     package var goesBothWays = false
-    /// The largest allowed lead of another node's clock, µs. A clock in an apply's message that leads by more is
-    /// reduced to this limit, so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
+    /// to this limit, so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }

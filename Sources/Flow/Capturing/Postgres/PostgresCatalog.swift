@@ -11,8 +11,9 @@ struct PostgresCatalog {
   /// The name of the publication and of the slot.
   let publication: String
 
-  /// Returns the present definition of a table; nil if the table does not exist. If another session keeps the table
-  /// locked, throws an error with `isLockTimeout`.
+  /// Returns the present definition of a table; nil if the table does not exist.
+  ///
+  /// - Throws: An error with `isLockTimeout` if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }

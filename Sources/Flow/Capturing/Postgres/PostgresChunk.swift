@@ -13,8 +13,8 @@ struct PostgresChunk {
   enum Part {
     /// The next rows of the table in key order, after the last chunk.
     case next
-    /// The row with this key. An update moved the row there after chunks had passed this key, and lacks some of its
-    /// values.
+    /// One row, by its present key. An update moved it to this key after chunks had passed the key, and the update
+    /// lacks some values of the row.
     case row([String])
     /// The requested rows with these keys.
     case asked([[String]])
@@ -98,8 +98,11 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, with the types that the
-  /// trail has. Types have neither lock nor snapshot, so `other`, a connection without the snapshot, reads them.
+  /// Checks the rows that were read since ``lock(_:)``. They must be of the table that the snapshot shows, with the
+  /// types that the trail has.
+  ///
+  /// - Parameter other: A connection without the snapshot. It reads the types, because types have neither lock nor
+  ///   snapshot.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -124,8 +127,8 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail; calls `paused` between
-  /// rows.
+  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail. Calls `paused` after every
+  /// 1,000 rows.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void

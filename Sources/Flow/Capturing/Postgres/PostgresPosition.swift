@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The position of a trail in a PostgreSQL source, stored in the progress record at the end of each of Cairn's
-/// transactions.
+/// The place in a PostgreSQL source up to which a trail has the changes. The record that ends each transaction of the
+/// trail stores it.
 ///
 /// A transaction is identified by the place of its commit record in the log. The slot may be confirmed up to `quiet`. A
 /// server that sends the transaction `witness` again has the same history as the trail.

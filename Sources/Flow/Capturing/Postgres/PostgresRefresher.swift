@@ -23,7 +23,7 @@ final class PostgresRefresher {
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Drops the chunk that is being read, and its snapshot; the connection stays open.
+  /// Whether capture holds the lock that keeps two-way applies from writing while rows of tables are read.
   func dropChunk() {
     copier?.close()
     place.drop()

@@ -26,8 +26,8 @@ struct PostgresRegistry: Equatable {
     @ByBytes var partitions: [String] = []
     /// The reason for which the table must be copied; nil once it has been copied.
     var refresh: Refresh.Reason?
-    /// The number of the first server transaction that cannot have changed the table without a report in the stream.
-    /// The copy of the table waits until all earlier transactions have ended.
+    /// The number of a server transaction. The copy of the table waits until all transactions with a lower number have
+    /// ended, because the stream may lack their changes of the table.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 

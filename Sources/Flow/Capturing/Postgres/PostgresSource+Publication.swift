@@ -6,14 +6,14 @@ import SystemKit
 extension PostgresSource {
   /// The reason why a table could not be added to the publication, or removed from it.
   enum Unpublished {
-    /// This role may not change the publication of the table. The error's hint has the statement for another role.
+    /// Capture's role may not change the publication of the table. The error's hint has the statement for another role.
     case forbidden(CairnError)
     /// Another session keeps the table locked.
     case locked
   }
 
-  /// Creates the publication for the tables, or adds missing tables to it. If this role may not create it, another role
-  /// can do so before. Returns the tables that could not be added, with the reasons.
+  /// Creates the publication for the tables, or adds missing tables to it. Returns the tables that could not be added,
+  /// with the reasons. If capture's role may not create the publication, another role can create it beforehand.
   ///
   /// - Parameter isPatient: Whether to wait, for one locked table, until an autovacuum of the table gives up its lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
@@ -82,7 +82,7 @@ extension PostgresSource {
 
   /// Publishes the tables with which a capture begins, and waits as ``unlockedTables(_:tell:)`` does.
   ///
-  /// - Throws: `privilege-missing` if this role may not publish one of them.
+  /// - Throws: `privilege-missing` if capture's role may not publish one of the tables.
   func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {
     try waitToBegin(tell: tell) {
       let failures = try publish(tables, isPatient: true)

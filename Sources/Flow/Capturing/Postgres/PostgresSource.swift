@@ -18,7 +18,7 @@ package struct PostgresSource {
 
   // MARK: Checks of the server
 
-  /// Checks that this server, with this role, can be captured. Writes nothing.
+  /// Checks that the server can be captured with the role of the connection. Writes nothing.
   ///
   /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
@@ -204,8 +204,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Returns, for each trail that is applied to this database, the last transaction up to which an apply has brought
-  /// everything. The number stops before any suspended table and any quarantined transaction.
+  /// Returns, for each trail that is applied to this database, the last transaction up to which the database has
+  /// everything. A transaction that a suspended table lacks, or that is in quarantine, ends this count.
   ///
   /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
   /// - Parameter clock: The clock to report for each trail. The true clocks are unknown, but no later than this one, as

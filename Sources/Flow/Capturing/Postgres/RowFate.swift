@@ -17,7 +17,8 @@ struct RowFate {
     var rewrites = 0
     /// Whether the command created a table, which may be a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change: then the node from which the change came has changed its rows in the same way.
+    /// Whether an apply made the change. If so, the node where the change was made first has changed its own rows in
+    /// the same way.
     var isApplied = false
     /// The statement that changed the table; empty if it is not known.
     var text = ""
@@ -62,7 +63,7 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether attached, detached or created partitions have neither added rows to the table nor removed any.
+  /// Whether the attached, detached or created partitions have neither added rows to the table nor removed any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
@@ -88,7 +89,7 @@ struct RowFate {
     before.forms.allSatisfy { key, text in after.forms[key].map { $0 == text } ?? true }
   }
 
-  /// Returns whether, in all existing rows, a new column has the value that its default states, or NULL if it has none.
+  /// Returns whether, in all existing rows, a new column has the value of its default, or NULL if it has no default.
   private func isFilled(_ index: Int) -> Bool {
     let (column, detail) = (after.schema.columns[index], details[index])
     guard column.identity == .none else { return false }

@@ -160,7 +160,8 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the SQL that writes one message. `letter` is the kind; `fields` come after the message's version and tag.
+  /// Returns the SQL by which a trigger writes one message. `letter` is the message's kind; `fields` come after the
+  /// message's version and command tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -174,8 +175,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the JSON description of table `v_root`. A function in the language SQL would be planned
-  /// again for each table, and planning takes longer than running it.
+  /// The SQL that computes the JSON description of table `v_root`. It is not a function in the language SQL, because
+  /// PostgreSQL would plan that function again for each table.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -221,8 +222,10 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions: it writes nothing if no slot exists, and its errors never
-  /// reach the application.
+  /// Returns the SQL of a trigger's body with two additions. It writes nothing if no slot of Cairn exists, and its
+  /// errors never reach the application.
+  ///
+  /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 

@@ -98,8 +98,8 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Drops what was read from the catalog, because the stream reported a schema change: what was read may be older or
-  /// newer. If a reading was in progress, requests another one.
+  /// Drops what was read from the catalog, because the stream reported a schema change: the catalog may have been read
+  /// before or after that change. If capture has not used what was read, requests another reading.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)

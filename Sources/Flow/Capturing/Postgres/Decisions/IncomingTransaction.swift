@@ -21,8 +21,7 @@ struct IncomingTransaction {
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A message that an apply writes in its own transaction (a note): the name of the apply's trail, and which
-    /// transactions the apply has brought.
+    /// An applied note, which an apply writes in its own transaction. It names the apply's trail.
     case note
     /// A schema change, reported by an event trigger.
     case schema
@@ -74,8 +73,8 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The message (note) of the apply that made the transaction; it names the transactions that the apply brought. Nil
-    /// if this trail does not need the rows that the apply wrote, or if no apply made the transaction.
+    /// The applied note of the apply that made the transaction. Nil if no apply made it, or if this trail does not need
+    /// the rows that the apply wrote.
     var relay: AppliedNote?
     /// Whether an apply made the transaction, and the trail does not have the transaction yet. Then its schema changes
     /// go into the trail.
@@ -90,7 +89,7 @@ struct IncomingTransaction {
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of the messages in the log in which applies name the transactions that they have brought.
+  /// The prefix of applied notes in PostgreSQL's log.
   private static let notePrefix = "cairn"
   /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
@@ -105,9 +104,9 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the message (note) of the apply that made it, which names the
-  /// transactions that the apply brought. The note is nil if the rows do not go into this trail. The result is nil if
-  /// no transaction is open.
+  /// The commit time of the open transaction, and the applied note of the apply that made it. The note is nil if no
+  /// apply made the transaction, or if the apply's rows do not go into this trail. The result is nil if no transaction
+  /// is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -163,11 +162,11 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes a note: the message of an apply that names the transactions which the apply brought. `given` is nil for
-  /// a note that names no trail: such a note, too, shows that an apply made the transaction.
+  /// Processes an applied note. `given` is nil for a note that names no trail: such a note, too, shows that an apply
+  /// made the transaction.
   ///
-  /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
-  /// database has after it.
+  /// Each transaction of an apply begins with a note. One of its notes states the last transaction of the apply's trail
+  /// that the database then contains.
   private mutating func take(note given: AppliedNote?, now: Int64) {
     guard var open, open.isFresh || open.isApplied else { return }
     var note = given

@@ -7,9 +7,10 @@ import Changes
 ///     waits.set([:], .refused)         // the table is captured again
 struct WaitingTables {
   enum Cause: Int, CaseIterable {
-    /// The table cannot be captured as it is, or this role cannot publish it. An operator must execute a statement.
+    /// The table cannot be captured as it is, or capture's role may not publish it. An operator must execute a
+    /// statement.
     case refused
-    /// This role may not read the table's rows.
+    /// Capture's role may not read the table's rows.
     case unreadable
     /// Another session delays the copy of the table.
     case copyHeldUp
@@ -40,7 +41,7 @@ struct WaitingTables {
   /// The most suspended tables that are shown in the status. Any role that may create tables can cause any number.
   static let shownMax = 100
 
-  /// The suspended tables by name, each once; only the first ``shownMax``.
+  /// The suspended tables, each once, in the order of their names; at most ``shownMax``.
   var all: [TableWait] {
     var found: [UInt32: TableWait] = [:]
     for cause in Cause.allCases { found.merge(waits[cause] ?? [:]) { first, _ in first } }
