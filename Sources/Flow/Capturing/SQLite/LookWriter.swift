@@ -7,8 +7,8 @@ import Trails
 /// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
 /// table copies.
 ///
-/// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
-/// apply names the transactions that it brought: applications that wrote after it may have seen the apply's rows.
+/// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
+/// applications that wrote after the note may have seen the apply's rows.
 final class LookWriter {
   /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
   struct NeedsTurn: Error {}
@@ -52,7 +52,7 @@ final class LookWriter {
   /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
   /// if there is none. Journal rows before that row were committed earlier.
   private var nextCommit: Int64?
-  /// The journal row in which an apply named the origin of the rows being read; nil if an application wrote them.
+  /// The applied note that names the origin of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
   /// The signal that stops the writing to the trail, even inside a transaction.
   private var stop = StopSignal()
@@ -297,8 +297,8 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the layout (recorded shape) of the table to copy next, in force by journal row `last`; nil if there is
-  /// none.
+  /// Returns the layout (recorded shape) of the table to copy next; nil if there is none. Layouts that begin after
+  /// journal row `last` do not count.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
@@ -424,8 +424,8 @@ final class LookWriter {
     return true
   }
 
-  /// Processes the journal row in which an apply names the transactions that it brought, and ends the transaction
-  /// before it. Returns false if some journal rows of that transaction do not show which table row they change.
+  /// Processes an applied note in the journal, and ends the transaction before it. Returns false if some journal rows
+  /// of that transaction do not show which table row they change.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)

@@ -6,8 +6,8 @@ import Trails
 enum SourceStanding {
   /// The source has recorded the last journal row of the trail as captured (its mark).
   case atMark
-  /// The source has recorded an earlier journal row as captured (its mark): the row in `SourcePosition.previous`. The
-  /// source's journal has the later rows of the trail. The value is the CRC-32C of these rows.
+  /// The source has recorded only an earlier journal row as captured: the row in `SourcePosition.previous`. The
+  /// source's journal still has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
   case lostRows
