@@ -39,8 +39,8 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Creates the pair of tables, and pairs their columns by the contracts of their types. The rows are matched in
-  /// buckets unless the order is changed later.
+  /// Creates the pair of tables and the pairs of their columns. The types of two paired columns decide how their values
+  /// are compared. The rows are matched in buckets unless the order is changed later.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())

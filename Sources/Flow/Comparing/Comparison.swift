@@ -17,7 +17,7 @@ package final class Comparison {
     package var trail: TrailPlace?
     /// Whether differing rows are sent again through the trail.
     package var repairs = false
-    /// Rules of the apply. Tables with a rule are left out, and reported as such.
+    /// Rules of the apply. Tables with a rule are not compared, and are reported as left out.
     package var rules: [TableRule] = []
     /// The tables of the target that the apply may write; all others are left out.
     package var scope = TargetScope()

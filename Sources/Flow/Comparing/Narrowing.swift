@@ -14,8 +14,8 @@ struct Narrowing: ~Copyable {
     /// has the row.
     let key: Int
     var rowBytes: UInt32
-    /// The state of a row with a key: 1 until the target's row is read, 0 if that was equal, -1 for a suspect. For a
-    /// row without a key: the number of equal rows at the source minus the number at the target.
+    /// The state of a row with a key: 1 until the target's row is read, then 0 if both are equal, -1 for a suspect. For
+    /// a row without a key: the number of equal rows at the source minus the number at the target.
     var balance: Int32
   }
 
