@@ -213,7 +213,7 @@ final class CaptureSession {
     try report(wantsReply: !incoming.isOpen)
   }
 
-  /// Keeps the stream alive: the server ends a stream that is silent for too long.
+  /// Keeps the stream alive: sends a report if the last one is some time ago, because the server ends a silent stream.
   func keepStream() throws { if slot.isReportDue(now: Clock.monotonicMilliseconds) { try report() } }
 
   // MARK: Server
@@ -235,7 +235,7 @@ final class CaptureSession {
   /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
-  /// Publishes how many tables are still to be copied, and which tables are suspended for another reason.
+  /// Publishes how many tables are still to be copied, and which tables are suspended.
   func showWaiting() {
     let (waiting, waits) = (tables.waitingCount(besides: waits.forOperator), waits.all)
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
@@ -259,8 +259,8 @@ final class CaptureSession {
     showWaiting()
   }
 
-  /// Returns the error for a server that lacks transactions of the trail, such as a restored one. `how` is the part of
-  /// the message that describes the difference.
+  /// Returns the error for a server that lacks transactions which the trail has, such as a server restored from a
+  /// backup. `how` is the part of the message that describes the difference.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",
@@ -269,8 +269,8 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used. To create a missing publication again does not help: the server
-  /// looks up the publication as it was at each moment of the log.
+  /// Returns the error for a slot that cannot be used, or whose publication is missing. To create the publication again
+  /// does not help: the server looks it up as it was at each moment of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"

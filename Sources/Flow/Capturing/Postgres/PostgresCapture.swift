@@ -33,8 +33,8 @@ package final class PostgresCapture {
     /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
     /// rows.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
-    /// or columns of a table, may have names that differ only in the case of ASCII letters.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, capture
+    /// refuses two tables, or two columns of a table, whose names differ only in the case of ASCII letters.
     package var goesBothWays = false
     /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
     /// to this limit, so that the trail's clock does not follow it.
@@ -86,8 +86,8 @@ package final class PostgresCapture {
 
   // MARK: The run
 
-  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
-  /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
+  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, the run ends once everything
+  /// committed before the call is in the trail and every table is copied. The run waits for an unreachable server; with
   /// `untilCaughtUp`, for one minute.
   ///
   /// A table that its owner alters so that it cannot be captured is suspended, and all others continue. With
@@ -154,7 +154,7 @@ package final class PostgresCapture {
     case isToGoOn
   }
 
-  /// Processes the messages of one replication connection until it ends. Returns whether the run ends too.
+  /// Processes the messages of one replication connection until the connection ends. Returns whether the run ends too.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor

@@ -52,7 +52,7 @@ struct PostgresCopier {
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Whether text in this database sorts by its bytes (collation `C`), and the bytes are those of UTF-8.
+  /// Whether this database sorts text by its bytes in UTF-8: it has collation `C` and encoding UTF-8.
   private let isC: Bool
   /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
   /// collation `C` sorts by other bytes.
@@ -72,7 +72,7 @@ struct PostgresCopier {
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
-  /// Opens the snapshot for a part of a table; keep it until ``close()``.
+  /// Opens the snapshot for a part of a table. The snapshot stays open until ``close()``.
   func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     let (snapshot, end) = try PostgresSnapshot.current(connection)
@@ -101,8 +101,8 @@ struct PostgresCopier {
   /// Checks the rows that were read since ``lock(_:)``. They must be of the table that the snapshot shows, with the
   /// types that the trail has.
   ///
-  /// - Parameter other: A connection without the snapshot. It reads the types, because types have neither lock nor
-  ///   snapshot.
+  /// - Parameter other: A connection outside of the snapshot. It reads the present types, because types cannot be
+  ///   locked and do not follow the snapshot.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -210,8 +210,8 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. A cast to text would
-  /// print some types differently.
+  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. The values are not
+  /// cast to text, because a cast prints some types differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }

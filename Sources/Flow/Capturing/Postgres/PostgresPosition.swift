@@ -31,7 +31,7 @@ struct PostgresPosition: Equatable {
   /// out on purpose, and no later commit was left out. A server that is restored to a moment after this place has lost
   /// nothing that the trail has.
   var reached: LSN
-  /// The place in the log, at or after `reached`, up to which the server had nothing more for the trail.
+  /// The place in the log, at or after `reached`, before which the server has nothing more for the trail.
   var quiet: LSN
   /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?

@@ -10,7 +10,7 @@ final class PostgresRefresher {
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot is opened if one does not yet show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
-  /// The pause before the next attempt to read a table whose rows this role may not read, ms.
+  /// The pause before the next attempt to read a table whose rows capture's role may not read, ms.
   private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession

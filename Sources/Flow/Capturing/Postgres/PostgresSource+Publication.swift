@@ -40,8 +40,8 @@ extension PostgresSource {
   /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
   /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
   private static let vacuumMilliseconds = 2500
-  /// The most locked tables for which publishing waits, each for ``lockMilliseconds``. It does not wait for further
-  /// ones.
+  /// The most locked tables for which publishing waits ``lockMilliseconds`` each. For further locked tables it waits
+  /// only 1 ms.
   private static let lockedTablesWaited = 10
 
   private func publish(
@@ -80,7 +80,8 @@ extension PostgresSource {
     return found
   }
 
-  /// Publishes the tables with which a capture begins, and waits as ``unlockedTables(_:tell:)`` does.
+  /// Publishes the tables with which a capture begins. Waits until no other session keeps one of them locked; reports
+  /// the wait, and gives up after a minute.
   ///
   /// - Throws: `privilege-missing` if capture's role may not publish one of the tables.
   func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {

@@ -249,8 +249,8 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends the server process that serves this trail's stream for a killed cairn. The lock of the state folder proves
-  /// that no live process uses the stream.
+  /// Ends the server process that still serves this trail's stream for a cairn process that was killed. The lock of the
+  /// state folder proves that no live process uses the stream.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {

@@ -2,7 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. It does no I/O.
+/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. This type does
+/// no I/O.
 ///
 /// If the target can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
@@ -97,7 +98,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Returns whether every value of type `was` prints the same in type `now`, and fits there.
+  /// Returns whether every value of type `was` fits into type `now` and prints as the same text there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }

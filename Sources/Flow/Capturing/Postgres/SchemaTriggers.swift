@@ -4,8 +4,9 @@ import PostgresKit
 /// The event triggers that report changes of tables in the stream, each at its exact place. For each table and command
 /// they write one transactional message, with the whole shape that the catalog has at that moment.
 ///
-/// All captures of a database share the triggers. They never make an application's command fail or wait: an error in
-/// them becomes a message by which capture reads the catalog. They write nothing if no slot of Cairn exists.
+/// All captures of a database share the triggers. The triggers never make an application's command fail or wait. If one
+/// of them has an error, it writes a message that makes capture read the catalog. They write nothing if no slot of
+/// Cairn exists.
 ///
 /// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
 /// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed

@@ -78,11 +78,11 @@ struct CaptureTriggers {
   }
 
   /// Returns the two statements with which a trigger purges the journal, in the application's own transaction, for
-  /// about one row in 128. They delete journal rows that are in the trail already or exceed the size limit. So no
-  /// application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
+  /// about one row in 128. Together they delete journal rows that are in the trail already or exceed the size limit. So
+  /// no application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
   ///
-  /// For the other 127 rows, the statements cost next to nothing. This is true only if the DELETE has a single subquery
-  /// over another table.
+  /// For the other 127 rows, the statements cost next to nothing, as long as the DELETE has a single subquery over
+  /// another table.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """

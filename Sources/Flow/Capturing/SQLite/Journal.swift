@@ -13,7 +13,7 @@ package struct Journal {
   static let version: Int64 = 5
   /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest are dropped too.
+  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
   /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
@@ -332,7 +332,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the table of `layout` has been copied, unless the reason for the copy has changed meanwhile.
+  /// Stores that the table of `layout` has been copied, unless a new reason for a copy has been stored since then.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -344,8 +344,8 @@ package struct Journal {
   /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
   /// journal row marks the changes.
   ///
-  /// Several schema changes since the last call may include a unique index that was created and dropped. A REPLACE on
-  /// that index has deleted rows without journal rows. So the tables that were written meanwhile are copied again.
+  /// Since the last call, a unique index may have been created and dropped again. A REPLACE on that index may have
+  /// deleted rows without journal rows. So if the schema changed several times, the written tables are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.

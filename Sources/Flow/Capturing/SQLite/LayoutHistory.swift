@@ -1,8 +1,8 @@
 import Changes
 import SQLiteKit
 
-/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. It does no
-/// I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. This type
+/// does no I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
@@ -107,8 +107,8 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a chunk of the table's copy that is still to
-  /// be read will show the change.
+  /// Returns whether a change of a row goes into the trail. The change is left out if a later chunk of the table's copy
+  /// will show it.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

@@ -11,7 +11,7 @@ enum SourceStanding {
   case behind(UInt32)
   /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
   case lostRows
-  /// The file is another one, or was restored from a backup. The text says how the file differs.
+  /// The file is another database, or was restored from a backup. The text says how the file differs.
   case other(String)
 
   /// Compares a file with the end of its trail.
@@ -64,7 +64,8 @@ extension SourcePosition.Mark {
 }
 
 extension SQLiteCapture {
-  /// Returns the reason why a file does not continue the trail in `folder`; nil if it does. No capture may be running.
+  /// Returns the reason why a file does not continue the trail in `folder`; nil if it continues the trail. No capture
+  /// may be running.
   ///
   /// The call reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
-/// ask capture to do. It does no I/O.
+/// ask capture to do. This type does no I/O.
 ///
 /// The caller passes each message of the stream. A transaction is left out of the trail if the trail has it already, or
 /// if an apply made it.
@@ -16,7 +16,8 @@ struct IncomingTransaction {
 
   /// The kinds of messages that Cairn writes into the server's log. The prefix of a message shows its kind.
   enum Message: Equatable {
-    /// A message with a random text that capture committed itself: when it arrives, all earlier commits have arrived.
+    /// A message with a random text that capture committed itself. When the stream brings it, all earlier commits have
+    /// arrived.
     case barrier
     /// A request that the trail records the position of capture at once.
     case progress
@@ -76,16 +77,16 @@ struct IncomingTransaction {
     /// The applied note of the apply that made the transaction. Nil if no apply made it, or if this trail does not need
     /// the rows that the apply wrote.
     var relay: AppliedNote?
-    /// Whether an apply made the transaction, and the trail does not have the transaction yet. Then its schema changes
-    /// go into the trail.
+    /// Whether an apply made the transaction, and the trail does not have the transaction yet. If so, its schema
+    /// changes go into the trail.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
     /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be wrong: the
-    /// later of that time and the clock in the apply's message is used.
+    /// The time of the commit, µs since 1970. If an apply made the transaction: the later of the server's time, which
+    /// may be wrong, and the clock in the applied note.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 

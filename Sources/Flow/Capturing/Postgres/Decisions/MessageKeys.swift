@@ -25,8 +25,8 @@ struct MessageKeys {
   /// known.
   var since: LSN? { own?.since }
 
-  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read.
-  /// One reading of the keys is enough for all messages that were committed before it, however many are forged.
+  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read. If
+  /// not, the keys need not be read again, however many forged messages come.
   ///
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }

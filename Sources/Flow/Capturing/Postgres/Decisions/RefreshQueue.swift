@@ -52,7 +52,7 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The copy of a table that has chunks in the trail already; nil if there is none.
+  /// The running copy, which has chunks in the trail already; nil if no copy is running.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
@@ -90,8 +90,9 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if the table has no key or
-  /// got another shape, or if the copy is complete. Nor can it if updates moved rows to keys that are no longer known.
+  /// Forgets the running copy if it cannot continue after a restart of capture. That is so if its table has no key or
+  /// got another shape, or if the copy is complete. It is also so if updates moved rows: their keys are no longer
+  /// known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -120,11 +121,11 @@ struct RefreshQueue {
 
   // MARK: Chunks
 
-  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
-  /// without them a copy may be complete and wrong.
+  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first: a copy
+  /// that ended without them would be wrong.
   ///
-  /// A table that cannot be read now is skipped, unless its copy has begun. In that case other tables wait three
-  /// seconds: reading one of them would make the copy begin again.
+  /// A table that cannot be read now is skipped. But if its copy has begun, other tables wait three seconds first:
+  /// reading one of them would make the copy begin again.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
@@ -155,8 +156,8 @@ struct RefreshQueue {
 
   /// Ends a chunk, once the stream has passed its snapshot.
   ///
-  /// - Parameter isRaced: Whether the stream brings changes again that the chunk shows. Then the same range is read
-  ///   again, which corrects it; a table without key is copied again from its beginning.
+  /// - Parameter isRaced: Whether the stream brings again changes that the chunk shows. If so, the same range is read
+  ///   again, which corrects it. A table without key is copied again from its beginning.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The progress of a capture through the log of its slot: what the server sent, what the trail has, and what the server
-/// may delete. It does no I/O.
+/// may delete. This type does no I/O.
 ///
 /// The slot is confirmed only up to a place before which every transaction is durable in the trail, or is left out of
 /// the trail. `now` is monotonic time in ms.
@@ -38,12 +38,12 @@ struct SlotProgress {
   /// The place in the server's log after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// A transaction that the server must send again before any newer one. If it sends another one, its history is not
-  /// that of the trail. Nil if the transaction has come, or need not come.
+  /// A transaction that the server must send again before any newer one. If the server sends another one instead, its
+  /// history is not that of the trail. Nil if the transaction has come, or need not come.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
-  /// transactions that capture makes itself. The present time would be later than the commits of changes that arrive
-  /// afterwards.
+  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. Transactions that capture
+  /// makes itself get this time as their clock. The present time could be later than the commits that the server sends
+  /// next.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0

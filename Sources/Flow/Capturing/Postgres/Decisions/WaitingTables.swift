@@ -1,6 +1,6 @@
 import Changes
 
-/// The tables that are suspended while all others are captured, each with its cause. It does no I/O.
+/// The tables that are suspended while all others are captured, each with its cause. This type does no I/O.
 ///
 ///     var waits = WaitingTables()
 ///     waits.set([17: wait], .refused)  // [wait], as it is news
