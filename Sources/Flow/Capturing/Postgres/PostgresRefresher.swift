@@ -16,14 +16,14 @@ final class PostgresRefresher {
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether capture, which reads rows of tables, holds the lock that keeps two-way applies from writing.
+  /// Whether capture holds the lock with which it may read rows of tables. The lock keeps two-way applies from writing.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
 
   var isReading: Bool { !place.isEmpty }
 
-  /// Whether capture holds the lock that keeps two-way applies from writing while rows of tables are read.
+  /// Drops the chunk that is being read, and its snapshot; the connection stays open.
   func dropChunk() {
     copier?.close()
     place.drop()

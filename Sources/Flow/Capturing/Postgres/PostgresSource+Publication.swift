@@ -173,8 +173,8 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Waits until the catalog shows a transaction that the stream has brought. Returns whether the catalog then has a
-  /// table.
+  /// Waits until the catalog shows the changes of a transaction that the stream has brought. Returns whether the table
+  /// exists then.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(

@@ -205,7 +205,7 @@ package struct PostgresSource {
   }
 
   /// Returns, for each trail that is applied to this database, the last transaction up to which the database has
-  /// everything. A transaction that a suspended table lacks, or that is in quarantine, ends this count.
+  /// everything. It comes before the first transaction that a suspended table lacks or that is in quarantine.
   ///
   /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
   /// - Parameter clock: The clock to report for each trail. The true clocks are unknown, but no later than this one, as

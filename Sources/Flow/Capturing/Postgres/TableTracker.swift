@@ -377,8 +377,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication cannot
-  /// bring, or a new one with the name of a captured one, is left out with a notice.
+  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication does
+  /// not support, or a new one with the name of a captured one, is left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {

@@ -89,7 +89,7 @@ struct Adoption {
   /// Returns the value for the column `refresh` of the table's next layout: whether all, some or no rows are copied
   /// after the schema change.
   ///
-  /// - Parameter isTrusted: Whether the triggers have logged every change of the table until then.
+  /// - Parameter isTrusted: Whether the triggers have logged every change of the table up to the schema change.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
     if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
     if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }

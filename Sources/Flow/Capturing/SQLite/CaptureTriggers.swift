@@ -152,7 +152,7 @@ struct CaptureTriggers {
   }
 
   /// The statements that purge the journal for about one row in 128, chosen by the rowid. This choice is cheap, but
-  /// needs a table in which each row has another rowid.
+  /// needs a table in which all rowids differ.
   ///
   /// All bits of the rowid are used: some ids, such as Twitter's, have constant low bits. The remainder by a prime
   /// below 2^31, times a number below 2^31, cannot overflow. The high bits of the product decide.

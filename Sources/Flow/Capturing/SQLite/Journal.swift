@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction up to which the file has everything. A transaction that a suspended
-  /// table lacks, or that is in quarantine, ends this count. The result replaces missing applied notes in the journal.
-  /// The true clock is unknown, so the present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
+  /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
+  /// the journal. The true clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil

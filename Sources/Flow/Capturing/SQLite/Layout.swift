@@ -33,8 +33,8 @@ struct Layout {
   /// The index of the rowid among the values of a journal row; nil if capture identifies rows of the table in another
   /// way while it reads the journal.
   let rowidIndex: Int?
-  /// The input through which each row hash depends on the table. The hashes of all rows that a statement changed form
-  /// the digest of the statement.
+  /// The data about the table that go into each row hash. The hashes of all rows that a statement changed form the
+  /// digest of the statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }

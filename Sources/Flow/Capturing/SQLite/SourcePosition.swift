@@ -42,8 +42,8 @@ struct SourcePosition: Equatable {
   /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
-  /// The sequence numbers that journal rows may have. Sums with them cannot overflow. An application can write other
-  /// numbers, which are refused.
+  /// The sequence numbers that journal rows may have: so small that sums of them cannot overflow. An application can
+  /// write other numbers, which are refused.
   static let places: Range<Int64> = 0..<1 << 61
 
   /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. Version 1 is read as without

@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks the journal rows that the trail has but the source has not recorded as captured: they must be equal.
+  /// Checks that the journal rows after the last one that the source has recorded as captured are those of the trail.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")

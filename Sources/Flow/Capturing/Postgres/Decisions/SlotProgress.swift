@@ -144,7 +144,8 @@ struct SlotProgress {
   ///
   /// - Parameter refresh: The state of the running copy; nil if there is none.
   /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received,
-  ///   also transactions that were left out because a chunk shows them. They are not captured after a restart.
+  ///   also transactions that were left out because a chunk shows them. So those transactions are not captured after a
+  ///   restart.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
