@@ -16,8 +16,8 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version stored
-    /// the row.
+    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version of Cairn
+    /// stored the row.
     package let since: Int64?
     /// The rows that have the unique values for which this row waits. Empty if these values are free again, or if the
     /// unique index is on an expression or has a WHERE clause.
@@ -28,7 +28,7 @@ package struct WaitingRows {
   package struct Holder {
     /// The columns of the unique index, with the values for which another row waits.
     package let values: ConflictRow
-    /// The key of the row that has these values.
+    /// The key of this row, which has the unique values.
     package let key: ConflictRow
   }
 

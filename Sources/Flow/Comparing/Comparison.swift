@@ -144,7 +144,7 @@ package final class Comparison {
       "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
-  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, it waits for the
+  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, the method waits for the
   /// replication and plans again: a new table or column may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(

@@ -224,7 +224,7 @@ extension TableSchema.Column {
 struct CopyFields: ~Copyable {
   private var bytes = ByteWriter()
   private var field = ByteWriter(capacity: 256)
-  /// The start and length of each value; -1 for NULL.
+  /// The start and length of each value; the length is -1 for NULL.
   private var slots: [(start: Int, count: Int)] = []
 
   mutating func take(_ line: UnsafeRawBufferPointer) {

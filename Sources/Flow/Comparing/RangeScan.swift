@@ -42,8 +42,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, it
-  /// calls `idle` about once a second.
+  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, the
+  /// method calls `idle` about once a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)

@@ -139,7 +139,8 @@ final class CaptureSession {
     changeCount += 1
   }
 
-  /// Appends the schema changes of a table to the trail. A copy of a table that a change interrupts begins again.
+  /// Appends the schema changes of a table to the trail. If a change interrupts the copy of a table, that copy begins
+  /// again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }

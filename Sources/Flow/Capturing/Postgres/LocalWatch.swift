@@ -55,8 +55,8 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message after everything that was committed before the call. The caller must then call
-  /// ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
+  /// Commits a message, which the stream brings after everything that was committed before the call. The caller must
+  /// then call ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }

@@ -302,6 +302,6 @@ package final class PostgresCapture {
 }
 
 extension PostgresCapture.Options {
-  /// Returns whether the transactions that were applied from this trail are left out of capture's own trail.
+  /// Returns whether the transactions that an apply of `trail` wrote are left out of capture's own trail.
   func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

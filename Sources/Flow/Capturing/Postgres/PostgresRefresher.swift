@@ -296,7 +296,7 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Writes to the trail that the requested rows of a table are complete, even if an earlier run wrote their start.
+  /// Writes the end record of a table's requested rows to the trail, even if an earlier run wrote the start record.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()

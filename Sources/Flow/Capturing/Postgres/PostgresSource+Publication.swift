@@ -156,8 +156,8 @@ extension PostgresSource {
   }
 
   /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
-  /// the stream has every change of the table. Proof: the catalog rows of table and publication have the same
-  /// transaction.
+  /// the stream has every change of the table. Proof: the same transaction wrote the catalog rows of the table and of
+  /// its publication.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -201,8 +201,8 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that complete the publication in one transaction. A table that is published with a filter
-  /// must be removed and added again.
+  /// Returns the statements that add to the publication what it lacks, for one transaction. A table that is published
+  /// with a filter must be removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }

@@ -38,8 +38,8 @@ struct SchemaTriggers {
     return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
-  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the role is no superuser.
-  /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
+  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
+  /// no superuser. Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -134,8 +134,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the functions run. Their output must not depend on the session, and they must not wait for
-  /// locks.
+  /// The settings with which the functions run. The functions' output must not depend on the session, and the functions
+  /// must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",

@@ -45,7 +45,7 @@ protocol ChangeSource: AnyObject {
   func release()
   /// Throws an error if an application has dropped Cairn's tables in the source. It is called after an SQL error.
   func checkParts() throws
-  /// Ends the run of capture: stores in the source the last change that the trail has.
+  /// Ends the run of capture: records in the source which change is the last one in the trail.
   func end() throws
 }
 

@@ -75,7 +75,8 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with its two flags.
+  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with the flags `isSame`
+  /// and `isExact`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }

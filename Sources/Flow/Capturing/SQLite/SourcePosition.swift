@@ -46,8 +46,8 @@ struct SourcePosition: Equatable {
   /// write other numbers, which are refused.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. Version 1 is read as without
-  /// knowledge.
+  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. In version 1, `knowledge` is
+  /// read as empty.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

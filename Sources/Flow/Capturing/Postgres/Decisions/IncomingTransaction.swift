@@ -57,7 +57,7 @@ struct IncomingTransaction {
     let commitTime: Int64
     /// The random text of a barrier message in the transaction (``Message/barrier``); nil if there is none.
     let barrier: String?
-    /// Whether a message of the transaction requests that the trail record its position at once.
+    /// Whether a message of the transaction requests that capture record its position in the trail at once.
     let wantsRecord: Bool
     let notes: [AppliedNote]
   }
