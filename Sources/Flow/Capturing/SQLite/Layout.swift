@@ -118,7 +118,8 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The valid values of `cairn_layout.id`. The column `code` of a journal row has the layout's id times eight.
+  /// The valid values of `cairn_layout.id`. The column `code` of a journal row is this id times eight, plus the row's
+  /// kind.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {
