@@ -16,11 +16,11 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version stored
-    /// the row.
+    /// The time when the row began to wait for its unique value, in µs since 1970 UTC; nil if an older version of Cairn
+    /// stored the row.
     package let since: Int64?
-    /// The rows that have the waiting row's unique values. Empty if the value is free again, or the index has an
-    /// expression or WHERE.
+    /// The rows that have the unique values for which this row waits. Empty if these values are free again, or if the
+    /// unique index is on an expression or has a WHERE clause.
     package let holders: [Holder]
   }
 
@@ -28,7 +28,7 @@ package struct WaitingRows {
   package struct Holder {
     /// The columns of the unique index, with the values for which another row waits.
     package let values: ConflictRow
-    /// The key of the row that has these values.
+    /// The key of this row, which has the unique values.
     package let key: ConflictRow
   }
 
@@ -56,7 +56,7 @@ package struct WaitingRows {
   ///
   /// - Parameter place: The database, as messages name it.
   /// - Parameter url: The database, for a command line.
-  /// - Parameter table: The table of Cairn that has the rows.
+  /// - Parameter table: The name of Cairn's own table that stores the waiting rows.
   package func checkNone(at place: String, _ url: String, in table: String) throws {
     guard let first = rows.first else { return }
     let shown = rows.prefix(3).map { "table \($0.table), row \($0.key.shown): \($0.row.json)" }.joined(separator: "; ")

@@ -5,7 +5,7 @@ import Changes
 ///
 /// It is stored with apply's state of the table, in the same commit in which apply skips the table's changes.
 package struct WaitingTable: Equatable, Sendable {
-  /// The name of the table at the source.
+  /// The name of the table in the trail, after the apply's rules.
   @ByBytes package var name: String
   /// The table's own checkpoint: its part of the trail has been applied up to here, just before the first transaction
   /// that the table lacks.
@@ -31,7 +31,7 @@ package struct WaitingTable: Equatable, Sendable {
   /// The most tables of one trail that may be suspended at the same time. Each of them is retried separately.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the highest number of tables of the trail are suspended already: then apply stops.
+  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already: then apply stops.
   ///
   /// - Parameter error: The reason why one more table would be suspended.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
@@ -56,14 +56,15 @@ package struct WaitingTable: Equatable, Sendable {
   }
 }
 
-/// A suspended table: its names, and whether a copy could replace the rows that it missed.
+/// A suspended table: its names, and whether a copy can replace the changes that it missed.
 package struct HeldTable: Equatable, Sendable {
-  /// The table's name under its present rule.
+  /// The name of the table in the trail, after the rules that the apply had when the table was suspended.
   @ByBytes package var name: String
-  /// The table's present name at the target: the name by the rule that applied when the table was suspended.
+  /// The table's present name in the target database. If the source has renamed the table since, this is still the old
+  /// name.
   @ByBytes package var place: String
-  /// Whether a copy can replace the changes that the table missed. False if its `mode` is `history`, if it was dropped,
-  /// or if another table has its name.
+  /// Whether a copy can replace the changes that the table missed. False for a history (`mode = "history"`), after a
+  /// drop of the table, and if another table has its name now.
   package var isReplaceable: Bool
   /// Whether the source has renamed the table since the table was suspended.
   package var isRenamed: Bool

@@ -52,8 +52,7 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Sets the progress to that of a capture in another process. `isCaughtUp`: whether the trail has all changes and
-  /// copies.
+  /// Stores the progress of a capture in another process. `isCaughtUp`: whether the trail has all changes and copies.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }

@@ -27,7 +27,8 @@ package enum SourceMoment: Sendable {
   /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before place `end` of the log.
   case log(PostgresSnapshot, end: LSN)
 
-  /// Returns whether a trail that has everything up to `reach` has all transactions that a read at this moment saw.
+  /// Returns whether a trail has all transactions that a read at this moment saw. The trail has everything up to
+  /// `reach`.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken
@@ -36,8 +37,8 @@ package enum SourceMoment: Sendable {
     }
   }
 
-  /// Returns whether a read at this moment saw the transaction whose progress record gave `reach`. False if the record
-  /// is of a group of several transactions, because the read may have seen only some of them.
+  /// Returns whether a read at this moment saw the last transaction of a trail that has everything up to `reach`. False
+  /// if that transaction combines several of the source, because the read may have seen only some of them.
   package func shows(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): taken <= seq

@@ -3,8 +3,7 @@ import PostgresKit
 import SQLiteKit
 import Trails
 
-/// The rows of a captured table that two-way apply keeps queued, because another row has one of their unique values. A
-/// copy of the table sends them after the table's rows.
+/// The waiting rows of a captured table. A copy of the table sends them after the table's rows.
 ///
 /// They are stored in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL). They are read in the snapshot of a
 /// chunk, and follow the chunk's rows in the trail.
@@ -35,8 +34,8 @@ struct WaitingRecords {
   private let schema: TableSchema
   private let id: UInt64
 
-  /// Prepares to write the rows of a table that wait for a unique value of another row. `id` identifies the table's
-  /// schema in the segment that is being written.
+  /// Prepares to write the waiting rows of a table. `id` identifies the table's schema in the segment that is being
+  /// written.
   init(_ schema: TableSchema, _ id: UInt64) { (self.schema, self.id) = (schema, id) }
 
   // MARK: SQLite
@@ -76,8 +75,8 @@ struct WaitingRecords {
 
   // MARK: Records
 
-  /// Appends a row that waits for a unique value of another row. Leaves it out if another version of Cairn stored it,
-  /// or if its key is outside of the bounds.
+  /// Appends a waiting row. Leaves it out if another version of Cairn stored it, or if its key is outside of the
+  /// bounds.
   private func append(_ texts: [String], _ range: Range, _ trail: TrailWriter) throws {
     guard texts.count == 4, let row = ConflictRow(json: texts[0]),
       let clock = Int64(texts[1]).flatMap(NumberBounds.clock), texts[2].isEmpty || TrailName(texts[2]) != nil,

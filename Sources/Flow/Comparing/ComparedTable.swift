@@ -20,7 +20,7 @@ package struct ComparedTable: Sendable {
   package let source: TableEnd
   package let target: TableEnd
   package let columns: [CanonicalColumn]
-  /// The places of the key columns among the compared columns; empty if rows are identified by all their columns.
+  /// The indexes of the key columns among the compared columns; empty if rows are identified by all their columns.
   package let key: [Int]
   /// Whether the key may contain NULL. Rows with NULL in the key are identified by all their columns.
   package let isNullable: Bool
@@ -39,8 +39,8 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
-  /// Creates the pair of tables, and pairs their columns by the contracts of their types. The rows are matched in
-  /// buckets unless the order is changed later.
+  /// Creates the pair of tables and the pairs of their columns. The types of two paired columns decide how their values
+  /// are compared. The rows are matched in buckets unless the order is changed later.
   package init(name: String, source: TableEnd, target: TableEnd) {
     let schema = source.schema
     let unique = Set(schema.key + schema.uniques.joined())
@@ -77,11 +77,11 @@ package struct ComparedTable: Sendable {
 /// One of the two compared tables, with its names and types in its own database.
 package struct TableEnd: Sendable {
   package let schema: TableSchema
-  /// The index of each compared column in the schema, in the order of places.
+  /// For each compared column, its index in the schema.
   package let columns: [Int]
   /// The table's name in SQL, as a FROM clause needs it.
   package let sqlName: String
-  /// The name by which SQL reads the rowid of an SQLite table; nil if there is none.
+  /// The name by which SQL reads the rowid of an SQLite table; nil if no such name exists.
   package let rowidName: String?
   /// The oid of the table in PostgreSQL; 0 for other ends.
   package let oid: UInt32
@@ -102,9 +102,9 @@ package struct TableEnd: Sendable {
 
   package var engine: Engine { schema.engine }
   package func column(_ place: Int) -> TableSchema.Column { schema.columns[columns[place]] }
-  /// Returns the quoted name of a column, for SQL.
+  /// Returns the quoted name of the compared column with index `place`, for SQL.
   package func name(_ place: Int) -> String { column(place).name.quotedName }
-  /// Returns the SQL of an SQLite column with its collation.
+  /// Returns the SQL of the compared column with index `place` of an SQLite table, with its collation.
   func collated(_ place: Int) -> String {
     let collation = column(place).collation
     return name(place) + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")

@@ -17,7 +17,7 @@ package final class Comparison {
     package var trail: TrailPlace?
     /// Whether differing rows are sent again through the trail.
     package var repairs = false
-    /// Rules of the apply. Tables with a rule are left out, and reported as such.
+    /// Rules of the apply. Tables with a rule are not compared, and are reported as left out.
     package var rules: [TableRule] = []
     /// The tables of the target that the apply may write; all others are left out.
     package var scope = TargetScope()
@@ -144,7 +144,7 @@ package final class Comparison {
       "the target is filled from trail \(trail.name), which is not in the state folder \(trail.state): name that replication's state folder with --state; without it, differences may be changes that are still on their way"
   }
 
-  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, it waits for the
+  /// Returns the plan of the comparison. If tables or columns differ while a replication runs, the method waits for the
   /// replication and plans again: a new table or column may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(

@@ -2,8 +2,8 @@ import Changes
 
 /// Finds the rows that differ in one range or in some buckets, by the hashes of keys and of whole rows.
 ///
-/// It takes all rows of the source first, then the rows of the target. It reports suspects while the target is read,
-/// and at the end. Memory holds the hashes of each row and its key at the source.
+/// The caller adds all rows of the source first, then the rows of the target. Suspects are reported while the target is
+/// read, and at the end. Memory holds the hashes of each row and its key at the source.
 struct Narrowing: ~Copyable {
   /// The memory for one row, without its key, in bytes.
   static let rowBytes = 64
@@ -14,8 +14,8 @@ struct Narrowing: ~Copyable {
     /// has the row.
     let key: Int
     var rowBytes: UInt32
-    /// The state of a row with a key: 1 until the target's row is read, 0 if that was equal, -1 for a suspect. For a
-    /// row without a key: the number of equal rows at the source minus the number at the target.
+    /// The state of a row with a key: 1 until the target's row is read, then 0 if both are equal, -1 for a suspect. For
+    /// a row without a key: the number of equal rows at the source minus the number at the target.
     var balance: Int32
   }
 

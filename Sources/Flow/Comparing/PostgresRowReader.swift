@@ -5,8 +5,8 @@ import PostgresKit
 /// Reads rows of a PostgreSQL database by the COPY command. Each slice is one statement, which reads one short
 /// snapshot.
 final class PostgresRowReader: RowReader {
-  /// The longest wait for a lock of another session, in milliseconds. It is shorter than the time that a daemon has to
-  /// end.
+  /// The longest wait for a lock of another session, in milliseconds. It is shorter than the time in which a stopped
+  /// daemon must end.
   static let patienceMilliseconds = 5000
 
   let engine = Engine.postgres
@@ -224,7 +224,7 @@ extension TableSchema.Column {
 struct CopyFields: ~Copyable {
   private var bytes = ByteWriter()
   private var field = ByteWriter(capacity: 256)
-  /// The start and length of each value; -1 for NULL.
+  /// The start and length of each value; the length is -1 for NULL.
   private var slots: [(start: Int, count: Int)] = []
 
   mutating func take(_ line: UnsafeRawBufferPointer) {

@@ -42,8 +42,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, it
-  /// calls `idle` about once a second.
+  /// Calls `narrow` with each differing range, while other threads read on. As long as no differing range is found, the
+  /// method calls `idle` about once a second.
   func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
@@ -118,8 +118,8 @@ struct RangeScan: Sendable {
     }
   }
 
-  /// Reads the target's rows of a range: in one read if there are about as many as at the source, otherwise in parts.
-  /// Calls `between` after each part, when `reader` may be used for something else.
+  /// Reads the target's rows of a range: in one read if the target has about as many rows there as the source,
+  /// otherwise in parts. Calls `between` after each part, when `reader` may be used for something else.
   func scanTarget(
     _ reader: any RowReader, _ range: KeyRange, naming: Bool, _ body: (borrowing RowMark) throws -> Void,
     between: (SliceEnd) throws -> Void

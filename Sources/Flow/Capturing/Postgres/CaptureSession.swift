@@ -4,11 +4,11 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// The connections of a capture, its trail, and the objects that decide what to do with both. The parts of
-/// ``PostgresCapture`` share it.
+/// A capture's connections, its trail, and the objects that make its decisions, such as ``SlotProgress``. The parts of
+/// ``PostgresCapture`` share one session.
 ///
-/// The session writes transactions into the trail, makes them durable and confirms them to the server, as
-/// ``SlotProgress`` decides.
+/// The session writes transactions into the trail, makes them durable and confirms them to the server. ``SlotProgress``
+/// decides when.
 final class CaptureSession {
   let uri: String
   let options: PostgresCapture.Options
@@ -106,8 +106,8 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to known tables and copies final, because a transaction of the trail is complete: ``abandon()``
-  /// no longer undoes them.
+  /// Makes the changes to known tables and table copies final, because a transaction of the trail is complete. After
+  /// this, ``abandon()`` does not undo them.
   func settle() {
     tables.settle()
     refreshes.settle()
@@ -139,7 +139,8 @@ final class CaptureSession {
     changeCount += 1
   }
 
-  /// Appends the schema changes of a table to the trail. A copy of a table that a change interrupts begins again.
+  /// Appends the schema changes of a table to the trail. If a change interrupts the copy of a table, that copy begins
+  /// again.
   func append(_ change: KnownTables.Change) throws {
     for relation in change.restarted { refreshes.restart(relation) }
     for record in change.records { try trail.append(record, by: incoming.applier) }
@@ -158,7 +159,8 @@ final class CaptureSession {
     }
   }
 
-  /// Returns the id of a table's shape in the open segment; writes the shape into the segment if it is missing.
+  /// Returns the number that identifies a table's shape in the open segment. Writes the shape into the segment if it is
+  /// missing there.
   func id(of table: PostgresRegistry.Table) throws -> UInt64 { try trail.schemaID(table.schema, token: table.epoch) }
 
   /// Appends a transaction that contains only the position of capture in the source.
@@ -167,7 +169,10 @@ final class CaptureSession {
     try endTransaction()
   }
 
-  /// Writes the position of capture into the trail when that is due, so that the server can forget the log before it.
+  /// Writes capture's position in the source into the trail if that is due. The server can then delete its log before
+  /// that position.
+  ///
+  /// - Parameter isWanted: Whether a message or the server requests the position now.
   func recordProgressInTime(isWanted: Bool) throws {
     guard !incoming.isOpen, !isTrailOpen, slot.isRecordDue(isWanted: isWanted, now: Clock.monotonicMilliseconds) else {
       return
@@ -209,7 +214,7 @@ final class CaptureSession {
     try report(wantsReply: !incoming.isOpen)
   }
 
-  /// Keeps the stream alive: the server ends a stream that is silent for too long.
+  /// Keeps the stream alive: sends a report if the last one is some time ago, because the server ends a silent stream.
   func keepStream() throws { if slot.isReportDue(now: Clock.monotonicMilliseconds) { try report() } }
 
   // MARK: Server
@@ -231,7 +236,7 @@ final class CaptureSession {
   /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
   var awaitsRefreshes: Bool { !refreshes.isIdle || tables.waitingCount(besides: waits.forOperator) > 0 }
 
-  /// Publishes how many tables are still to be copied, and which tables are suspended for another reason.
+  /// Publishes how many tables are still to be copied, and which tables are suspended.
   func showWaiting() {
     let (waiting, waits) = (tables.waitingCount(besides: waits.forOperator), waits.all)
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
@@ -255,8 +260,8 @@ final class CaptureSession {
     showWaiting()
   }
 
-  /// Returns the error for a server that lacks transactions of the trail, such as a restored one. `how` is the part of
-  /// the message that describes the difference.
+  /// Returns the error for a server that lacks transactions which the trail has, such as a server restored from a
+  /// backup. `how` is the part of the message that describes the difference.
   func wentBack(_ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not at the end of the trail: \(how)",
@@ -265,8 +270,8 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used. To create a missing publication again does not help: the server
-  /// looks up the publication as it was at each moment of the log.
+  /// Returns the error for a slot that cannot be used, or whose publication is missing. To create the publication again
+  /// does not help: the server looks it up as it was at each moment of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"

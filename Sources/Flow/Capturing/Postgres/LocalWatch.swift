@@ -5,7 +5,7 @@ import PostgresKit
 import Synchronization
 import SystemKit
 
-/// Informs an apply when the trail of its own database has everything that was committed there before a moment.
+/// Lets an apply wait until the trail of its own database has everything that was committed there before a moment.
 ///
 /// The apply commits a message through the watch, in a session of its own. The capture, on its own thread, reads that
 /// message after all earlier commits, makes the trail durable, and reports that to the watch. Any thread may use a
@@ -45,8 +45,8 @@ package final class LocalWatch: Sendable {
     var reach: Reach?
   }
 
-  /// The time after which another message is committed, ms: capture may have read the last one and ended before it
-  /// reported.
+  /// The longest wait for one message, ms. After it, another message is committed: capture may have read the first one
+  /// and ended before it reported that.
   private static let patienceMilliseconds: Int32 = 5000
 
   private let uri: String
@@ -55,8 +55,8 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message after everything that was committed before the call. The caller must then call
-  /// ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
+  /// Commits a message, which the stream brings after everything that was committed before the call. The caller must
+  /// then call ``wait(_:_:milliseconds:)`` with the result. Errors: ``PostgresError``.
   package func mark() throws -> Mark {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }

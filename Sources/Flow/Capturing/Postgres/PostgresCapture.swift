@@ -26,18 +26,18 @@ package final class PostgresCapture {
     package var watch: LocalWatch?
     /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes that they
-    /// come from. Transactions of other applies go into the trail as if an application had made them. Nil: all applied
-    /// transactions stay out.
+    /// The trails whose applied transactions stay out of this trail: this trail goes to the nodes from which those
+    /// trails come. Transactions of other applies go into this trail as if an application had made them. Nil: all
+    /// applied transactions stay out.
     package var applies: Set<String>?
-    /// Whether rows that an apply writes also go into the trail, if the apply's message in the log names the origin of
-    /// the rows.
+    /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
+    /// rows.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. Then no two tables,
-    /// or columns of a table, may have names that differ only in the case of ASCII letters.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, capture
+    /// refuses two tables, or two columns of a table, whose names differ only in the case of ASCII letters.
     package var goesBothWays = false
-    /// The largest allowed lead of another node's clock, µs. A clock in an apply's message that leads by more is
-    /// reduced to this limit, so that the trail's clock does not follow it.
+    /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
+    /// to this limit, so that the trail's clock does not follow it.
     package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
@@ -86,8 +86,8 @@ package final class PostgresCapture {
 
   // MARK: The run
 
-  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once everything committed
-  /// before the call is in the trail and every table is copied. It waits for an unreachable server; with
+  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, the run ends once everything
+  /// committed before the call is in the trail and every table is copied. The run waits for an unreachable server; with
   /// `untilCaughtUp`, for one minute.
   ///
   /// A table that its owner alters so that it cannot be captured is suspended, and all others continue. With
@@ -154,7 +154,7 @@ package final class PostgresCapture {
     case isToGoOn
   }
 
-  /// Processes the messages of one replication connection until it ends. Returns whether the run ends too.
+  /// Processes the messages of one replication connection until the connection ends. Returns whether the run ends too.
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     session.source.connection.interrupt = stop.descriptor
     session.replication.interrupt = stop.descriptor
@@ -302,6 +302,6 @@ package final class PostgresCapture {
 }
 
 extension PostgresCapture.Options {
-  /// Returns whether the transactions that were applied from this trail are left out of capture's own trail.
+  /// Returns whether the transactions that an apply of `trail` wrote are left out of capture's own trail.
   func leavesOut(_ trail: String) -> Bool { applies.map { $0.contains(trail) } ?? true }
 }

@@ -11,8 +11,9 @@ struct PostgresCatalog {
   /// The name of the publication and of the slot.
   let publication: String
 
-  /// Returns the present definition of a table; nil if the table does not exist. If another session keeps the table
-  /// locked, throws an error with `isLockTimeout`.
+  /// Returns the present definition of a table; nil if the table does not exist.
+  ///
+  /// - Throws: An error with `isLockTimeout` if another session keeps the table locked.
   func table(_ relation: UInt32) throws -> PostgresTable? {
     try connection.catalog(patience: PostgresCopier.patience) { try connection.table(relation) }
   }
@@ -37,7 +38,7 @@ struct PostgresCatalog {
       context: ["table": first.displayName])
   }
 
-  /// Returns a digest of everything in the catalog that capture depends on. It takes no lock on a table.
+  /// Returns a digest of everything in the catalog that capture depends on. The queries take no lock on a table.
   func fingerprint() throws -> String {
     try connection.first(
       """
@@ -64,7 +65,8 @@ struct PostgresCatalog {
       """, [publication]) ?? ""
   }
 
-  /// Returns the shape of a table as a relation message describes it, for use when the catalog has changed since then.
+  /// Returns the shape of a table as a relation message describes it. Use it if the catalog has changed since that
+  /// message.
   func shape(of relation: PgOutput.Relation) throws -> PostgresRegistry.Table {
     var schema = TableSchema(
       epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
@@ -89,7 +91,7 @@ struct PostgresCatalog {
 
   /// Returns, for messages to the operator, the session that has locked, or is about to lock, each of these tables.
   ///
-  /// A lock on a partition or on an index keeps the table from being read too.
+  /// A lock on a partition or on an index counts too, because it also keeps the table from being read.
   func lockHolders(of relations: some Sequence<UInt32>) throws -> [UInt32: LockHolder] {
     let rows = try connection.query(
       """
@@ -138,8 +140,7 @@ struct PostgresCatalog {
   /// Returns the present values of the named sequences (`SCHEMA.NAME`), except those that were never used. `isWhole` is
   /// false if a sequence was left out because another session is altering it.
   ///
-  /// To read a sequence takes a lock, which the sequence's owner can hold for any time. So only named sequences are
-  /// read.
+  /// Only named sequences are read, because reading a sequence may have to wait for a lock that its owner holds.
   func sequences(_ wanted: Set<NameKey>) throws -> (found: [SequenceState], isWhole: Bool) {
     let listed = try connection.query(
       """

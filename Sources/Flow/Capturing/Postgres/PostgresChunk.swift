@@ -13,8 +13,8 @@ struct PostgresChunk {
   enum Part {
     /// The next rows of the table in key order, after the last chunk.
     case next
-    /// The row with this key. An update moved the row there after chunks had passed this key, and lacks some of its
-    /// values.
+    /// One row, by its present key. An update moved it to this key after chunks had passed the key, and the update
+    /// lacks some values of the row.
     case row([String])
     /// The requested rows with these keys.
     case asked([[String]])
@@ -52,7 +52,7 @@ struct PostgresCopier {
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
   let connection: PostgresConnection
-  /// Whether text in this database sorts by its bytes (collation `C`), and the bytes are those of UTF-8.
+  /// Whether this database sorts text by its bytes in UTF-8: it has collation `C` and encoding UTF-8.
   private let isC: Bool
   /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
   /// collation `C` sorts by other bytes.
@@ -72,7 +72,7 @@ struct PostgresCopier {
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
-  /// Opens the snapshot for a part of a table; keep it until ``close()``.
+  /// Opens the snapshot for a part of a table. The snapshot stays open until ``close()``.
   func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     let (snapshot, end) = try PostgresSnapshot.current(connection)
@@ -98,8 +98,11 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks that the rows read since ``lock(_:)`` are of the table that the snapshot shows, with the types that the
-  /// trail has. Types have neither lock nor snapshot, so `other`, a connection without the snapshot, reads them.
+  /// Checks the rows that were read since ``lock(_:)``. They must be of the table that the snapshot shows, with the
+  /// types that the trail has.
+  ///
+  /// - Parameter other: A connection outside of the snapshot. It reads the present types, because types cannot be
+  ///   locked and do not follow the snapshot.
   func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
     let table = chunk.table
     do {
@@ -124,8 +127,8 @@ struct PostgresCopier {
 
   // MARK: Keyed tables
 
-  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail; calls `paused` between
-  /// rows.
+  /// Appends a chunk record and the rows of the chunk to the open transaction of the trail. Calls `paused` after every
+  /// 1,000 rows.
   mutating func append(
     _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
     paused: () throws -> Void
@@ -207,8 +210,8 @@ struct PostgresCopier {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. A cast to text would
-  /// print some types differently.
+  /// Returns the values of a query's first row, as pgoutput prints them; nil if there is no row. The values are not
+  /// cast to text, because a cast prints some types differently.
   private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
     try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }

@@ -45,7 +45,7 @@ extension PostgresCopier {
     return count
   }
 
-  /// Appends the rows of a table that two-way apply keeps queued, because another row has one of their unique values.
+  /// Appends the waiting rows of a table.
   ///
   /// - Parameter after: The value of the first key column after which the chunk begins; nil: at the start of the table.
   /// - Parameter through: The value of the first key column with which the chunk ends; nil: at the end of the table.

@@ -1,8 +1,8 @@
 import Changes
 import PostgresKit
 
-/// The position of a trail in a PostgreSQL source, stored in the progress record at the end of each of Cairn's
-/// transactions.
+/// The place in a PostgreSQL source up to which a trail has the changes. The record that ends each transaction of the
+/// trail stores it.
 ///
 /// A transaction is identified by the place of its commit record in the log. The slot may be confirmed up to `quiet`. A
 /// server that sends the transaction `witness` again has the same history as the trail.
@@ -31,7 +31,7 @@ struct PostgresPosition: Equatable {
   /// out on purpose, and no later commit was left out. A server that is restored to a moment after this place has lost
   /// nothing that the trail has.
   var reached: LSN
-  /// The place in the log, at or after `reached`, up to which the server had nothing more for the trail.
+  /// The place in the log, at or after `reached`, before which the server has nothing more for the trail.
   var quiet: LSN
   /// The last transaction of the source that is in the trail; nil if there is none.
   var last: Transaction?

@@ -10,13 +10,13 @@ final class PostgresRefresher {
   private static let retryMilliseconds: Int64 = 300
   /// The pause before another snapshot is opened if one does not yet show all transactions that the copy needs, ms.
   private static let snapshotMilliseconds: Int64 = 200
-  /// The pause before the next attempt to read a table whose rows this role may not read, ms.
+  /// The pause before the next attempt to read a table whose rows capture's role may not read, ms.
   private static let unreadableMilliseconds: Int64 = 5000
 
   private let session: CaptureSession
   private var copier: PostgresCopier?
   private var place = ChunkPlace()
-  /// Whether capture, which reads rows of tables, holds the lock that keeps two-way applies from writing.
+  /// Whether capture holds the lock with which it may read rows of tables. The lock keeps two-way applies from writing.
   private var hasTurn = false
 
   init(_ session: CaptureSession) { self.session = session }
@@ -296,7 +296,7 @@ final class PostgresRefresher {
     try session.append(.start(.repair, .rows, estimatedRows: UInt64(count)), of: table)
   }
 
-  /// Writes to the trail that the requested rows of a table are complete, even if an earlier run wrote their start.
+  /// Writes the end record of a table's requested rows to the trail, even if an earlier run wrote the start record.
   private func endRows(of relation: UInt32) throws {
     guard let table = session.refreshes.endRows(of: relation, session.tables) else { return }
     try session.openTransaction()

@@ -26,15 +26,15 @@ struct PostgresRegistry: Equatable {
     @ByBytes var partitions: [String] = []
     /// The reason for which the table must be copied; nil once it has been copied.
     var refresh: Refresh.Reason?
-    /// The number of the first server transaction that cannot have changed the table without a report in the stream.
-    /// The copy of the table waits until all earlier transactions have ended.
+    /// The number of a server transaction. The copy of the table waits until all transactions with a lower number have
+    /// ended, because the stream may lack their changes of the table.
     var copyNotBefore: UInt64 = 0
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
     /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-    /// requested, because targets already have the rows. If a delete were left out in two-way replication, a peer that
-    /// copies the row meanwhile would not know of the delete.
+    /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
+    /// row back by its own copy of the table.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published first.
     static let unpublished = UInt64.max
@@ -62,12 +62,12 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. After a start, it shows shapes that changed while capture
-/// did not run.
+/// The file in the state folder that stores the known tables. After a start, a comparison with the catalog finds shapes
+/// that changed while capture did not run.
 ///
 /// Before a transaction that changes the known tables goes into the trail, two states are written to the file. They are
 /// the new one, with the number of that transaction, and the previous one. After a crash, the last transaction of the
-/// trail shows which one is valid.
+/// trail shows which of the two is valid.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()

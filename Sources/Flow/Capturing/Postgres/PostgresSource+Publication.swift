@@ -6,14 +6,14 @@ import SystemKit
 extension PostgresSource {
   /// The reason why a table could not be added to the publication, or removed from it.
   enum Unpublished {
-    /// This role may not change the publication of the table. The error's hint has the statement for another role.
+    /// Capture's role may not change the publication of the table. The error's hint has the statement for another role.
     case forbidden(CairnError)
     /// Another session keeps the table locked.
     case locked
   }
 
-  /// Creates the publication for the tables, or adds missing tables to it. If this role may not create it, another role
-  /// can do so before. Returns the tables that could not be added, with the reasons.
+  /// Creates the publication for the tables, or adds missing tables to it. Returns the tables that could not be added,
+  /// with the reasons. If capture's role may not create the publication, another role can create it beforehand.
   ///
   /// - Parameter isPatient: Whether to wait, for one locked table, until an autovacuum of the table gives up its lock.
   func publish(_ tables: [PostgresTable], isPatient: Bool = false) throws -> [UInt32: Unpublished] {
@@ -40,8 +40,8 @@ extension PostgresSource {
   /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
   /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
   private static let vacuumMilliseconds = 2500
-  /// The most locked tables for which publishing waits, each for ``lockMilliseconds``. It does not wait for further
-  /// ones.
+  /// The most locked tables for which publishing waits ``lockMilliseconds`` each. For further locked tables it waits
+  /// only 1 ms.
   private static let lockedTablesWaited = 10
 
   private func publish(
@@ -80,9 +80,10 @@ extension PostgresSource {
     return found
   }
 
-  /// Publishes the tables with which a capture begins, and waits as ``unlockedTables(_:tell:)`` does.
+  /// Publishes the tables with which a capture begins. Waits until no other session keeps one of them locked; reports
+  /// the wait, and gives up after a minute.
   ///
-  /// - Throws: `privilege-missing` if this role may not publish one of them.
+  /// - Throws: `privilege-missing` if capture's role may not publish one of the tables.
   func publishFirst(_ tables: [PostgresTable], tell: (String) -> Void) throws {
     try waitToBegin(tell: tell) {
       let failures = try publish(tables, isPatient: true)
@@ -155,8 +156,8 @@ extension PostgresSource {
   }
 
   /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
-  /// the stream has every change of the table. Proof: the catalog rows of table and publication have the same
-  /// transaction.
+  /// the stream has every change of the table. Proof: the same transaction wrote the catalog rows of the table and of
+  /// its publication.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
@@ -172,8 +173,8 @@ extension PostgresSource {
     ).first != nil
   }
 
-  /// Waits until the catalog shows a transaction that the stream has brought. Returns whether the catalog then has a
-  /// table.
+  /// Waits until the catalog shows the changes of a transaction that the stream has brought. Returns whether the table
+  /// exists then.
   func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
     try waitUntilVisible(transaction)
     return try connection.first(
@@ -200,8 +201,8 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that complete the publication in one transaction. A table that is published with a filter
-  /// must be removed and added again.
+  /// Returns the statements that add to the publication what it lacks, for one transaction. A table that is published
+  /// with a filter must be removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }

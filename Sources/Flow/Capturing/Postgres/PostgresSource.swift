@@ -18,7 +18,7 @@ package struct PostgresSource {
 
   // MARK: Checks of the server
 
-  /// Checks that this server, with this role, can be captured. Writes nothing.
+  /// Checks that the server can be captured with the role of the connection. Writes nothing.
   ///
   /// - Parameter newSlots: The number of slots that are still to be created.
   package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
@@ -204,8 +204,8 @@ package struct PostgresSource {
     }
   }
 
-  /// Returns, for each trail that is applied to this database, the last transaction up to which an apply has brought
-  /// everything. The number stops before any suspended table and any quarantined transaction.
+  /// Returns, for each trail that is applied to this database, the last transaction up to which the database has
+  /// everything. It comes before the first transaction that a suspended table lacks or that is in quarantine.
   ///
   /// - Parameter snapshot: The name of the exported snapshot to read in; nil: the present state.
   /// - Parameter clock: The clock to report for each trail. The true clocks are unknown, but no later than this one, as
@@ -249,8 +249,8 @@ package struct PostgresSource {
     if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
   }
 
-  /// Ends the server process that serves this trail's stream for a killed cairn. The lock of the state folder proves
-  /// that no live process uses the stream.
+  /// Ends the server process that still serves this trail's stream for a cairn process that was killed. The lock of the
+  /// state folder proves that no live process uses the stream.
   func endOwnStream() throws {
     let limit = Clock.monotonicMilliseconds + 15_000
     while let slot = try slot(), slot.isActive {

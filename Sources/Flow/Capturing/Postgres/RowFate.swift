@@ -2,7 +2,8 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. It does no I/O.
+/// The decision whether a target can derive the rows of a table's new shape from the rows that it has. This type does
+/// no I/O.
 ///
 /// If the target can, the table need not be copied again. In doubt, the answer is no.
 struct RowFate {
@@ -17,7 +18,8 @@ struct RowFate {
     var rewrites = 0
     /// Whether the command created a table, which may be a new partition without rows.
     var isCreation = false
-    /// Whether an apply made the change: then the node from which the change came has changed its rows in the same way.
+    /// Whether an apply made the change. If so, the node where the change was made first has changed its own rows in
+    /// the same way.
     var isApplied = false
     /// The statement that changed the table; empty if it is not known.
     var text = ""
@@ -62,7 +64,7 @@ struct RowFate {
     return word.rewrites & Word.columnWasRewritten == 0 || hasRetyped
   }
 
-  /// Whether attached, detached or created partitions have neither added rows to the table nor removed any.
+  /// Whether the attached, detached or created partitions have neither added rows to the table nor removed any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
     return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
@@ -88,7 +90,7 @@ struct RowFate {
     before.forms.allSatisfy { key, text in after.forms[key].map { $0 == text } ?? true }
   }
 
-  /// Returns whether, in all existing rows, a new column has the value that its default states, or NULL if it has none.
+  /// Returns whether, in all existing rows, a new column has the value of its default, or NULL if it has no default.
   private func isFilled(_ index: Int) -> Bool {
     let (column, detail) = (after.schema.columns[index], details[index])
     guard column.identity == .none else { return false }
@@ -96,7 +98,7 @@ struct RowFate {
     return column.defaultText.map { DefaultText.means($0, of: column, value: value) } ?? false
   }
 
-  /// Returns whether every value of type `was` prints the same in type `now`, and fits there.
+  /// Returns whether every value of type `was` fits into type `now` and prints as the same text there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
     let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }

@@ -4,8 +4,9 @@ import PostgresKit
 /// The event triggers that report changes of tables in the stream, each at its exact place. For each table and command
 /// they write one transactional message, with the whole shape that the catalog has at that moment.
 ///
-/// All captures of a database share the triggers. They never make an application's command fail or wait: an error in
-/// them becomes a message by which capture reads the catalog. They write nothing if no slot of Cairn exists.
+/// All captures of a database share the triggers. The triggers never make an application's command fail or wait. If one
+/// of them has an error, it writes a message that makes capture read the catalog. They write nothing if no slot of
+/// Cairn exists.
 ///
 /// The triggers' functions run as the superuser that created them. So they are in a schema of their own, `cairn_ddl`,
 /// in which no object may belong to an untrusted role. They call only functions of `pg_catalog`. Each message is signed
@@ -37,8 +38,8 @@ struct SchemaTriggers {
     return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
-  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the role is no superuser.
-  /// Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
+  /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
+  /// no superuser. Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -133,8 +134,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the functions run. Their output must not depend on the session, and they must not wait for
-  /// locks.
+  /// The settings with which the functions run. The functions' output must not depend on the session, and the functions
+  /// must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",
@@ -160,7 +161,8 @@ struct SchemaTriggers {
     function("table_rewrite", guarded(rewrite, where: isRewriteOurs)),
   ]
 
-  /// Returns the SQL that writes one message. `letter` is the kind; `fields` come after the message's version and tag.
+  /// Returns the SQL by which a trigger writes one message. `letter` is the message's kind; `fields` come after the
+  /// message's version and command tag.
   private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
     """
     v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
@@ -174,8 +176,8 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The SQL that computes the JSON description of table `v_root`. A function in the language SQL would be planned
-  /// again for each table, and planning takes longer than running it.
+  /// The SQL that computes the JSON description of table `v_root`. It is not a function in the language SQL, because
+  /// PostgreSQL would plan that function again for each table.
   private static let document = """
 
     IF \(CatalogDocument.usesTypes("v_root")) THEN
@@ -221,8 +223,10 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions: it writes nothing if no slot exists, and its errors never
-  /// reach the application.
+  /// Returns the SQL of a trigger's body with two additions. It writes nothing if no slot of Cairn exists, and its
+  /// errors never reach the application.
+  ///
+  /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 

@@ -20,8 +20,8 @@ final class TableTracker {
 
   // MARK: Changes
 
-  /// Writes to the trail every difference between the tables that it has recorded and `tables`. New tables, and tables
-  /// whose rows may have changed unseen, are to be copied for `reason`.
+  /// Writes to the trail every difference between the tables that it has recorded and the present ones, `tables`. New
+  /// tables, and tables whose rows may have changed unseen, are to be copied for `reason`.
   ///
   /// - Parameter kept: The tables to leave as the trail has recorded them.
   func announce(
@@ -134,8 +134,8 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Writes to the trail a new table that an apply created. No event trigger reports it if the role is no superuser.
-  /// Returns nil for any other table.
+  /// Writes to the trail a new table that an apply created. No event trigger reports it if capture's role is no
+  /// superuser. Returns nil for any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)
@@ -276,7 +276,7 @@ final class TableTracker {
 
   // MARK: The catalog
 
-  /// Reads or compares the catalog, if ``CatalogWatch`` asks for it. Returns false if it did no more than compare.
+  /// Reads, uses or compares the catalog, as ``CatalogWatch`` asks. Returns true if the catalog was read or used.
   func readCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
     do { return try readCatalog(now) } catch let error as PostgresError where error.isLockTimeout {
@@ -316,7 +316,7 @@ final class TableTracker {
     }
   }
 
-  /// Adapts publication and trail to the tables that were found in the catalog.
+  /// Adapts the publication and the trail to the tables that were found in the catalog.
   private func adopt(_ catalog: CatalogWatch.Catalog, _ now: Int64) throws {
     try checkTriggers()
     var (tables, refused) = sort(catalog.tables)
@@ -377,8 +377,8 @@ final class TableTracker {
     session.showWaiting()
   }
 
-  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication cannot
-  /// bring, or a new one with the name of a captured one, is left out with a notice.
+  /// Separates tables that can be captured from tables that must be suspended. A table that logical replication does
+  /// not support, or a new one with the name of a captured one, is left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {
@@ -437,7 +437,7 @@ final class TableTracker {
       hint: "\(mend.isEmpty ? "leave it out with 'tables'" : "run: \(mend)"); then it is copied")
   }
 
-  /// Returns the status entry for a suspended table that this role may not publish.
+  /// Returns the status entry for a suspended table that capture's role may not publish.
   private func wait(of table: PostgresTable, _ error: CairnError) -> TableWait {
     let what =
       session.tables[table.oid] == nil
@@ -486,7 +486,7 @@ final class TableTracker {
     return usable
   }
 
-  /// Ends the trail's transaction with changes of tables, if one is open.
+  /// Ends the open transaction of the trail, if there is one, and makes it durable.
   private func endAnnouncement() throws {
     guard session.isTrailOpen else { return }
     try session.endTransaction()

@@ -33,9 +33,11 @@ struct AddedColumns {
       && zip(old.columns, new.columns).allSatisfy { $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull }
   }
 
-  /// Returns the defaults, computed by the same ALTER of a table in memory; nil if they cannot be determined. SQLite
-  /// refuses a default that is not a constant. Old and new rows must get the same value, as a target may rebuild its
-  /// table.
+  /// Returns the defaults, computed by the same ALTER of a table in memory. Throws if SQLite refuses the ALTER, as for
+  /// a default that is not a constant.
+  ///
+  /// Returns nil if a column is not understood, or if old and new rows get different values. The latter are a problem
+  /// because a target may rebuild its table.
   private static func defaults(_ schema: TableSchema, _ first: Int) throws -> [Value]? {
     let trial = try Database(path: ":memory:", mode: .create)
     let key = "cairn_key"
@@ -62,7 +64,7 @@ struct AddedColumns {
     return one == other
   }
 
-  /// Returns whether the row that `row` has read, with all columns, must be sent: an added column differs from its
+  /// Returns whether the present row of `row`, a query of all columns, must be sent: an added column differs from its
   /// default.
   func isOther(_ row: Statement) -> Bool {
     defaults.enumerated().contains { !Self.isSame(row.value(first + $0), $1) }

@@ -11,8 +11,8 @@ struct Adoption {
   enum Copies {
     case all
     case none
-    /// Only tables that have rows are copied. An empty table has missed no change, as its triggers are created in the
-    /// same transaction.
+    /// Only tables that have rows are copied. An empty table needs no copy: the transaction that finds it empty also
+    /// creates its triggers.
     case rowsOnly
   }
   private let copies: Copies
@@ -88,6 +88,8 @@ struct Adoption {
 
   /// Returns the value for the column `refresh` of the table's next layout: whether all, some or no rows are copied
   /// after the schema change.
+  ///
+  /// - Parameter isTrusted: Whether the triggers have logged every change of the table up to the schema change.
   private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
     if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
     if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }
@@ -109,9 +111,10 @@ struct Adoption {
     if isDropped { try leaveOutDoubtfulRows(layout) }
   }
 
-  /// Keeps the journal rows of an ended layout out of the trail if a trigger of the application ran before Cairn's, as
-  /// they may be in the wrong order. No copy is requested here. A dropped table needs none; otherwise the copy for the
-  /// table's next layout brings the result.
+  /// Keeps the journal rows of an ended layout out of the trail if they may be in the wrong order. That is the case if
+  /// a trigger of the application ran before Cairn's.
+  ///
+  /// Requests no copy: a dropped table needs none, and for any other table the next layout has the request.
   private func leaveOutDoubtfulRows(_ layout: Layout) throws {
     guard doubtful.contains(layout.id) else { return }
     try Journal(database).setRefresh(.lostChanges, layout: layout.id)

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of the file
+/// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of that file
 /// must have them too, as in a chain.
 ///
 /// An apply fires none of the file's triggers, because the application's triggers would fire too. So its connection has

@@ -14,8 +14,8 @@ package enum AppliedSchema {
   }
 
   /// Adapts triggers and recorded table shapes to the schema changes of an apply of `trail`, before its commit. Does
-  /// nothing if an application had also changed the schema and capture has not seen that yet. Then capture handles all
-  /// changes, and copies the tables that may have missed some.
+  /// nothing if an application had also changed the schema and capture has not seen that yet. In that case capture
+  /// adapts to all changes later, and copies the tables that may have missed some.
   package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)

@@ -3,7 +3,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The run of the capture of an SQLite file. It repeats one reading of the source, writes what it found to the trail,
+/// The run of the capture of an SQLite file. Again and again, it reads the source, writes the changes to the trail,
 /// makes the trail durable, and waits.
 final class CaptureLoop<Source: ChangeSource> {
   private let path: String

@@ -4,8 +4,8 @@ import SQLiteKit
 /// The kind of a journal row. The column `code` of the row is `layout id * 8 + kind`; a layout is one recorded shape of
 /// a table.
 enum JournalKind: Int64 {
-  /// A row that marks a schema change. The rows of `cairn_layout` with its sequence number as `since` or `ended`
-  /// describe the change. Its layout id is 0.
+  /// A row that marks schema changes; its layout id is 0. The rows of `cairn_layout` that have the sequence number of
+  /// this row in `since` or `ended` describe the changes.
   case marker = 0
   /// The row that an insert wrote.
   case insert = 1
@@ -14,8 +14,8 @@ enum JournalKind: Int64 {
   case updateNew = 3
   /// The row that a delete removed.
   case delete = 4
-  /// An existing row with the rowid that another row is about to get. If that write succeeds, SQLite deletes this row,
-  /// see ``JournalReader``.
+  /// An existing row whose rowid another row is about to get. If that write succeeds, SQLite deletes the existing row.
+  /// ``JournalReader`` finds out whether it did.
   case replaceCandidate = 5
   /// A row that a REPLACE has deleted.
   case vanished = 6
@@ -78,11 +78,11 @@ struct CaptureTriggers {
   }
 
   /// Returns the two statements with which a trigger purges the journal, in the application's own transaction, for
-  /// about one row in 128. They delete journal rows that are in the trail already or exceed the size limit. So no
-  /// application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
+  /// about one row in 128. Together they delete journal rows that are in the trail already or exceed the size limit. So
+  /// no application waits for a purge by Cairn, and the journal is bounded even if no capture reads it.
   ///
-  /// For the other 127 rows, the statements cost next to nothing. This is true only if the DELETE has a single subquery
-  /// over another table.
+  /// For the other 127 rows, the statements cost next to nothing, as long as the DELETE has a single subquery over
+  /// another table.
   private func maintenance(_ guardText: String) -> String {
     let last = "(SELECT max(seq) FROM cairn_journal)"
     return """
@@ -102,8 +102,8 @@ struct CaptureTriggers {
   /// Returns an SQL condition that finds the OLD row saved for the current write, in `cairn_stage` under the alias
   /// `stage`.
   ///
-  /// It is found by its rowid. In a table without rowid, it is found by its key, if the write did not change the key.
-  /// Otherwise it is the saved row that is no longer in the table.
+  /// The condition compares the rowid. For a table without rowid it compares the key, if the write did not change the
+  /// key. Otherwise it selects the saved row that is no longer in the table.
   private func isKept(_ stage: String) -> String {
     if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
     let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
@@ -114,7 +114,7 @@ struct CaptureTriggers {
       """
   }
 
-  /// The SQL expressions with which an AFTER trigger reads the right values of the OLD row's columns.
+  /// The SQL expressions with which an AFTER trigger reads the OLD row's values: from the saved row if OLD is wrong.
   private var oldColumns: [String] {
     guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
     return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
@@ -151,8 +151,8 @@ struct CaptureTriggers {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
-  /// The statements that purge the journal for about one row in 128, with a cheaper condition: the rowid decides. They
-  /// are for tables in which each row has another rowid.
+  /// The statements that purge the journal for about one row in 128, chosen by the rowid. This choice is cheap, but
+  /// needs a table in which all rowids differ.
   ///
   /// All bits of the rowid are used: some ids, such as Twitter's, have constant low bits. The remainder by a prime
   /// below 2^31, times a number below 2^31, cannot overflow. The high bits of the product decide.
@@ -221,12 +221,12 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// The number of rows of earlier writes that a write leaves in `cairn_stage`, the helper table for rows that a
-  /// REPLACE may delete.
+  /// The number of rows of earlier writes that stay in `cairn_stage`, the helper table for rows that a REPLACE may
+  /// delete.
   ///
-  /// Only BEFORE triggers write to the table between Cairn's BEFORE and AFTER triggers for one row; nesting deeper than
-  /// 64 is not expected. Without BEFORE triggers, the rows of an earlier write are useless, and every write after it
-  /// would spend time on reading them. A few are kept for TEMP triggers, which the file does not show.
+  /// BEFORE triggers of the application can nest writes; more than 64 levels are not expected. Without BEFORE triggers,
+  /// the rows of an earlier write are useless, and each later write would spend time on reading them. A few are kept
+  /// for TEMP triggers, which the file does not show.
   private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -19,8 +19,8 @@ protocol ChangeSource: AnyObject {
   /// The changes of one reading of the file; the source keeps the snapshot open until `write` returns.
   associatedtype Look: ChangeLook
 
-  /// Whether commits in which applies only name the transactions that they brought go into the trail at once. If not,
-  /// they wait for a second, so that one transaction of the trail contains many commits of a busy apply.
+  /// Whether commits that contain only applied notes go into the trail at once. If not, they wait for a second, so that
+  /// one transaction of the trail contains many of them.
   var takesNotesAtOnce: Bool { get set }
   /// The longest pause before the next call of ``look()``, ms: after that time, work may be due even if no application
   /// commits.
@@ -45,7 +45,7 @@ protocol ChangeSource: AnyObject {
   func release()
   /// Throws an error if an application has dropped Cairn's tables in the source. It is called after an SQL error.
   func checkParts() throws
-  /// Ends the run of capture: stores in the source the last change that the trail has.
+  /// Ends the run of capture: records in the source which change is the last one in the trail.
   func end() throws
 }
 

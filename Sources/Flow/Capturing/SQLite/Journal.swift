@@ -7,18 +7,18 @@ import SystemKit
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
 /// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: each apply names in it the transactions that it brings.
-  /// 4: applications write their statements and the ends of their transactions. 5: applies also state the trail's id.
-  /// An older cairn refuses a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. 2: rows can be requested. 3: applies write their applied notes into it. 4:
+  /// applications write their statements and the ends of their transactions. 5: applied notes have the trail's id. An
+  /// older cairn refuses a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
   /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest are dropped too.
+  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
   /// The smallest allowed size limit of the journal, in rows: the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
 
-  /// Returns the limit in rows for a journal of `bytes`, if a row has `bytesPerRow`: 1000 or more, but at most `rows`.
+  /// Returns the row limit for a journal of `bytes`: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
   ///
   /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
@@ -116,8 +116,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, so that each apply names in it the transactions that it brings.
-  /// Also names the transactions that applies have already brought into the file.
+  /// Upgrades a new journal, or one of an older cairn, so that applies write their applied notes into it. Also writes
+  /// the applied notes for the transactions that the file already contains.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -134,7 +134,7 @@ package struct Journal {
     max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
   }
 
-  /// Stores the estimated bytes of a journal row and the limit in rows from them. Call it in a write transaction.
+  /// Stores the estimated bytes of a journal row, and the resulting row limit. Call it in a write transaction.
   func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
     try database.run(
       "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
@@ -252,9 +252,9 @@ package struct Journal {
     }
   }
 
-  /// Returns, for each trail, the last transaction that an apply has brought into the file. The result is used if the
-  /// journal does not name these transactions. The number stops before any suspended table and any quarantined
-  /// transaction. The clock is unknown, so the present time is used as its upper bound.
+  /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
+  /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
+  /// the journal. The true clock is unknown, so the present time is used as its upper bound.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -332,7 +332,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
   }
 
-  /// Stores that the table of `layout` has been copied, unless the reason for the copy has changed meanwhile.
+  /// Stores that the table of `layout` has been copied, unless a new reason for a copy has been stored since then.
   func finishRefresh(_ layout: Layout) throws {
     try database.run(
       "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
@@ -344,8 +344,8 @@ package struct Journal {
   /// Adapts the triggers and the recorded table shapes (layouts) to the present schema, inside a write transaction. One
   /// journal row marks the changes.
   ///
-  /// Several schema changes since the last call may include a unique index that was created and dropped. A REPLACE on
-  /// that index has deleted rows without journal rows. So the tables that were written meanwhile are copied again.
+  /// Since the last call, a unique index may have been created and dropped again. A REPLACE on that index may have
+  /// deleted rows without journal rows. So if the schema changed several times, the written tables are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.
@@ -402,7 +402,7 @@ package struct Journal {
     return written
   }
 
-  /// Returns the layouts (recorded shapes) of tables with journal rows older than the triggers that save old rows.
+  /// Returns the layouts of tables whose journal rows may have wrong old values, because no trigger saved the old rows.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
       guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
@@ -522,7 +522,7 @@ package struct Journal {
   }
 }
 
-/// Cairn's triggers in the captured file, by layout id (recorded shape); and whether the application's fire later.
+/// Cairn's triggers in the captured file, by layout id; and whether they fire before the application's triggers.
 struct Hooks {
   private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]

@@ -8,8 +8,8 @@ import Trails
 ///
 /// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs an existing row with the same
 /// rowid *before* a write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored,
-/// or became an upsert. The next journal row with that rowid shows it. If that is an insert, the existing row was
-/// deleted; if it is a delete or a move, the existing row was still there.
+/// or became an upsert. The next journal row with that rowid shows it. After an insert, the existing row was deleted. A
+/// delete, or an update to another rowid, shows that the existing row was still there.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -32,7 +32,7 @@ struct JournalReader: ~Copyable {
   /// The number of change records that the present statement has caused so far.
   private var emitted: UInt64 = 0
 
-  /// Collects the net changes, which are written later; nil: each change is written at once.
+  /// The net changes, which are collected and written later; nil: each change is written at once.
   var fold: ChangeFold?
 
   private var candidates: [Key: [UInt8]] = [:]
@@ -43,7 +43,7 @@ struct JournalReader: ~Copyable {
   private var oldEnds: [Int] = []
   /// The layout id of an update whose old row has been read and whose new row comes next; nil otherwise.
   private var oldLayout: Int64?
-  /// Whether the old values of the update that is being read come from ``latest`` instead of the journal row.
+  /// Whether the present update's old values come from ``latest`` (the row's last values), not from its journal row.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()

@@ -10,7 +10,7 @@ struct Layout {
   /// The sequence number of the journal row from which on the table has this shape.
   let since: Int64
   /// The sequence number of the journal row at which this layout ended: the table was dropped or got another shape. It
-  /// is negative if capture of the table was stopped, and nil while the layout is in force.
+  /// is negative if capture of the table was stopped, and nil while the table has this layout.
   var ended: Int64?
   /// The schema change that the trail records for this layout. Nil if the table kept its shape: its capture was only
   /// stopped and resumed.
@@ -33,8 +33,8 @@ struct Layout {
   /// The index of the rowid among the values of a journal row; nil if capture identifies rows of the table in another
   /// way while it reads the journal.
   let rowidIndex: Int?
-  /// The table's part of each row hash. The hashes of all rows that a statement changed form the digest of the
-  /// statement.
+  /// The data about the table that go into each row hash. The hashes of all rows that a statement changed form the
+  /// digest of the statement.
   let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
@@ -50,8 +50,8 @@ struct Layout {
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
   /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-  /// requested, because targets already have the rows. If a delete were left out in two-way replication, a peer that
-  /// copies the row meanwhile would not know of the delete.
+  /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
+  /// row back by its own copy of the table.
   var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// Returns, for each column of this shape, its index in the earlier shape `before`, nil for a new column. Returns nil
   /// if that is unknown.
@@ -75,7 +75,8 @@ struct Layout {
     return schema
   }
 
-  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with its two flags.
+  /// Returns the value to store in the column `action` of `cairn_layout`: the schema change, with the flags `isSame`
+  /// and `isExact`.
   static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
     action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
@@ -117,7 +118,8 @@ struct Layout {
       { schema.key[0] } else { nil }
   }
 
-  /// The valid values of `cairn_layout.id`. The column `code` of a journal row has the layout's id times eight.
+  /// The valid values of `cairn_layout.id`. The column `code` of a journal row is this id times eight, plus the row's
+  /// kind.
   static let ids: ClosedRange<Int64> = 1...1 << 31
 
   static var foreign: CairnError {

@@ -1,20 +1,21 @@
 import Changes
 import SQLiteKit
 
-/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. It does no
-/// I/O.
+/// The layouts (recorded table shapes) of an SQLite source, and the schema changes that its journal marks. This type
+/// does no I/O.
 ///
 ///     history.changes(at: marker)      // [.change(.rename …), .change(.reshape …)]
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The copy of some rows of this table begins. The rows whose added columns differ from the defaults follow later.
+    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. They follow
+    /// later in the trail.
     case beginRows(Layout)
   }
 
   private(set) var layouts: [Int64: Layout] = [:]
-  /// The shapes that tables have after ``dropIndexes(behind:told:)`` has dropped some of their indexes; by id of the
-  /// table's next layout.
+  /// The shapes of tables after ``dropIndexes(behind:told:)`` has dropped some of their indexes. The dictionary key is
+  /// the id of the table's next layout.
   private var relaxed: [Int64: TableSchema] = [:]
 
   private var sorted: [Layout] { layouts.values.sorted { $0.id < $1.id } }
@@ -27,7 +28,7 @@ struct LayoutHistory {
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns the schema changes that drop indexes which tables lose after journal row `from`.
+  /// Returns a schema change for each table that loses indexes after journal row `from`; it only drops these indexes.
   ///
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
@@ -93,8 +94,8 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if the
-  /// embedded API or an apply dropped them: then they are dropped exactly at their place in the journal.
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if an apply
+  /// or the embedded API made the change: then the trail drops the indexes exactly at its place in the journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema
@@ -106,8 +107,8 @@ struct LayoutHistory {
 extension Layout {
   var shape: TableShape { TableShape(schema: schema, token: token) }
 
-  /// Returns whether a change of a row goes into the trail. It does not if a chunk of the table's copy that is still to
-  /// be read will show the change.
+  /// Returns whether a change of a row goes into the trail. The change is left out if a later chunk of the table's copy
+  /// will show it.
   ///
   /// - Parameters:
   ///   - rowid: The rowid of the changed row; nil if journal rows of the table have none.

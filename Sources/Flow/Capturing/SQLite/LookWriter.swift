@@ -7,10 +7,10 @@ import Trails
 /// Writes one reading of the source (a look) into the trail: journal rows, schema changes, requested rows and chunks of
 /// table copies.
 ///
-/// A reading becomes one or more transactions of the trail. A transaction ends before each journal row in which an
-/// apply names the transactions that it brought: applications that wrote after it may have seen the apply's rows.
+/// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
+/// applications that wrote after the note may have seen the apply's rows.
 final class LookWriter {
-  /// The error if table rows must be read, but a two-way apply may write meanwhile (``CaptureLink``).
+  /// The error if rows of tables must be read, but capture lacks the lock that keeps two-way applies from writing.
   struct NeedsTurn: Error {}
 
   /// The progress of writing the present reading of the source into the trail.
@@ -52,7 +52,7 @@ final class LookWriter {
   /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
   /// if there is none. Journal rows before that row were committed earlier.
   private var nextCommit: Int64?
-  /// The journal row in which an apply named the origin of the rows being read; nil if an application wrote them.
+  /// The applied note that names the origin of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
   /// The signal that stops the writing to the trail, even inside a transaction.
   private var stop = StopSignal()
@@ -79,9 +79,9 @@ final class LookWriter {
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the last journal row that the source has recorded as captured (its mark), after a restart of capture.
+  /// Sets the mark, which is the last journal row that the source has recorded as captured, after a restart of capture.
   ///
-  /// - Parameter checksum: The checksum of those journal rows after the mark that the trail already has.
+  /// - Parameter checksum: The checksum of the journal rows that come after the mark and are in the trail already.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {
     self.marked = marked
     reader.checksum = checksum
@@ -101,8 +101,8 @@ final class LookWriter {
     set { (marked, reader.checksum) = newValue }
   }
 
-  /// Begins the running copy of a table again if a schema change affects it. It does if the table has one of `layouts`,
-  /// or, with `orWhole`, if it has no key: a VACUUM may have renumbered its rows.
+  /// Begins the running copy of a table again if the table has one of `layouts`, because a schema change affects it.
+  /// With `orWhole`, also if the table has no key: a VACUUM may have renumbered its rows.
   func forgetRefresh(of layouts: Set<Int64>, orWhole: Bool = false) {
     guard let refresh = position.refresh else { return }
     if orWhole && self.layouts[refresh.layout]?.refreshMethod == .whole || layouts.contains(refresh.layout) {
@@ -110,7 +110,7 @@ final class LookWriter {
     }
   }
 
-  /// Remembers that the schema changed: after a VACUUM, rows of tables without key may have other numbers.
+  /// Remembers that the schema changed: it may have been a VACUUM, which renumbers the rows of tables without key.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {
@@ -126,7 +126,7 @@ final class LookWriter {
   /// Ends the journal transaction that is being read, because this reading of the source is given up.
   func release() { reader.endTransaction() }
 
-  /// Requests copies of the tables in ``doubtful``, whose journal rows do not show which table row they change.
+  /// Requests copies of the tables in ``doubtful``: a VACUUM may have renumbered their rows between journal rows.
   func refreshDoubtful() throws {
     for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
     doubtful = []
@@ -172,8 +172,8 @@ final class LookWriter {
     part = nil
   }
 
-  /// Writes one reading of the source to the trail. If some journal rows do not show which table row they change, drops
-  /// the open transaction and sets ``doubtful``.
+  /// Writes one reading of the source to the trail. If a VACUUM may have renumbered rows between their journal rows,
+  /// drops the open transaction and sets ``doubtful``.
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
@@ -220,8 +220,8 @@ final class LookWriter {
     if let look = position.look { try goOn(look) }
   }
 
-  /// Appends the start record of each requested copy that has not begun, for layouts in force at journal row `seq`. It
-  /// informs targets that changes after it may concern rows that they do not have.
+  /// Appends the start record of each requested copy that has not begun, for layouts that exist at journal row `seq`.
+  /// The record informs targets that later changes may concern rows that they do not have.
   private func beginAwaitedCopies(through seq: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
       guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
@@ -297,8 +297,8 @@ final class LookWriter {
 
   // MARK: Tables
 
-  /// Returns the layout (recorded shape) of the table to copy next, in force by journal row `last`; nil if there is
-  /// none.
+  /// Returns the layout (recorded shape) of the table to copy next; nil if there is none. Layouts that begin after
+  /// journal row `last` do not count.
   private func nextRefresh(last: Int64) throws -> Layout? {
     if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
     return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
@@ -397,8 +397,8 @@ final class LookWriter {
     return true
   }
 
-  /// Begins the transaction and the statements that start at journal row `seq`. Returns false if earlier journal rows
-  /// do not show which table row they change.
+  /// Begins the transaction and the statements that start at journal row `seq`. Returns false if a VACUUM may have
+  /// renumbered rows between earlier journal rows.
   private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
     if let end = feed.end?.1, end.first == seq {
       guard try endTransaction(through: seq - 1) else { return false }
@@ -411,8 +411,8 @@ final class LookWriter {
     return true
   }
 
-  /// Ends the open transaction of the trail. Returns false if some of its journal rows do not show which table row they
-  /// change.
+  /// Ends the open transaction of the trail. Returns false if a VACUUM may have renumbered rows between its journal
+  /// rows.
   private func endTransaction(through seq: Int64) throws -> Bool {
     reader.endTransaction()
     noteDoubt(reader.doubtful)
@@ -424,8 +424,8 @@ final class LookWriter {
     return true
   }
 
-  /// Processes the journal row in which an apply names the transactions that it brought, and ends the transaction
-  /// before it. Returns false if some journal rows of that transaction do not show which table row they change.
+  /// Processes an applied note in the journal, and ends the transaction before it. Returns false if a VACUUM may have
+  /// renumbered rows between the journal rows of that transaction.
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)

@@ -4,9 +4,9 @@ import Trails
 
 /// The requests for rows among the journal rows of one reading of the source.
 ///
-/// The rows are read in the snapshot of that reading, which shows all its changes. So they follow those changes in the
-/// trail. The start of the copy is written to the trail at the request, because changes after it may concern rows that
-/// a target does not have.
+/// The snapshot of the reading shows all changes of the reading. So the requested rows, which are read in it, follow
+/// these changes in the trail. The start record comes at the place of the request, because later changes may concern
+/// rows that a target does not have.
 struct RequestedRows {
   private var counts: [Int64: UInt64] = [:]
   private var places: ClosedRange<Int64>?

@@ -11,8 +11,8 @@ package final class SQLiteCapture {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
     package var journalCapBytes = Journal.capBytes
-    /// The folder of the trail, which is stored in the source. If another capture wants the same source, its error
-    /// names this folder.
+    /// The folder of the trail, which is stored in the source. If another capture wants the same source, the error of
+    /// that capture names this folder.
     package var place = ""
     /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
     package var copiesRows = true
@@ -45,8 +45,8 @@ package final class SQLiteCapture {
     loop = CaptureLoop(path: path, source: source, trail: trail, progress: progress)
   }
 
-  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, it ends once the trail has every
-  /// commit from before the call and a copy of every table.
+  /// Captures the commits of the source until `stop` is set. With `untilCaughtUp`, the run ends once the trail has
+  /// every commit from before the call and a copy of every table.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     try loop.run(stop: stop, untilCaughtUp: untilCaughtUp)
   }

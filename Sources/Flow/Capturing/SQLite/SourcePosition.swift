@@ -1,7 +1,7 @@
 import Changes
 
-/// The position of a trail in an SQLite source, stored in the progress record at the end of each of Cairn's
-/// transactions.
+/// The place in an SQLite source up to which a trail has the changes. The record that ends each transaction of the
+/// trail stores it.
 ///
 /// The source stores a **mark** (`cairn_control`): the last journal row recorded as captured, and a random number. Rows
 /// are captured more often than the mark is updated. So the position also has the mark that the source had then, and a
@@ -42,11 +42,12 @@ struct SourcePosition: Equatable {
   /// The unfinished reading of the source, which the next transaction continues; nil if there is none.
   var look: Look?
 
-  /// The sequence numbers that journal rows may have. An application can write others; sums with these cannot overflow.
+  /// The sequence numbers that journal rows may have: so small that sums of them cannot overflow. An application can
+  /// write other numbers, which are refused.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. Version 1 is read as without
-  /// knowledge.
+  /// The version of the encoding. 2 added `knowledge`; 3 added the ids of trails to it. In version 1, `knowledge` is
+  /// read as empty.
   static let version: UInt8 = 3
 
   var encoded: [UInt8] {

@@ -6,12 +6,12 @@ import Trails
 enum SourceStanding {
   /// The source has recorded the last journal row of the trail as captured (its mark).
   case atMark
-  /// The source has recorded an earlier journal row as captured (its mark): the row in `SourcePosition.previous`. The
-  /// source's journal has the later rows of the trail. The value is the CRC-32C of these rows.
+  /// The source has recorded only an earlier journal row as captured: the row in `SourcePosition.previous`. The
+  /// source's journal still has the later rows of the trail. The value is the CRC-32C of these rows.
   case behind(UInt32)
   /// The journal has dropped rows at its size limit, so it cannot be proved that the file continues the trail.
   case lostRows
-  /// The file is another one, or was restored from a backup. The text says how the file differs.
+  /// The file is another database, or was restored from a backup. The text says how the file differs.
   case other(String)
 
   /// Compares a file with the end of its trail.
@@ -64,7 +64,8 @@ extension SourcePosition.Mark {
 }
 
 extension SQLiteCapture {
-  /// Returns the reason why a file does not continue the trail in `folder`; nil if it does. No capture may be running.
+  /// Returns the reason why a file does not continue the trail in `folder`; nil if it continues the trail. No capture
+  /// may be running.
   ///
   /// The call reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
   package static func fault(of source: Database, folder: String) throws -> String? {

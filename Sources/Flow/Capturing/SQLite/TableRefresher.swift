@@ -63,8 +63,8 @@ struct TableRefresher {
     { return 0 }
   }
 
-  /// Appends the start record of a copy that sends only some rows. It must come before later changes, which may depend
-  /// on values of those rows.
+  /// Appends the start record of a copy that sends only some rows. The record must come before later changes, which may
+  /// depend on values of those rows.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(

@@ -21,9 +21,9 @@ final class TriggerSource: ChangeSource {
     fileprivate let begin: Int64
   }
 
-  /// The least time between two transactions of the trail that only name the transactions which applies brought, ms.
+  /// The least time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
-  /// While the application writes on: the least time between two records in the source of the last captured row, ms.
+  /// The least time between two records of the last captured row in the source, while an application keeps writing, ms.
   private static let markMilliseconds: Int64 = 5000
   /// The time without changes after which the application counts as pausing, ms.
   private static let quietMilliseconds: Int64 = 100
@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row seen. The trail has all rows up to it, except perhaps an apply's list of transactions.
+  /// The last journal row seen. The trail has all rows up to it, except perhaps applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -150,8 +150,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if the journal belongs to the capture of another trail. If that trail was kept in the
-  /// same folder, it no longer exists. Then its journal is removed, unless the present trail has begun.
+  /// Throws `source-captured` if the journal belongs to a trail in another folder. If it belongs to an earlier trail of
+  /// this folder, removes it, or throws `source-went-back` if the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {
@@ -171,7 +171,7 @@ final class TriggerSource: ChangeSource {
     )
   }
 
-  /// Checks that the journal rows after the source's mark, as far as the trail has them, are those of the trail.
+  /// Checks that the journal rows after the last one that the source has recorded as captured are those of the trail.
   private func resume(isFirst: Bool) throws {
     guard let marked = try SourcePosition.Mark(of: source) else {
       throw SQLiteCapture.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
@@ -309,7 +309,7 @@ final class TriggerSource: ChangeSource {
 
   var idleMilliseconds: Int32 { min(writer.isMarked ? .max : 100, untilNotesAreTaken) }
 
-  /// The time until the journal's last rows go into the trail if they are only applies' lists of transactions, ms.
+  /// The time until the journal's last rows go into the trail if they are only applied notes, ms.
   private var untilNotesAreTaken: Int32 {
     guard seenThrough > writer.position.mark.taken else { return .max }
     return takesNotesAtOnce
@@ -339,7 +339,7 @@ final class TriggerSource: ChangeSource {
     return try statement.step() ? statement.integer(0) : 0
   }
 
-  /// Returns the last journal row after `from` with a change, not just an apply's list of transactions; else `from`.
+  /// Returns the last journal row after `from` that is not an applied note; `from` if there is none.
   private func lastChange(behind from: Int64) throws -> Int64 {
     defer { statements.lastChange.reset() }
     try statements.lastChange.bind([.integer(from)])

@@ -9,8 +9,8 @@ package enum UncapturedRows {
   /// The most journal rows that are read. If there are more, apply waits until capture has written them to the trail.
   static let rowsMax: Int64 = 10_000
 
-  /// Calls `body` with each old and new row of a change, in the shape that the table had then. If a REPLACE may have
-  /// deleted rows, `body` may get rows that did not change.
+  /// Calls `body` with each old and new row of a change, in the shape that the table had at the change. If a REPLACE
+  /// may have deleted rows, `body` may get rows that did not change.
   ///
   /// - Parameter position: The source position in the trail's last progress record; empty if there is none.
   /// - Returns: True if `body` got all rows. False, perhaps after some calls, if there are too many journal rows, if

@@ -9,8 +9,8 @@ import SystemKit
 /// change to journal or schema, the digests are computed again. A table with another digest had an unseen write. A
 /// write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
 struct UnseenWrites {
-  /// The largest file, in bytes, for which digests are computed. It is smaller with a rollback journal, because a
-  /// reader then blocks commits.
+  /// The largest file, in bytes, for which digests are computed. The limit is smaller for a file with a rollback
+  /// journal, because readers of such a file block commits.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
   /// The least length of the pause after digests were computed, as a multiple of the time that the computing took.
   private static let share: Int64 = 200

@@ -43,7 +43,7 @@ final class OpenSource {
     }
   }
 
-  /// Calls `body`. SQLite interrupts the statement of `body` after this time; PostgreSQL limits each statement by
+  /// Calls `body`. SQLite interrupts the statement of `body` after `milliseconds`. PostgreSQL ends a long statement by
   /// itself.
   func within<T>(milliseconds: Int64, _ body: () throws -> T) throws -> T {
     guard case .sqlite(let file) = database.handle else { return try body() }

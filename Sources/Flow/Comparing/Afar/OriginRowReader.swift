@@ -8,15 +8,14 @@ import Mapping
 /// The other node may send any bytes, so each number and value is checked here. After that check, adding counts cannot
 /// overflow, and reserving memory for them is safe.
 final class OriginRowReader: RowReader {
-  /// The smallest number of bytes that is invalid as the size of rows in an answer. No node can read that many bytes
-  /// in the allowed time.
+  /// The exclusive upper limit of the bytes of rows in an answer. No node can read more in the allowed time.
   private static let bytesMax: UInt64 = 1 << 34
   /// The smallest size of a row in an answer, in bytes: two hashes, the size of the row, and its key.
   private static let markBytes = 18
-  /// The maximum number of parts of a table in an answer. `pagesEnd` is the smallest invalid number of pages.
+  /// The maximum number of parts of a table in an answer. The number of pages must be below `pagesEnd`.
   private static let partsMax = 65_536
   private static let pagesEnd: UInt64 = 1 << 32 - 1
-  /// The smallest number of equal rows that an answer may not contain, because ``RowCounts`` cannot hold it.
+  /// The exclusive upper limit of the number of equal rows in an answer. ``RowCounts`` can hold no more.
   private static let countEnd: UInt64 = 1 << 31
 
   let origin: OriginSource
@@ -159,7 +158,8 @@ final class OriginRowReader: RowReader {
 
   func currentRow(_ table: ComparedTable) -> [Value] { [] }
 
-  /// The maximum number of keys in one question. It is so large that all rows are read in one snapshot.
+  /// The maximum number of keys in one question. It is so large that one question has all keys, and all rows are read
+  /// in one snapshot.
   let keysAtOnce = 1_000_000
 
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {

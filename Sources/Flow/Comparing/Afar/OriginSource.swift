@@ -56,8 +56,8 @@ package struct OriginSource: Sendable {
     }
   }
 
-  /// The current position of a source, its last captured journal row, and the last transaction of its trail, which
-  /// includes everything up to that journal row.
+  /// The state of a source: its current position, its last captured journal row, and the last transaction of its trail.
+  /// The trail up to that transaction includes everything up to that journal row.
   struct Standing {
     var moment: SourceMoment
     /// SQLite: the last journal row that is durably in the trail. Nil for PostgreSQL.

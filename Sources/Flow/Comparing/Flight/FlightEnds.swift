@@ -103,8 +103,8 @@ struct FlightEnds {
       [schema.namespace, schema.name]) != nil
   }
 
-  /// Returns whether the table is suspended at the target until a schema change. Changes before the checkpoint may be
-  /// missing in such a table.
+  /// Returns whether the table is suspended at the target. Such a table may lack changes from before the target's
+  /// checkpoint.
   func isWaiting(_ table: ComparedTable) throws -> Bool {
     let schema = table.target.schema
     if let reader = target as? SQLiteRowReader {

@@ -11,7 +11,7 @@ import Trails
 struct TrailFold {
   enum Row {
     case absent
-    /// The values of a row that exists, by the place of the column; nil for a value that the trail does not contain.
+    /// The values of a row that exists, one for each compared column; nil for a value that the trail does not contain.
     case values([Value?])
   }
 

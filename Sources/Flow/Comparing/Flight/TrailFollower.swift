@@ -9,7 +9,7 @@ import Trails
 
 /// The location of a replication's trail: the state folder, and the folder of the trail in it.
 package struct TrailPlace: Sendable {
-  /// The state folder. The Cairn process that replicates with it holds its lock.
+  /// The state folder. A Cairn process that replicates with this folder holds the folder's lock.
   package let state: String
   package let name: TrailName
   package var folder: String { state + "/" + name.description }

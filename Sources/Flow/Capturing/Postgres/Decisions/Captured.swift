@@ -8,11 +8,11 @@ final class Captured {
   /// For each column, whether it has a value in an old row that contains only the key.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// Whether changes of the table go into the trail. They do not if the table is not captured, or if its rows are still
-  /// to be copied, as the copy will show the changes.
+  /// Whether changes of the table go into the trail. False if the table is not captured. Also false if its rows are
+  /// still to be copied, because the copy will show the changes.
   let isWanted: Bool
-  /// For each column, whether it is NOT NULL, so that every complete old row has a value there. Nil for a table without
-  /// partitions.
+  /// For each column, whether it is NOT NULL. A complete old row has values in all these columns. Nil for a table
+  /// without partitions.
   let givenAlways: [Bool]?
   /// Whether each UPDATE in the stream has the whole old row (REPLICA IDENTITY FULL).
   let isFull: Bool

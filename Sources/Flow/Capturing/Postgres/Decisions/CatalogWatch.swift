@@ -2,11 +2,11 @@ import Changes
 import PostgresKit
 
 /// The schedule by which capture reads the catalog, to find tables that were created, dropped or changed without a
-/// report in the stream. It does no I/O; `now` is monotonic time in ms.
+/// report in the stream. This type does no I/O; `now` is monotonic time in ms.
 ///
-/// The catalog shows the present, while the stream reports the past. So capture commits a message (a barrier) after it
-/// has read the catalog, and uses what it read once the stream brings that message. If the stream reported a change of
-/// a schema in between, the catalog is read again.
+/// The catalog shows the present, while the stream reports the past. So capture first reads the catalog, then commits a
+/// message (a barrier). When the stream brings that message, capture uses what it read. If the stream reported a schema
+/// change before the message, the catalog is read again.
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once.
   ///
@@ -98,8 +98,8 @@ struct CatalogWatch {
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
-  /// Drops what was read from the catalog, because the stream reported a schema change: what was read may be older or
-  /// newer. If a reading was in progress, requests another one.
+  /// Drops what was read from the catalog, because the stream reported a schema change: the catalog may have been read
+  /// before or after that change. If capture has not used what was read, the catalog is to be read again.
   mutating func noteReport() {
     if barrier != nil { isWanted = true }
     (barrier, catalog, isReached) = (nil, nil, false)

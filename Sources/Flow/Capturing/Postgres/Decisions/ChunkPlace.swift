@@ -1,6 +1,6 @@
 import PostgresKit
 
-/// The place in the replication stream at which the rows of an open chunk belong. It does no I/O.
+/// The place in the replication stream at which the rows of an open chunk belong. This type does no I/O.
 ///
 /// The chunk belongs right before the first transaction that its snapshot does not show; there it is exact. If a
 /// transaction that the snapshot shows comes after that place, the chunk is raced: that transaction's changes come a

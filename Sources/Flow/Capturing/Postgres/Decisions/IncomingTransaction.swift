@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The transaction whose messages are arriving from the server: which parts go into the trail, and what its messages
-/// ask capture to do. It does no I/O.
+/// ask capture to do. This type does no I/O.
 ///
 /// The caller passes each message of the stream. A transaction is left out of the trail if the trail has it already, or
 /// if an apply made it.
@@ -16,13 +16,13 @@ struct IncomingTransaction {
 
   /// The kinds of messages that Cairn writes into the server's log. The prefix of a message shows its kind.
   enum Message: Equatable {
-    /// A message with a random text that capture committed itself: when it arrives, all earlier commits have arrived.
+    /// A message with a random text that capture committed itself. When the stream brings it, all earlier commits have
+    /// arrived.
     case barrier
     /// A request that the trail records the position of capture at once.
     case progress
     case request
-    /// A message that an apply writes in its own transaction (a note): the name of the apply's trail, and which
-    /// transactions the apply has brought.
+    /// An applied note, which an apply writes in its own transaction. It names the apply's trail.
     case note
     /// A schema change, reported by an event trigger.
     case schema
@@ -57,7 +57,7 @@ struct IncomingTransaction {
     let commitTime: Int64
     /// The random text of a barrier message in the transaction (``Message/barrier``); nil if there is none.
     let barrier: String?
-    /// Whether a message of the transaction requests that the trail record its position at once.
+    /// Whether a message of the transaction requests that capture record its position in the trail at once.
     let wantsRecord: Bool
     let notes: [AppliedNote]
   }
@@ -74,23 +74,23 @@ struct IncomingTransaction {
     var isApplied = false
     /// The name of the trail whose apply made the transaction; empty if none did.
     var applier = ""
-    /// The message (note) of the apply that made the transaction; it names the transactions that the apply brought. Nil
-    /// if this trail does not need the rows that the apply wrote, or if no apply made the transaction.
+    /// The applied note of the apply that made the transaction. Nil if no apply made it, or if this trail does not need
+    /// the rows that the apply wrote.
     var relay: AppliedNote?
-    /// Whether an apply made the transaction, and the trail does not have the transaction yet. Then its schema changes
-    /// go into the trail.
+    /// Whether an apply made the transaction, and the trail does not have the transaction yet. If so, its schema
+    /// changes go into the trail.
     var isNews = false
     var notes: [AppliedNote] = []
     var wantsRecord = false
     /// The tables whose rows were rewritten in the transaction, with PostgreSQL's bits for the reasons.
     var rewrites: [UInt32: Int] = [:]
 
-    /// The time of the commit, µs since 1970. For a transaction that an apply made, the server's time may be wrong: the
-    /// later of that time and the clock in the apply's message is used.
+    /// The time of the commit, µs since 1970. If an apply made the transaction: the later of the server's time, which
+    /// may be wrong, and the clock in the applied note.
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of the messages in the log in which applies name the transactions that they have brought.
+  /// The prefix of applied notes in PostgreSQL's log.
   private static let notePrefix = "cairn"
   /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256
@@ -105,9 +105,9 @@ struct IncomingTransaction {
   var isApplied: Bool { open?.isApplied == true }
   /// The name of the trail whose apply made the open transaction; empty if none did.
   var applier: String { open?.applier ?? "" }
-  /// The commit time of the open transaction, and the message (note) of the apply that made it, which names the
-  /// transactions that the apply brought. The note is nil if the rows do not go into this trail. The result is nil if
-  /// no transaction is open.
+  /// The commit time of the open transaction, and the applied note of the apply that made it. The note is nil if no
+  /// apply made the transaction, or if the apply's rows do not go into this trail. The result is nil if no transaction
+  /// is open.
   var header: (commitTime: Int64, relay: AppliedNote?)? { open.map { ($0.commitTime, $0.relay) } }
 
   // MARK: Messages
@@ -163,11 +163,11 @@ struct IncomingTransaction {
     return .nothing
   }
 
-  /// Processes a note: the message of an apply that names the transactions which the apply brought. `given` is nil for
-  /// a note that names no trail: such a note, too, shows that an apply made the transaction.
+  /// Processes an applied note. `given` is nil for a note that names no trail: such a note, too, shows that an apply
+  /// made the transaction.
   ///
-  /// A transaction of an apply begins with a note. It also contains a note that names the transactions which the
-  /// database has after it.
+  /// Each transaction of an apply begins with a note. One of its notes states the last transaction of the apply's trail
+  /// that the database then contains.
   private mutating func take(note given: AppliedNote?, now: Int64) {
     guard var open, open.isFresh || open.isApplied else { return }
     var note = given

@@ -1,13 +1,13 @@
 import Changes
 import PostgresKit
 
-/// The tables that a capture knows: their shapes as recorded in the trail, and their descriptions in the stream. It
-/// does no I/O.
+/// The tables that a capture knows: the shapes that the trail has recorded, and the server's descriptions in the
+/// stream. This type does no I/O.
 ///
 /// A change of a table returns the records that the trail needs. Changes become final with ``settle()``, when the
 /// transaction of the trail is complete. If that transaction is dropped, ``abandon()`` undoes them.
 struct KnownTables {
-  /// The consequences of a change of a table: records for the trail, and copies of tables that begin again.
+  /// The consequences of a change of a table: records for the trail, and the tables whose running copies begin again.
   struct Change: Equatable {
     var records: [ShapeChange] = []
     /// The oids of the tables whose running copy begins again because of the change.
@@ -202,8 +202,10 @@ struct KnownTables {
     return change
   }
 
-  /// Gives the table that has this name in the trail a temporary name, because its own rename has not been reported
-  /// yet.
+  /// Frees a name in the trail: gives the table that has it a temporary name, because that table's own rename has not
+  /// been reported yet.
+  ///
+  /// Example: the source renames `b` to `c` and then `a` to `b`, and only the second change has been reported.
   private mutating func free(_ name: TableSchema, for relation: UInt32) -> Change {
     let holder = all.first {
       $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)

@@ -2,12 +2,13 @@ import Changes
 import CodecKit
 import PostgresKit
 
-/// The keys by which capture recognizes messages that Cairn wrote, as far as this role may read the keys. It does no
-/// I/O.
+/// The keys by which capture recognizes messages that Cairn wrote. A key is missing if capture's role may not read it.
+/// This type does no I/O.
 ///
 /// Every role may write messages into the log, so capture accepts a message only if it is signed with one of these
-/// keys. ``IncomingTransaction/key(of:since:)`` has the exceptions. They are a barrier, whose text is random; a schema
-/// message of an earlier build, which only makes capture read the catalog; and a note from before there was a key.
+/// keys. There are three exceptions (``IncomingTransaction/key(of:since:)``). A barrier needs no signature, as its text
+/// is random. A schema message of an earlier build needs none, as it only makes capture read the catalog. An applied
+/// note needs none if it was written before there was a key.
 struct MessageKeys {
   private static let reportMilliseconds: Int64 = 60_000
   private let hasher: SHA256
@@ -24,8 +25,8 @@ struct MessageKeys {
   /// known.
   var since: LSN? { own?.since }
 
-  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read.
-  /// One reading of the keys is enough for all messages that were committed before it, however many are forged.
+  /// Returns whether a message of this transaction may be signed with a key that is newer than those that were read. If
+  /// not, the keys need not be read again, however many forged messages come.
   ///
   /// - Parameter commit: The place of the transaction's commit.
   func mayBeNew(at commit: LSN) -> Bool { commit > readAt }

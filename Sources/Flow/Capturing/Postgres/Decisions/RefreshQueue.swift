@@ -1,11 +1,12 @@
 import Changes
 import PostgresKit
 
-/// The order in which capture reads rows of tables, and the copies that the trail has begun but not ended.
+/// The order in which capture reads rows of tables. Also the copies whose start record, but not whose end record, is in
+/// the trail.
 ///
-/// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved. This type does no I/O;
-/// `now` is monotonic time in ms. The reason why a table is to be copied is part of ``KnownTables``, which the caller
-/// passes.
+/// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved to another key. The
+/// reason why a table is to be copied is part of ``KnownTables``, which the caller passes. This type does no I/O; `now`
+/// is monotonic time in ms.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
@@ -38,8 +39,7 @@ struct RefreshQueue {
       /// There are no requested rows to read.
       case nothing
       case read(PostgresRegistry.Table, [[String]])
-      /// Capture must write to the trail that the requested rows of this table are complete, then ask for the next
-      /// step.
+      /// Capture must write the end record of this table's requested rows to the trail, then ask for the next step.
       case endRows(UInt32)
     }
     var step = Step.nothing
@@ -52,14 +52,14 @@ struct RefreshQueue {
   private static let lockReportMilliseconds: Int64 = 3000
   private static let lockPauseMilliseconds: (least: Int64, most: Int64) = (300, 5000)
 
-  /// The copy of a table that has chunks in the trail already; nil if there is none.
+  /// The running copy, which has chunks in the trail already; nil if no copy is running.
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
   /// The tables that cannot be read now. For each: since when, the time of the next attempt, both in monotonic ms, and
   /// whether the operator was informed.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
-  /// The tables for which the trail has the start but not the end of a copy of requested rows.
+  /// The tables for which the trail has the start record, but not the end record, of requested rows.
   private var openRows: Set<UInt32> = []
   private var committedOpenRows: Set<UInt32> = []
 
@@ -90,8 +90,9 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if the table has no key or
-  /// got another shape, or if the copy is complete. Nor can it if updates moved rows to keys that are no longer known.
+  /// Forgets the running copy if it cannot continue after a restart of capture. That is so if its table has no key or
+  /// got another shape, or if the copy is complete. It is also so if updates moved rows: their keys are no longer
+  /// known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -120,11 +121,11 @@ struct RefreshQueue {
 
   // MARK: Chunks
 
-  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first, because
-  /// without them a copy may be complete and wrong.
+  /// Returns the part to read next; nil if there is none. Rows that an update moved to another key come first: a copy
+  /// that ended without them would be wrong.
   ///
-  /// A table that cannot be read now is skipped, unless its copy has begun. In that case other tables wait three
-  /// seconds: reading one of them would make the copy begin again.
+  /// A table that cannot be read now is skipped. But if its copy has begun, other tables wait three seconds first:
+  /// reading one of them would make the copy begin again.
   mutating func next(_ tables: KnownTables, now: Int64) -> Part? {
     movedRows.removeAll { $0.relation != current?.relation }
     if let current, let table = tables[current.relation], table.refresh != nil {
@@ -155,8 +156,8 @@ struct RefreshQueue {
 
   /// Ends a chunk, once the stream has passed its snapshot.
   ///
-  /// - Parameter isRaced: Whether the stream brings changes again that the chunk shows. Then the same range is read
-  ///   again, which corrects it; a table without key is copied again from its beginning.
+  /// - Parameter isRaced: Whether the stream brings again changes that the chunk shows. If so, the same range is read
+  ///   again, which corrects it. A table without key is copied again from its beginning.
   mutating func end(_ chunk: PostgresChunk, isRaced: Bool) -> ChunkEnd {
     guard var state = current, state.relation == chunk.table.relation else { return .goesOn }
     guard !isRaced else {
@@ -216,9 +217,9 @@ struct RefreshQueue {
 
   // MARK: Requested rows
 
-  /// Adds a request for rows. Returns the table for which the trail must now record that requested rows follow. Targets
-  /// need that record, because changes from now on may concern rows that they do not have. Nil if no record is needed,
-  /// or if a copy of the table brings the rows.
+  /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows.
+  /// Targets need that record, because later changes may concern rows that they do not have. Nil if no record is
+  /// needed, for example because a copy of the table brings the rows.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -230,13 +231,13 @@ struct RefreshQueue {
 
   private func isCopyRequested(of table: PostgresRegistry.Table) -> Bool { requests.copies.contains(table.name) }
 
-  /// Returns the tables with a requested copy that has not begun, oldest shape first. Changes of these tables may
-  /// concern rows that a target does not have.
+  /// Returns the tables with a requested copy that has not begun, in the order in which they got their present shapes.
+  /// Changes of these tables may concern rows that a target does not have.
   func awaited(_ tables: KnownTables) -> [PostgresRegistry.Table] {
     tables.all.filter { $0.passesChanges && !isCurrent($0.relation) }.sorted { $0.epoch < $1.epoch }
   }
 
-  /// Remembers that the trail records that requested rows of the table follow. Returns false if it has recorded that
+  /// Remembers that the trail has the start record of a table's requested rows. Returns false if it had the record
   /// already.
   mutating func beginRows(of relation: UInt32) -> Bool { openRows.insert(relation).inserted }
 
@@ -310,8 +311,8 @@ struct RefreshQueue {
     return requests.keys[table.name] == nil
   }
 
-  /// Returns the table for which the trail must record that all requested rows were sent. Nil if a copy of the table
-  /// brings the rows, so that nothing is to be recorded.
+  /// Returns the table for which the trail must get the end record of its requested rows. Nil if a copy of the table
+  /// brings the rows, so that no record is needed.
   mutating func endRows(of relation: UInt32, _ tables: KnownTables) -> PostgresRegistry.Table? {
     guard let table = tables[relation], table.refresh == nil, !isCopyRequested(of: table) else {
       openRows.remove(relation)
@@ -320,7 +321,7 @@ struct RefreshQueue {
     return table
   }
 
-  /// Remembers that the trail has the record that a table's requested rows are complete.
+  /// Remembers that the trail has the end record of a table's requested rows.
   mutating func endedRows(of relation: UInt32) { openRows.remove(relation) }
 }
 

@@ -1,6 +1,6 @@
 import Changes
 
-/// Decides which values of sequences go into the trail, and when. It does no I/O; `now` is monotonic time in ms.
+/// Decides which values of sequences go into the trail, and when. This type does no I/O; `now` is monotonic time in ms.
 ///
 /// Capture reads the values only after changes of rows, because a sequence advances with the rows that use it.
 struct SequenceWatch {

@@ -1,6 +1,6 @@
 /// Decides whether a silent server is gone. Every five seconds capture asks the server for an answer. A server that
-/// sends nothing for nine seconds counts as silent until it sends something. It does no I/O; `now` is monotonic time in
-/// ms.
+/// sends nothing for nine seconds counts as silent until it sends something. This type does no I/O; `now` is monotonic
+/// time in ms.
 struct ServerSilence {
   private static let silentMilliseconds: Int64 = 9000
   private var heardAt: Int64

@@ -2,7 +2,7 @@ import Changes
 import PostgresKit
 
 /// The progress of a capture through the log of its slot: what the server sent, what the trail has, and what the server
-/// may delete. It does no I/O.
+/// may delete. This type does no I/O.
 ///
 /// The slot is confirmed only up to a place before which every transaction is durable in the trail, or is left out of
 /// the trail. `now` is monotonic time in ms.
@@ -17,10 +17,9 @@ struct SlotProgress {
   /// The most bytes of processed log that the server may keep for the slot. Above it, capture writes its position to
   /// the trail, so that the slot can be confirmed.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The longest time between two positions of capture that are written to the trail while the server sends log, ms.
+  /// The longest time between two records of capture's position in the trail while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
-  /// The least time between two transactions of the trail that only name the transactions which applies have brought,
-  /// ms.
+  /// The least time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
   /// The longest time between two syncs of the trail while transactions arrive without a pause, ms.
   private static let syncMilliseconds: Int64 = 50
@@ -30,21 +29,21 @@ struct SlotProgress {
   private static let unsyncedFew = 16
   private static let unsyncedMany = 128
 
-  /// The position of the trail in the source, without the state of a running copy.
+  /// Capture's position in the source, as it is recorded in the trail but without the state of a running copy.
   private(set) var position: PostgresPosition
-  /// The transactions of other trails that the source has, according to the last transaction of this trail.
+  /// The transactions of other trails that the source contains, as recorded in the last transaction of this trail.
   private var recordedKnowledge: Knowledge
   /// The place in the server's log before which every committed transaction has been processed.
   private(set) var received = LSN(0)
   /// The place in the server's log after the last transaction that the server sent.
   private var passed = LSN(0)
   private(set) var confirmed = LSN(0)
-  /// The transaction that a server with the trail's history sends before any newer transaction; nil if it has been
-  /// seen.
+  /// A transaction that the server must send again before any newer one. If the server sends another one instead, its
+  /// history is not that of the trail. Nil if the transaction has come, or need not come.
   private var expected: PostgresPosition.Transaction?
-  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
-  /// transactions that capture makes itself. The present time would be later than the commits of changes that arrive
-  /// afterwards.
+  /// The latest commit time in the stream, µs since 1970; at the start, the server's time. Transactions that capture
+  /// makes itself get this time as their clock. The present time could be later than the commits that the server sends
+  /// next.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
@@ -93,8 +92,8 @@ struct SlotProgress {
     self.confirmed = confirmed
   }
 
-  /// Resets the knowledge of other trails to what the trail has recorded, because the server sends the transactions
-  /// after that again.
+  /// Resets the knowledge of other trails to the state that the trail has recorded, because the server sends all later
+  /// transactions again.
   mutating func disconnect() { position.knowledge = recordedKnowledge }
 
   // MARK: Stream
@@ -103,8 +102,8 @@ struct SlotProgress {
     case isNew
     /// The trail has the transaction already.
     case isRecorded
-    /// The server sends another transaction at or after the place of the expected one, which has not come: it was
-    /// restored from a backup.
+    /// The server sends another transaction instead of the expected one, at or after its place in the log. So the
+    /// server was restored from a backup.
     case isForeign(expected: LSN)
   }
 
@@ -144,8 +143,9 @@ struct SlotProgress {
   /// Returns the position of capture, to be written at the end of a transaction of the trail.
   ///
   /// - Parameter refresh: The state of the running copy; nil if there is none.
-  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received.
-  ///   So a transaction that was left out, because a chunk shows it, does not come again after that chunk.
+  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received,
+  ///   also transactions that were left out because a chunk shows them. So those transactions are not captured after a
+  ///   restart.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
@@ -184,7 +184,7 @@ struct SlotProgress {
     unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
 
-  /// Whether the server has sent log that is after the position in the trail.
+  /// Whether the server has sent log that the position in the trail does not include yet.
   var hasUnrecorded: Bool { received > position.quiet }
   /// Whether the server has sent log that is after the last transaction of the trail.
   var isBeyondTrail: Bool { received > position.reached }
@@ -202,8 +202,8 @@ struct SlotProgress {
 
   private var hasUnrecordedNotes: Bool { position.knowledge != recordedKnowledge }
 
-  /// Returns the time after which the messages of applies, which name the transactions that they brought, are written
-  /// to the trail if nothing else arrives, ms. Nil if there is nothing to write.
+  /// Returns the time to wait, if nothing else arrives, until pending applied notes are written to the trail, ms. Nil
+  /// if there are none.
   func untilNotesAreRecorded(now: @autoclosure () -> Int64) -> Int32? {
     hasUnrecordedNotes ? Int32(max(1, min(1000, syncedAt + Self.notesMilliseconds - now()))) : nil
   }
@@ -236,8 +236,8 @@ extension SlotProgress {
     var canBeReplaced: Bool { if case .foreign = self { false } else { true } }
   }
 
-  /// Returns how the server's history differs from the trail's; nil if the server continues it. It may be another
-  /// cluster, or its timeline may have left the trail's timeline before the trail's end.
+  /// Returns how the server's history differs from the trail's; nil if the server continues the trail's history. The
+  /// server may belong to another cluster. Or its timeline may have left the trail's timeline before the trail's end.
   ///
   /// A timeline changes when a standby is promoted or a backup restored.
   ///

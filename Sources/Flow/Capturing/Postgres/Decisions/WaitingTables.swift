@@ -1,15 +1,16 @@
 import Changes
 
-/// The tables that are suspended while all others are captured, each with its cause. It does no I/O.
+/// The tables that are suspended while all others are captured, each with its cause. This type does no I/O.
 ///
 ///     var waits = WaitingTables()
 ///     waits.set([17: wait], .refused)  // [wait], as it is news
 ///     waits.set([:], .refused)         // the table is captured again
 struct WaitingTables {
   enum Cause: Int, CaseIterable {
-    /// The table cannot be captured as it is, or this role cannot publish it. An operator must execute a statement.
+    /// The table cannot be captured as it is, or capture's role may not publish it. An operator must execute a
+    /// statement.
     case refused
-    /// This role may not read the table's rows.
+    /// Capture's role may not read the table's rows.
     case unreadable
     /// Another session delays the copy of the table.
     case copyHeldUp
@@ -37,10 +38,11 @@ struct WaitingTables {
     for cause in cause.map({ [$0] }) ?? Cause.allCases { waits[cause]?[relation] = nil }
   }
 
-  /// The most suspended tables that are shown in the status. Any role that may create tables can cause any number.
+  /// The most suspended tables that are shown in the status. A role that may create tables can create any number of
+  /// tables that must be suspended.
   static let shownMax = 100
 
-  /// The suspended tables by name, each once; only the first ``shownMax``.
+  /// The suspended tables, each once, in the order of their names; at most ``shownMax``.
   var all: [TableWait] {
     var found: [UInt32: TableWait] = [:]
     for cause in Cause.allCases { found.merge(waits[cause] ?? [:]) { first, _ in first } }
