@@ -9,8 +9,8 @@ protocol RowReader: AnyObject {
 
   /// Calls `body` with each row of a slice.
   ///
-  /// - Parameter naming: Whether each row gets the hash of its key, and `body` may use ``RowMark/key``. If false,
-  ///   one call may cover several rows, with the sum of their hashes.
+  /// - Parameter naming: Whether `body` gets each row alone, with the hash of its key, and may use ``RowMark/key``. If
+  ///   false, one call may cover several rows: their hashes are then added up.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
@@ -25,7 +25,7 @@ protocol RowReader: AnyObject {
   var keysAtOnce: Int { get }
 
   /// Calls `body` with each existing row that has one of these keys. The values are in the form that this end stores.
-  /// In SQLite, `body` also gets the index of the key by which the row was found.
+  /// In SQLite, `index` is the index in `keys` of the key by which the row was found; in PostgreSQL, it is nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
   /// Adds to `counts` the rows that are identified by all their values. These are all rows of a table without a key;
@@ -43,8 +43,8 @@ extension RowReader {
 
 /// A selection of rows of a table.
 enum Slice {
-  /// The rows whose keys are after `after`, up to and including `through`, in the form that this end stores; nil: no
-  /// bound. If there is a limit, rows are read in the order of the key.
+  /// The rows whose keys are after `after`, up to and including `through`; nil means no bound. Both keys are in the
+  /// form that this end stores. If there is a limit, rows are read in the order of the key.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
@@ -79,7 +79,7 @@ struct RowMark: ~Copyable {
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The encoded key in the form that this end stores; empty for a row without a usable key.
+  /// The encoded key, in the form that this end stores. Empty if the row has no key, or if the key contains NULL.
   let key: UnsafeRawBufferPointer
 }
 

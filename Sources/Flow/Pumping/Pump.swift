@@ -132,8 +132,8 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. Then each other node gets one
-  /// trail after the other in turn, so that no node displaces all trails of another.
+  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. The other nodes then take turns
+  /// with one trail each, so that no node displaces all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }

@@ -73,7 +73,8 @@ final class PumpLink {
 
   /// Appends bytes to the copy at the peer, and returns the state of the copy after that.
   ///
-  /// - Parameter restart: The present end of the copy if it is started again at a later segment; otherwise nil.
+  /// - Parameter restart: The present end of the copy, if the copy is to begin again at `place`, in a later segment.
+  ///   Otherwise nil.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil

@@ -37,7 +37,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// The name that each dialled node gives itself, by the address at which it is dialled.
+  /// For each dialled node, by its address: the name that the node gives itself.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -127,7 +127,7 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question that the peer `taker` has fetched is still without an answer.
+  /// Returns whether a question is open that the peer `taker` has fetched but not yet answered.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }

@@ -30,7 +30,7 @@ final class RequestEar {
 
   /// Creates the loop for the peer of a pump.
   ///
-  /// - Parameter trails: Returns the trails of the transfers that have reached the peer.
+  /// - Parameter trails: Returns the trails whose transfers have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
     (self.plan, self.hooks, self.trails) = (plan, hooks, trails)
   }

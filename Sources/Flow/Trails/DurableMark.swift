@@ -13,7 +13,7 @@ struct DurableMark: Equatable {
   var fileOffset: UInt64
   var contentOffset: UInt64
   var chain: ChainHash
-  /// The number of the last transaction before this end; 0 before the first.
+  /// The number of the last transaction before the durable mark; 0 if there is none.
   var lastTransaction: UInt64
   var trail: TrailID
 

@@ -10,8 +10,9 @@ struct Recovery {
   enum Kept {
     /// Everything up to the end of the last whole transaction. The writer writes an unfinished transaction again.
     case transactions
-    /// All whole blocks, for a copy, which may continue inside a transaction. A copy's blocks have the sync flags of
-    /// the original, so damage after the durable mark cannot be proved.
+    /// All whole blocks. This is for a copy, which may continue inside a transaction. A copy's blocks have the sync
+    /// flags of the original, even if the copy was not synced there. So they do not show whether a broken block is
+    /// damage.
     case blocks
   }
 
@@ -180,8 +181,8 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// Adds to `end` the header of the last transaction, from the previous segment, if the last segment has no
-  /// transaction yet.
+  /// Returns `end`. If the last segment has no transaction yet, the result also has the header of the last transaction,
+  /// from the previous segment. A copy does not need that header.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

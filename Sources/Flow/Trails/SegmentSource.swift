@@ -68,9 +68,10 @@ package final class SegmentSource {
     }
   }
 
-  /// Compares the end of a peer's copy with the trail as it is now. `chain` is the copy's chain hash there. It is nil
-  /// for a peer without any bytes, which begins at the start of a segment; at any other place in the trail, nil gives
-  /// `forked`.
+  /// Compares the end of a peer's copy with the trail as it is now.
+  ///
+  /// - Parameter chain: The chain hash at the end of the copy. It is nil for a peer without any bytes, which begins at
+  ///   the start of a segment. At any other place in the trail, nil gives `forked`.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()

@@ -92,8 +92,8 @@ package enum Trail {
   /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. Their
   /// content is lost: `below` must not be after the durable checkpoint of any reader.
   ///
-  /// The last segment stays. The segment before it also stays while the last segment has no transaction: the writer
-  /// reads its last transaction.
+  /// The last segment stays. While it has no transaction, the segment before it stays too, because the writer reads the
+  /// last transaction there.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {

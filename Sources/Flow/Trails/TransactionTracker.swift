@@ -4,7 +4,8 @@ import Changes
 /// numbers have no gaps, and each commit has the right number of rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
-  /// The header of the last complete transaction that was read, with the source position of its last progress record.
+  /// The header of the last complete transaction that was read. If that transaction has a progress record, the header
+  /// has the source position from it.
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
