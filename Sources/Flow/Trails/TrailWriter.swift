@@ -243,8 +243,7 @@ extension TrailWriter {
   }
 
   /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again. No block has records of this transaction and of an earlier one, so that only the open one is cut
-  /// off.
+  /// cut off again. Earlier transactions are written before, in blocks of their own, so no block has records of both.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)

@@ -125,8 +125,8 @@ struct MemoryStore {
     }
   }
 
-  /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
-  /// `through`. A row may be in the result several times, or may have no versions any more.
+  /// Returns the rows that the transactions of one trail wrote: from the transaction after number `after` through
+  /// number `through`. A row may be in the result several times, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -145,8 +145,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` must not be
-  /// called for the transactions of these versions.
+  /// Removes the versions of a row that satisfy the condition. The lists of rows of their transactions are then no
+  /// longer valid, so ``rows(of:after:through:)`` must not be called for these transactions.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -169,8 +169,9 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. Call it only if no version of the old version's transaction was removed
-  /// before. Returns false, and changes nothing, if that transaction has more than 64 versions.
+  /// Replaces a version of a row by another. Call it only if no version of the transaction that made the old one was
+  /// removed before, because the list of that transaction's versions is used. Returns false, and changes nothing, if
+  /// the list has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }

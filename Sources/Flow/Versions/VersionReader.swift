@@ -12,8 +12,10 @@ package final class VersionReader {
   /// knew.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
-  /// Creates a reader. `seen` is a function like ``VersionWindow/seen(_:)``, which ignores knowledge of an earlier
-  /// trail with the same name.
+  /// Creates a reader.
+  ///
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. If an author knew an earlier trail with the name
+  ///   of a present one, the function must leave this out.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
   /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one

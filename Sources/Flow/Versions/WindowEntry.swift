@@ -20,8 +20,8 @@ extension WindowEntry {
 /// The transactions of one trail that every node knows: those up to number `number` that also have a clock before
 /// `clock`.
 ///
-/// A node may state that it knows transactions that are not yet written. The clock disproves it: an author's clock is
-/// later than the clocks of all transactions that the author knew.
+/// A node may state that it knows transactions that are not yet written. The clock shows that the statement is false:
+/// an author's clock is later than the clocks of all transactions that the author knew.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0
