@@ -170,8 +170,8 @@ struct MemoryStore {
   }
 
   /// Replaces a version of a row by another. Call it only if no version of the transaction that made the old one was
-  /// removed before, because the list of that transaction's versions is used. Returns false, and changes nothing, if
-  /// the list has more than 64 versions.
+  /// removed before: the list of that transaction's versions is used. Returns false, and changes nothing, if the list
+  /// has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }

@@ -74,8 +74,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Keeps a row in ``claimed`` if every node stated to know one of its versions, but the version's clock is later than
-  /// the clocks of these statements.
+  /// Keeps a row in ``claimed`` if every node stated to know one of its versions, but that version's clock is later
+  /// than these statements' clocks.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in

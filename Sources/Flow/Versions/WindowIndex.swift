@@ -305,8 +305,8 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet, as far
-  /// as this trail's transactions show.
+  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet. The
+  /// node's knowledge is read from this trail.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {

@@ -7,8 +7,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from start to end, which does the same as `cairn replicate --two-way --once`, within the
-/// program.
+/// One synchronisation from start to end, within the program. It does the same as `cairn replicate --two-way --once`.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
@@ -18,8 +17,8 @@ final class SynchronizationRun: Sendable {
     /// The last row of this database's journal that the peer is known to have, applied or in quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// The last journal row in the trail, and the end of the trail, at an earlier check. Nil if the peer has applied
-    /// everything up to there.
+    /// The last journal row in the trail, and the end of the trail, as an earlier check found them. When apply has
+    /// reached that end, the peer has the row. Nil if no row waits for that.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -156,8 +155,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates the last journal row that the peer is known to have. An earlier check stored the last journal row in the
-  /// trail, and the end of the trail. When apply has reached that end, the peer has that row.
+  /// Updates the last journal row that the peer is known to have. The row is known from an earlier check (`taken`) when
+  /// apply has reached the end that the trail had then.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

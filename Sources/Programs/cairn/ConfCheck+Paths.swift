@@ -86,7 +86,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints names in `tables` that no table has. They are errors, unless an apply may still create the tables.
+  /// Prints the names in the setting `tables` of a capture that match no table. They are errors, unless an apply may
+  /// still create the tables.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -109,8 +110,9 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that a trail still belongs to its source. This finds another or a restored database before the daemon does.
-  /// - Parameter fault: returns the problem of the database, if there is one.
+  /// Checks that a trail still belongs to its source. The check finds a source that was replaced by another database,
+  /// or restored from a backup, before the daemon finds it.
+  /// - Parameter fault: Returns the problem of the source, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {
@@ -240,8 +242,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables. Other applies of this configuration, and trails that the
-  /// target has recorded, are considered.
+  /// Checks that no other trail is applied to the same tables: neither by another apply of this configuration, nor by a
+  /// trail that the target has recorded.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

@@ -53,9 +53,9 @@ extension ConfCheck {
     }
   }
 
-  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. With `copy = false`, some
-  /// rows may exist at one end only. Otherwise, one end's version of a row may be overwritten without an entry in the
-  /// conflict log.
+  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. If a capture has `copy =
+  /// false`, some rows may exist at one end only. If both captures copy rows, one end's version of a row may be
+  /// overwritten without an entry in the conflict log.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {

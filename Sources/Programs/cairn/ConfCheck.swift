@@ -16,13 +16,14 @@ final class ConfCheck {
   /// The user that runs the daemon; nil for the user that runs this command.
   let account: Account?
   let isJSON: Bool
-  /// The sources of the captures that can be read, by name.
+  /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// The worker that has each exclusive task on a database, by the conf.
+  /// The worker of each exclusive task: to capture a database, or to apply a trail to a database. The conf may name a
+  /// database by several URLs.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// The trails that write to each table of a target, by the applies that were checked so far.
+  /// For each table of a target: the trails that write to it, as known from the applies that were checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
-  /// The number of slots that the configuration will add, by server.
+  /// For each server: the number of replication slots that the configuration will add.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// The workers of the running daemon; empty if none answers.

@@ -15,7 +15,8 @@ struct TrailExecuted {
       var isInStatement = false
       var tables = SourceTables()
       var open: ExecutedStatement?
-      /// The begin of the transaction; printed together with its first statement or change.
+      /// The lines that begin the transaction, until they are printed with its first statement or change; nil after
+      /// that.
       var begin: String?
       func line(_ text: String) {
         if let text = begin { output.line(text) }
