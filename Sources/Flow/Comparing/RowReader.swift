@@ -14,7 +14,8 @@ protocol RowReader: AnyObject {
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
-  /// Returns the parts in which to read a whole table, in any order. Each part is one ``scan(_:_:naming:_:)``.
+  /// Returns the parts of a table that together have all its rows, in any order. Each part is read by one call of
+  /// ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
   /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
@@ -48,7 +49,8 @@ enum Slice {
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// The rows after a rowid or key, in the order in which the engine reads them fastest; nil: from the first row.
+  /// At most `limit` rows after a rowid or key, in the order in which the engine reads them fastest. Nil: from the
+  /// first row.
   case behind([Value]?, limit: Int)
   /// The rows in the pages of a PostgreSQL table from `from` up to, but not including, `below`; nil: up to the last
   /// page.
@@ -59,7 +61,7 @@ enum Slice {
 struct SliceEnd {
   var rows = 0
   var bytes = 0
-  /// The key or rowid of the last row if the read ended at the limit; nil if the slice has no more rows.
+  /// The key or rowid of the last row, if the read ended at its limit of rows. Nil if the slice has no more rows.
   var last: [Value]?
   var milliseconds: Int64 = 0
 }
@@ -115,7 +117,7 @@ struct RowHasher: ~Copyable {
   func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { XXHash64.of(bytes, seed: seed) }
 
   /// Returns the hash of a key; nil if it contains NULL.
-  /// - Parameter value: Returns the value of the compared column with this index.
+  /// - Parameter value: A function that returns the value of the compared column with this index.
   mutating func keyHash(_ value: (Int) -> ColumnView) -> UInt64? {
     keyForm.removeAll()
     native.removeAll()

@@ -6,7 +6,7 @@ import SystemKit
 /// The result of examining suspects: the proven differences, and the rows that may be in flight.
 struct Settlement {
   var differences: [Difference] = []
-  /// The number of rows that differ without a proof, because they may be in flight.
+  /// The number of rows that differ, but without proof: they may be in flight.
   var inFlight = 0
   /// The apparent differences of the rows that ``inFlight`` counts, as far as they are known.
   var unproven: [Difference] = []
@@ -40,7 +40,7 @@ protocol Settling {
 }
 
 /// Examines suspects without reading a trail: it reads their rows again after pauses. A row that stays unequal and
-/// unchanged at both ends during a pause counts as a difference. A row that is in flight for longer is not recognised.
+/// unchanged at both ends during a pause counts as a difference, even if it is still in flight.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
   /// The pauses, in milliseconds, after the comparison has paused for 20 s in total, as it does if many rows differ.

@@ -9,7 +9,7 @@ final class TableComparison {
   /// The number of suspects that are examined together. A smaller number is examined if the oldest suspect was found
   /// more than a second ago.
   private static let batchRows = 4000
-  /// The memory, in bytes, that the examination of one suspect takes. The values of its row come on top.
+  /// The memory, in bytes, that the examination of one suspect takes. The values of its row are not included.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
   /// The limit, in bytes, on the memory for hashes and keys while a table is read in buckets.
@@ -79,8 +79,8 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of keys at both ends row by row. Stops early if the source has over 1000 rows more than
-  /// `range.count`, the number when the range was found to differ. Returns the rest of the range; nil if all of it was
+  /// Reads a range of keys at both ends row by row. Stops early after 1000 source rows more than `range.count`, the
+  /// number of source rows when the range was found to differ. Returns the rest of the range; nil if all of it was
   /// read.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000

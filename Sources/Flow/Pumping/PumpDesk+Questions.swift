@@ -21,8 +21,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer if it may push
-  /// the question's trail. In the first seconds after the question, only the node where the trail begins may answer.
+  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer a question if it
+  /// may push the question's trail. In the first seconds, only the node where that trail begins may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {

@@ -18,8 +18,8 @@ package struct PumpHooks: Sendable {
   /// Stores all requests for copies of a trail's tables that a peer has open now.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
-  /// - Returns: The number of requests that are refused: the peer makes too many, or they are invalid or cannot be
-  ///   stored.
+  /// - Returns: The number of refused requests. A request is refused if the peer makes too many, or if it is invalid or
+  ///   cannot be stored.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The questions about rows of sources at other nodes, asked by this node or its peers, that are not answered yet.
   package var questions = QuestionBook()
@@ -34,7 +34,7 @@ package struct PumpHooks: Sendable {
   package var full: @Sendable () -> CairnError? = { nil }
   /// Returns an error that says why a pump must not begin to copy a trail to this node; nil if it may.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
-  /// Called when bytes of other nodes' trails have arrived, with their number.
+  /// Called when bytes of other nodes' trails have arrived, with the number of bytes.
   package var come: @Sendable (Int) -> Void = { _ in }
   /// Called when a peer has reported that it has a trail durably up to a position.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
@@ -46,8 +46,8 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a peer's copy of a trail has diverged from it. The copy is longer than the trail at this node,
-  /// `node`.
+  /// Returns whether a peer's copy of a trail has diverged from the trail. The peer's copy is longer than the trail at
+  /// this node (`node`).
   ///
   /// The result is true at the node where the trail begins, after capture has opened the trail. The trail there has
   /// everything that was ever sent. At any other node the result is false, because the missing bytes may still arrive.

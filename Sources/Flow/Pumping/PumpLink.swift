@@ -160,8 +160,8 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The maximum time, in seconds, for the transfer of an answer to a question. `questionWaitSeconds` is the maximum
-  /// time to wait for a question.
+  /// The maximum time, in seconds, for the transfer of an answer to a question. The time to wait for a question is
+  /// `questionWaitSeconds`.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 

@@ -66,7 +66,7 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// Returns the checksum of the header's bytes. To get the checksum of the block, continue it with the stored bytes.
+  /// Returns the checksum of the header's bytes. The checksum of the whole block continues it over the stored bytes.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

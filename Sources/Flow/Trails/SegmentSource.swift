@@ -8,7 +8,7 @@ import SystemKit
 ///
 /// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
 package final class SegmentSource {
-  /// The answer to the question whether a trail can continue the copy of a peer, which ends at a certain place.
+  /// The result of the check whether a trail can continue the copy of a peer, which ends at a certain place.
   package enum Verdict: Equatable, Sendable {
     /// The place is in the trail, and further bytes follow it.
     case follows

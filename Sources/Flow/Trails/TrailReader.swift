@@ -229,8 +229,7 @@ extension TrailReader {
   }
 
   /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. If the chain hash
-  /// there is the checkpoint's, it is a checkpoint of this trail. A block that is not whole gives the error for a
-  /// checkpoint of another trail.
+  /// at the checkpoint differs, or a block is not whole, throws the error for a checkpoint of another trail.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -1,5 +1,5 @@
 /// The transactions of another origin that the authors of one origin's transactions knew, over time. For example, the
-/// step "number 7, known 40" says: the author of transaction 7 knew the other origin's transactions up to 40.
+/// step "number 7, known 40" says: the author of transaction 7 knew the other origin's transactions up to number 40.
 ///
 /// At most `stepsMax` steps are kept. When there are more, every second step is dropped. An author may then seem to
 /// have known less than it did, but never more.

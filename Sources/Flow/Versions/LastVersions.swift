@@ -7,7 +7,7 @@ struct LastVersions {
   private var entries: [UInt64: WindowEntry] = [:]
   private var countMax = Self.countMin
 
-  /// Whether last writes are kept. They are needed only if a table has unique columns besides its key.
+  /// Whether the last writes of rows are kept. They are needed only if a table has unique columns besides its key.
   var areKept = false
   /// Whether there are more last writes than `countMax`. Those that are not needed any more should then be removed.
   var isFull: Bool { entries.count > countMax }

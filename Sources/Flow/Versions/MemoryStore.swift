@@ -145,8 +145,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. The lists of rows of their transactions are then no
-  /// longer valid, so ``rows(of:after:through:)`` must not be called for these transactions.
+  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
+  /// the transactions that made these versions, because their lists of rows are no longer valid.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -169,9 +169,8 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. Call it only if no version of the transaction that made the old one was
-  /// removed before: the list of that transaction's versions is used. Returns false, and changes nothing, if the list
-  /// has more than 64 versions.
+  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
+  /// before. Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }

@@ -27,8 +27,7 @@ struct TrailScan {
   let reader: TrailReader
   /// The number of the last transaction that was read completely.
   private(set) var number: UInt64 = 0
-  /// The position in the source that the last completely read transaction with a position states; empty if none has
-  /// one.
+  /// The position in the source from the last completely read transaction that states one; empty if none does.
   private(set) var sourcePosition: [UInt8] = []
 
   /// Opens a trail to read the rows of transaction `number` and later ones. Some earlier transactions are reported too,

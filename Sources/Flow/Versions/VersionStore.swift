@@ -17,7 +17,7 @@ struct VersionStore {
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
   /// Returns whether there may be versions of any row that an author did not know. False is certain: the author knew
-  /// every version that was ever in the store. True is not, because the unknown versions may be removed already.
+  /// every version that was ever in the store. True is not certain: the unknown versions may be removed already.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -55,15 +55,15 @@ struct VersionStore {
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes the versions of a row that satisfy the condition. The lists of rows of their transactions are then no
-  /// longer valid, so ``rows(of:after:through:)`` must not be called for these transactions.
+  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
+  /// the transactions that made these versions, because their lists of rows are no longer valid.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row by another. Call it only if no version of the transaction that made the old one was
-  /// removed before. Returns false, and changes nothing, if that transaction has too many versions.
+  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
+  /// before. Returns false, and changes nothing, if that transaction has too many versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }

@@ -134,9 +134,9 @@ extension VersionWindow {
     return count
   }
 
-  /// Reads the part of a peer's trail that was applied before this process started: through transaction `number` of the
-  /// database's checkpoint, 0 if it has none. `again`: reads that part once more, because the names (hashes) of rows
-  /// have changed.
+  /// Reads the part of a peer's trail that was applied before this process started. The part ends with transaction
+  /// `number`, as the database's checkpoint says; 0 without a checkpoint. `again`: reads that part once more, because
+  /// the names (hashes) of rows have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -155,8 +155,8 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail: that
-  /// trail is read once versions of other trails come.
+  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail. That
+  /// trail is read as soon as versions of other trails come.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
   /// Whether the window has only versions of this database's own trail. If so, incoming transactions that change no
@@ -329,7 +329,7 @@ extension VersionWindow {
 
   /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
   /// neither author knew the other's transaction. If so, the row is not deleted. `seen` has, for each trail, the last
-  /// transaction that the author of the delete knew.
+  /// of its transactions that the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }

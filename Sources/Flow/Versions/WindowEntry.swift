@@ -57,7 +57,7 @@ package struct VersionFingerprint: Equatable, Sendable {
 /// window.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// For each trail, by index: its last transaction that this transaction's author knew.
+  /// For each trail, by index: the last of its transactions that the author of this transaction knew.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }

@@ -26,7 +26,7 @@ extension WindowIndex {
   /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
   /// neither author knew the other's transaction.
   /// - Parameter delete: The stamp (time and origin) of the transaction that deletes the row.
-  /// - Parameter seen: For each trail, its last transaction that the author of the delete knew.
+  /// - Parameter seen: For each trail, the last of its transactions that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false

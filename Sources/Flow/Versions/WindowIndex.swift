@@ -11,7 +11,8 @@ struct WindowIndex {
     var id: TrailID?
     /// The id that transactions of other trails state for this trail. It is used while `id` is nil.
     var told: TrailID?
-    /// For each trail, by index: its transactions that the authors of this trail's transactions knew.
+    /// The knowledge that the authors of this trail's transactions had of each trail. The index is that of the other
+    /// trail.
     var steps: [KnowledgeSteps] = []
     /// The last transaction of this trail that the database has durably. For the own trail: the last that was read, or
     /// need not be read. The authors of later transactions know at least as much as the author of this one.
@@ -146,7 +147,8 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns, for each trail by index, its last transaction that a transaction's author knew; 0 if it knew none.
+  /// Returns what the author of transaction `number` of trail `incoming` knew: for each trail, by index, the last known
+  /// transaction of that trail; 0 for none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
@@ -238,10 +240,10 @@ struct WindowIndex {
   /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the last transaction of a trail that an apply has begun to process, if the clock of `header`
-  /// is not later. Nil if the clocks ascend, as in every trail that Cairn writes.
+  /// Returns the clock of a trail's last transaction that an apply has begun to process, if the clock of `header` is
+  /// not later. Nil if it is later, as in every trail that Cairn writes.
   ///
-  /// - Parameter header: The header of a transaction after that one.
+  /// - Parameter header: The header of a later transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }
     let clock = origins[place].metClock
@@ -305,8 +307,8 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet. The
-  /// node's knowledge is read from this trail.
+  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet. Only
+  /// this trail's transactions show what its node knows.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {

@@ -203,8 +203,8 @@ public final class CapturedDatabase: Sendable {
 
   /// The commits that are not yet known to be in a trail.
   ///
-  /// Capture stores in the database file up to which commit it has read. It does so only when the program pauses, or
-  /// after some seconds, so commits that it has just read may still count. Getting this value scans the rows of the
-  /// journal that capture has not read.
+  /// Capture stores in the database file which commits it has read, but only when the program pauses, or after some
+  /// seconds. So commits that it has just read may still count. Getting this value scans the rows of the journal that
+  /// capture has not read.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

@@ -84,8 +84,8 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows. Once the trails of both ends exist, the option `overwrites` has
-  /// no effect.
+  /// Returns whether the first copy may replace rows, as the option `overwrites` says. Once the trails of both ends
+  /// exist, the option has no effect.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
@@ -155,8 +155,8 @@ final class SynchronizationRun: Sendable {
     if state.withLock({ $0.isCancelled }) { throw cancelled() }
   }
 
-  /// Updates the last journal row that the peer is known to have. The row is known from an earlier check (`taken`) when
-  /// apply has reached the end that the trail had then.
+  /// Updates the last journal row that the peer is known to have. An earlier check stored the last journal row in the
+  /// trail, and the end of the trail (`taken`). When apply has reached that end, the peer has that row.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

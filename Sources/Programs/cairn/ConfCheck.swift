@@ -18,8 +18,8 @@ final class ConfCheck {
   let isJSON: Bool
   /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// The worker of each exclusive task: to capture a database, or to apply a trail to a database. The conf may name a
-  /// database by several URLs.
+  /// For each exclusive task (to capture a database, or to apply a trail to it): the worker of the conf that has the
+  /// task.
   var works: [DatabaseWork: WorkerName] = [:]
   /// For each table of a target: the trails that write to it, as known from the applies that were checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]

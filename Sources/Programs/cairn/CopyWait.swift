@@ -3,13 +3,13 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until the requested copies have reached an apply, and shows their progress.
+/// Waits until the copies of tables that a command requested have reached an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
   /// The time in milliseconds without any copying after which the requested copies count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time, in milliseconds, without any copying after which a table that is still suspended is reported: its copy
-  /// has not resumed it.
+  /// The time, in milliseconds, without any copying after which a table that is still suspended is reported. Its copy
+  /// has then not ended the suspension.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 

@@ -4,8 +4,8 @@ import SQLiteKit
 import Statements
 import Trails
 
-/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql`, it adds changes
-/// without a known statement as SQL of that dialect.
+/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql DIALECT`, it also
+/// prints the changes without a known statement, as SQL of that dialect.
 struct TrailExecuted {
   let dialect: TrailSQL.Dialect?
 
