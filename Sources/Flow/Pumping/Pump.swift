@@ -72,7 +72,7 @@ package final class Pump: Sendable {
   }
 
   /// The present error of the pump itself, not of a transfer; nil if there is none. The pump has an error if it cannot
-  /// list the trails or start a transfer, or has more trails than it may transfer at one time.
+  /// list trails or start a transfer, or has more trails than it may transfer at one time.
   package var error: CairnError? { state.withLock { $0.error } }
 
   /// Runs until `stop` is set, and returns when all transfers have ended. Errors of single transfers are in

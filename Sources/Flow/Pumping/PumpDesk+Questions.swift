@@ -30,8 +30,8 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns a response with the next question about rows that the peer may answer. It waits until there is one; if
-  /// none arrives in time, the status is 204.
+  /// Returns a response with the next question about rows that the peer may answer. Waits until there is one; if none
+  /// arrives in time, the status of the response is 204.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {

@@ -130,7 +130,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns a response with the bytes of a trail after the offset in the request. It waits until there are some.
+  /// Returns a response with the bytes of a trail after the offset in the request. If there are none yet, waits for
+  /// them.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

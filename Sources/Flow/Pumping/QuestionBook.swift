@@ -133,7 +133,7 @@ package final class QuestionBook: Sendable {
   }
 
   /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
-  /// longer, if another peer fetched the question, or if the question has an answer already.
+  /// longer, another peer fetched the question, or the question has an answer already.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }

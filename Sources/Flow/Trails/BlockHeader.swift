@@ -17,7 +17,7 @@ struct BlockHeader {
     let rawValue: UInt8
     /// The flag of a block that ends with the end of a transaction.
     static let border = Flags(rawValue: 1)
-    /// The flag of a block after which the writer synced the file before it wrote anything else.
+    /// The flag of a block after which the writer synced the file, before it wrote anything else.
     static let sync = Flags(rawValue: 2)
     /// The flag of the last block of a finished segment (the seal), which has no content.
     static let seal = Flags(rawValue: 4)

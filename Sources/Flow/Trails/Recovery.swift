@@ -3,8 +3,7 @@ import CodecKit
 import SystemKit
 
 /// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). It checks everything before the durable
-/// mark (the end that the file `durable` states), keeps the whole transactions after it, and cuts off the rest. The
-/// caller holds the lock of the folder.
+/// mark, keeps the whole transactions after the mark, and cuts off the rest. The caller holds the lock of the folder.
 struct Recovery {
   /// The choice of what is kept of a trail after its durable mark.
   enum Kept {
@@ -99,8 +98,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks after those that the cursor has read, and cuts off what cannot be kept: the part after the
-  /// last whole transaction, or after the last whole block.
+  /// Reads the whole blocks after those that the cursor has read, and cuts off the rest. For a copy, all whole blocks
+  /// are kept; otherwise, only those up to the end of the last whole transaction.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size

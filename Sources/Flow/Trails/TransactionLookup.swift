@@ -55,7 +55,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads the blocks of a segment that have not been read yet, if the position is after the known blocks.
+  /// Continues to read a segment, if the position is after the blocks that have been read so far.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()

@@ -100,8 +100,8 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// The error if another node stated that it knew a transaction of this database's own trail before that transaction
-  /// was written.
+  /// The error of a false statement: another node stated that it knew a transaction of this database's own trail before
+  /// the transaction was written.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -185,11 +185,11 @@ extension VersionWindow {
   /// is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The schema changes in which columns or tables of the database lost their names, as far as this database's own
-  /// trail has been read.
+  /// The schema changes in which columns or tables of the database lost their names. It has those in the part of this
+  /// database's own trail that has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read up to the state that the database had at the start of the process.
+  /// Whether all trails have been read far enough: up to the state that the database had at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
   /// The number of the last transaction of this database's own trail that has been read. `sourcePosition` is the last
@@ -198,8 +198,9 @@ extension VersionWindow {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns, for each trail, the position from which on a purge must keep it. After that position are versions that
-  /// are still needed, or parts that have not been read yet. A peer's trail that is not needed is not in the result.
+  /// Returns, for each trail, the position from which on a purge must keep the trail. After that position are versions
+  /// that are still needed, or parts that have not been read yet. A peer's trail that is not needed is not in the
+  /// result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -228,8 +229,8 @@ extension VersionWindow {
 
 extension VersionWindow {
   /// Returns the header of an incoming transaction without false statements about this database's own trail. A
-  /// statement is false if the author claims to have known a transaction after the end of the trail. Otherwise the
-  /// transaction would count as known as soon as it is written.
+  /// statement is false if the author claims to have known a transaction after the end of the trail. If it were kept,
+  /// that transaction would count as known as soon as it is written.
   ///
   /// A false statement without a trail id is removed, because an earlier version of Cairn may have meant an older trail
   /// of this name. A false statement with the trail's id is an error.
@@ -290,9 +291,9 @@ extension VersionWindow {
   /// conflict. True does not prove that there is a conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps (clock and origin),
-  /// without `incoming` itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the
-  /// transaction of `incoming`.
+  /// Returns the versions of a row that the author of `incoming` did not know, except `incoming` itself. They are in
+  /// the order of their stamps (clock and origin). If there are none, there is no conflict. `seen` is the result of
+  /// ``seen(_:)`` for the transaction of `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
@@ -355,9 +356,9 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets how long a peer's trail shows which versions the peer knows, while a table of the trail is suspended: only
-  /// its transactions through `number` show it. Nil: no table is suspended. Call it before the commit that suspends the
-  /// table, and at a start before any trail is read.
+  /// Sets a limit for a peer's trail while one of its tables is suspended: only transactions through `number` show
+  /// which versions the peer knows. Nil: no table is suspended. Call it before the commit that suspends the table, and
+  /// at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

@@ -62,7 +62,8 @@ struct WindowIndex {
   /// The part of this database's own trail that was not read, because every node reported to know that part. Nil if
   /// there is no such part, or if the reports have been proved true.
   var skipped: Skip?
-  /// Whether a node reported falsely that it knew a transaction, so that all of the own trail must be read from now on.
+  /// Whether a node has reported falsely that it knew a transaction. If so, all of the own trail must be read from now
+  /// on.
   var readsAll = false
 
   struct Skip {
@@ -333,8 +334,8 @@ extension WindowIndex {
   /// does not have durably; for the own trail, the first that is still to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Stores that a trail has been read through transaction `number`, up to the state that the database had at the start
-  /// of the process.
+  /// Stores that a trail has been read through transaction `number`. This is the state that the database had at the
+  /// start of the process.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

@@ -90,8 +90,8 @@ final class SynchronizationRun: Sendable {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the journal rows of a database that capture has not read, because a first copy is about to replace the
-  /// database's rows. Otherwise capture would send the discarded changes to the other end.
+  /// Discards the journal rows of a database that capture has not read. A first copy is about to replace the database's
+  /// rows, and capture would otherwise send the discarded changes to the other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)

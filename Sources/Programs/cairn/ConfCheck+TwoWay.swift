@@ -73,8 +73,8 @@ extension ConfCheck {
     )
   }
 
-  /// Prints for each table whether it is replicated two-way or one-way, if the apply has two-way tables or a setting
-  /// for local writes.
+  /// Prints for each table whether it is replicated two-way or one-way. Prints nothing if the apply has neither two-way
+  /// tables nor a setting for local writes.
   /// - Parameter tables: the tables after the rules have been applied to them.
   func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
@@ -125,7 +125,7 @@ extension ConfCheck {
     }
   }
 
-  /// Prints an error if a conflict rule names a column that the target lacks, since the rule has no effect.
+  /// Prints an error if a conflict rule names a column that the target lacks: such a rule has no effect.
   private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)

@@ -89,8 +89,8 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the current path of data,
-  /// and does not end the other checks.
+  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the part that is checked,
+  /// such as `capture erp`. It does not end the other checks.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

@@ -23,9 +23,9 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the address of a configuration's daemon: the first possible socket that exists. If the configuration is
-  /// broken, the options in its readable parts are used. If this user may not read it, the usual sockets are tried. The
-  /// problem of the configuration is reported if no daemon answers.
+  /// Returns the address of a configuration's daemon: the first possible socket that exists. Even a broken
+  /// configuration names the sockets in its readable parts. If this user may not read it, the usual sockets are tried.
+  /// If no daemon answers, the problem of the configuration is reported.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
