@@ -12,7 +12,8 @@ final class TableComparison {
   /// The memory, in bytes, that the examination of one suspect takes. The values of its row are not included.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// The limit, in bytes, on the memory for hashes and keys while a table is read in buckets.
+  /// The limit, in bytes, on the memory for hashes and keys of rows while differing buckets (groups of rows by their
+  /// hashes) are examined.
   private static let bytesInMemory = 12 << 20
   /// The memory, in bytes, that suspects without a key may take before they are examined. One read of the table
   /// examines all of them.

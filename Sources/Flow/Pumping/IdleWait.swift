@@ -1,6 +1,6 @@
 /// The time, in seconds, that an idle transfer waits before it exchanges the applied position with the peer again.
 ///
-/// Apply reads new bytes soon after they arrive, so the first waits are short. Each further wait is longer while the
+/// New bytes are applied soon after they arrive, so the first waits are short. Each further wait is longer while the
 /// bytes are not applied.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10

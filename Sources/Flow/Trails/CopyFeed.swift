@@ -30,7 +30,7 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` do not reach so far.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` end before it.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }

@@ -53,8 +53,8 @@ package struct RowName: Hashable, Sendable {
   }
 }
 
-/// The names of the rows that a change writes: none, one, or two if it changes a key (the old one first). After these
-/// come the names of the rows to which the changed row refers by foreign keys. The first two names need no allocation.
+/// The names of the rows that a change concerns: none, one, or two if it changes a key (the old one first). After these
+/// come the names for its references: the rows to which its foreign keys refer. The first two names need no allocation.
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)

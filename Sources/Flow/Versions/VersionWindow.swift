@@ -287,8 +287,8 @@ extension VersionWindow {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
-  /// conflict. True does not prove that there is a conflict.
+  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
+  /// True does not prove a conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
   /// Returns the versions of a row that the author of `incoming` did not know, except `incoming` itself. They are in

@@ -154,8 +154,8 @@ struct WindowIndex {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
-  /// conflict. True does not prove that there is a conflict.
+  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
+  /// True does not prove a conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
     // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))

@@ -6,8 +6,9 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks a configuration against the databases, files and folders that it names, one path of
-/// the data after the other. If one path has a problem, it is reported, and the other paths are still checked.
+/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. Captures,
+/// connections to other nodes, and applies are checked one after the other. If one has a problem, it is reported, and
+/// the others are still checked.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
