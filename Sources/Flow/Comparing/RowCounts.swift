@@ -2,13 +2,13 @@ import Changes
 
 /// Counts equal rows, by the hash of all their values. It also keeps the values of one row for each hash.
 final class RowCounts {
-  /// The memory for one hash of one end, in bytes, without the values of the row.
+  /// The memory, in bytes, that one hash and its count take. The values of the kept row are not included.
   static let hashBytes = 24
 
   /// The hashes whose rows are counted, in ascending order.
   let hashes: [UInt64]
   private var counts: [Int32]
-  /// The offset in the buffer of the row that is kept for each hash; -1 for a hash of which no row was counted.
+  /// For each hash, the offset in `rows` at which the kept row begins; -1 if no row is kept for the hash.
   private var places: [Int]
   private var rows = ByteWriter()
 
@@ -35,7 +35,7 @@ final class RowCounts {
   /// The memory for the values of the kept rows, in bytes.
   var bytes: Int { rows.count }
 
-  /// Counts a row if its hash is one of ``hashes``, and keeps the values of the first such row.
+  /// Counts a row `times` times if its hash is one of ``hashes``. Keeps the values of the first row with each hash.
   func add(_ hash: UInt64, times: Int = 1, _ row: () -> [Value]) {
     guard let index = index(hash) else { return }
     let (sum, isTooMany) = counts[index].addingReportingOverflow(Int32(clamping: times))
@@ -47,7 +47,7 @@ final class RowCounts {
 
   subscript(_ hash: UInt64) -> Int { index(hash).map { Int(counts[$0]) } ?? 0 }
 
-  /// Returns the values of a counted row with this hash; nil if none was counted.
+  /// Returns the values of the row that is kept for this hash; nil if none is kept.
   func row(_ hash: UInt64) -> [Value]? {
     index(hash).flatMap { rows.values(at: places[$0]) }
   }

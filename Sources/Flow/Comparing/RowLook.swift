@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Reads single rows at both ends, by the keys of suspects.
+/// Reads single rows of source and target, by the keys of suspects.
 final class RowLook {
   let table: ComparedTable
   let source: any RowReader
@@ -13,8 +13,8 @@ final class RowLook {
     (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
   }
 
-  /// Returns the rows of one end that have the keys of these suspects, by the hash of the key. If the target does not
-  /// enforce the source's key, several rows may have one key.
+  /// Returns the rows of one end that have the keys of these suspects, in a dictionary by the hash of the key. If the
+  /// target does not enforce the source's key, several rows may have one key.
   func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [[Value]]] {
     var wanted: Set<UInt64> = []
     var keys: [(hash: UInt64, key: [Value])] = []
@@ -46,8 +46,9 @@ final class RowLook {
     return found
   }
 
-  /// Returns the number of rows of one end with each of these hashes, and the values of one such row. The hashes cover
-  /// all values of a row, and are in ascending order.
+  /// Counts the rows of one end by the hash of all their values. Keeps the values of one row for each hash.
+  ///
+  /// - Parameter hashes: The hashes to count, in ascending order.
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
     let counts = RowCounts(hashes)

@@ -9,12 +9,13 @@ protocol RowReader: AnyObject {
 
   /// Calls `body` with each row of a slice.
   ///
-  /// - Parameter naming: Whether each row gets the hash of its key, and `body` may use ``RowMark/key``. If false,
-  ///   one call may cover several rows, with the sum of their hashes.
+  /// - Parameter naming: Whether `body` gets each row alone, with the hash of its key, and may use ``RowMark/key``. If
+  ///   false, one call may cover several rows: their hashes are then added up.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
-  /// Returns the parts in which to read a whole table, in any order. Each part is one ``scan(_:_:naming:_:)``.
+  /// Returns the parts of a table that together have all its rows, in any order. Each part is read by one call of
+  /// ``scan(_:_:naming:_:)``.
   func parts(of table: ComparedTable) throws -> PartSequence
 
   /// Returns the row that ``scan(_:_:naming:_:)`` reads at present. Call it only within the scan's `body`.
@@ -25,7 +26,7 @@ protocol RowReader: AnyObject {
   var keysAtOnce: Int { get }
 
   /// Calls `body` with each existing row that has one of these keys. The values are in the form that this end stores.
-  /// In SQLite, `body` also gets the index of the key by which the row was found.
+  /// In SQLite, `index` is the index in `keys` of the key by which the row was found; in PostgreSQL, it is nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
   /// Adds to `counts` the rows that are identified by all their values. These are all rows of a table without a key;
@@ -43,12 +44,13 @@ extension RowReader {
 
 /// A selection of rows of a table.
 enum Slice {
-  /// The rows whose keys are after `after`, up to and including `through`, in the form that this end stores; nil: no
-  /// bound. If there is a limit, rows are read in the order of the key.
+  /// The rows whose keys are after `after`, up to and including `through`; nil means no bound. Both keys are in the
+  /// form that this end stores. If there is a limit, rows are read in the order of the key.
   case range(after: [Value]?, through: [Value]?, limit: Int?)
   /// The rows with NULL in their key.
   case nullKeys
-  /// The rows after a rowid or key, in the order in which the engine reads them fastest; nil: from the first row.
+  /// At most `limit` rows after a rowid or key, in the order in which the engine reads them fastest. Nil: from the
+  /// first row.
   case behind([Value]?, limit: Int)
   /// The rows in the pages of a PostgreSQL table from `from` up to, but not including, `below`; nil: up to the last
   /// page.
@@ -59,7 +61,7 @@ enum Slice {
 struct SliceEnd {
   var rows = 0
   var bytes = 0
-  /// The key or rowid of the last row if the read ended at the limit; nil if the slice has no more rows.
+  /// The key or rowid of the last row, if the read ended at its limit of rows. Nil if the slice has no more rows.
   var last: [Value]?
   var milliseconds: Int64 = 0
 }
@@ -79,7 +81,7 @@ struct RowMark: ~Copyable {
   let keyHash: UInt64
   let rowHash: UInt64
   let bytes: Int
-  /// The encoded key in the form that this end stores; empty for a row without a usable key.
+  /// The encoded key, in the form that this end stores. Empty if the row has no key, or if the key contains NULL.
   let key: UnsafeRawBufferPointer
 }
 
@@ -115,7 +117,7 @@ struct RowHasher: ~Copyable {
   func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { XXHash64.of(bytes, seed: seed) }
 
   /// Returns the hash of a key; nil if it contains NULL.
-  /// - Parameter value: Returns the value of the compared column with this index.
+  /// - Parameter value: A function that returns the value of the compared column with this index.
   mutating func keyHash(_ value: (Int) -> ColumnView) -> UInt64? {
     keyForm.removeAll()
     native.removeAll()

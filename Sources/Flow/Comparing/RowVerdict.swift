@@ -2,11 +2,12 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Decides whether a row of the source and a row of the target are equal, by the contracts of their columns.
+/// Decides whether a row of the source and a row of the target are equal. Two values are equal if they have the same
+/// common form (``CanonicalColumn``). For some types, PostgreSQL must decide.
 final class RowVerdict {
   let table: ComparedTable
-  /// The connection to a PostgreSQL target; nil for SQLite. It is queried if only PostgreSQL knows which value a text
-  /// gives in a type.
+  /// The connection to a PostgreSQL target; nil for SQLite. For some types, only PostgreSQL knows which value a text
+  /// means. It then converts the source's text, and prints the value for the comparison.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()
@@ -40,7 +41,7 @@ final class RowVerdict {
   }
 
   /// Returns the differences between a row of the source and the target rows with its key. The source row is compared
-  /// with an equal target row, or with the first one if none is equal. All others are reported as extra.
+  /// with an equal target row, or with the first one if none is equal. The other target rows are reported as extra.
   func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
     guard targets.count > 1, let source else {
       if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }

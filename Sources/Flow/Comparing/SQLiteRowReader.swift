@@ -85,7 +85,7 @@ final class SQLiteRowReader: RowReader {
     let sql: String
     var parameters: [Value] = []
     var limit: Int?
-    /// The indexes of the result columns that hold the key after which the next slice starts.
+    /// The indexes of the result columns that hold a row's key or rowid. The next slice starts after these values.
     var cursor: [Int] = []
 
     init(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) {

@@ -6,7 +6,7 @@ import SystemKit
 /// The result of examining suspects: the proven differences, and the rows that may be in flight.
 struct Settlement {
   var differences: [Difference] = []
-  /// The number of rows that differ without a proof, because they may be in flight.
+  /// The number of rows that differ, but without proof: they may be in flight.
   var inFlight = 0
   /// The apparent differences of the rows that ``inFlight`` counts, as far as they are known.
   var unproven: [Difference] = []
@@ -17,7 +17,8 @@ struct Settlement {
     unproven += other.unproven
   }
 
-  /// Moves all differences to the unproven ones, because they may disappear when changes in flight arrive.
+  /// Moves all differences to ``unproven``, and counts them as in flight: they may disappear when changes in flight
+  /// arrive.
   mutating func doubt() {
     inFlight += differences.reduce(0) { $0 + $1.times }
     unproven += differences
@@ -27,20 +28,22 @@ struct Settlement {
 
 /// A method to find out which suspects are differences and which are in flight.
 protocol Settling {
-  /// Reads suspects that have a key again. Returns the differences, and the number of rows that may be in flight.
+  /// Examines suspects that have a key, by reading their rows again. Returns the differences, and the number of rows
+  /// that may be in flight.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Examines suspects that are identified by all their values, given their hashes in ascending order. `report` is
-  /// called with results; all results for one hash are in the same call.
+  /// Examines suspects that are identified by all their values.
+  ///
+  /// - Parameter whole: The hashes of their values, in ascending order.
+  /// - Parameter report: Called with results. All results for one hash are in the same call.
   func settle(
     _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
-/// Examines suspects without a trail, by reading their rows again after pauses. A row that stays unequal and unchanged
-/// at both ends counts as a difference; rows in flight cannot be recognised.
+/// Examines suspects without reading a trail: it reads their rows again after pauses. A row that stays unequal and
+/// unchanged at both ends during a pause counts as a difference, even if it is still in flight.
 final class SettlingByLooks: Settling {
   private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
-  /// The shorter pauses, in milliseconds, that are used after the comparison has waited 20 s in total. That happens if
-  /// many rows differ.
+  /// The pauses, in milliseconds, after the comparison has paused for 20 s in total, as it does if many rows differ.
   private static let shortMilliseconds: [Int32] = [50, 300, 1000]
   private static let patienceMilliseconds: Int64 = 20_000
 
@@ -51,8 +54,8 @@ final class SettlingByLooks: Settling {
 
   init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
 
-  /// Calls `body` repeatedly, with a pause before each call except the first. Ends when `body` returns false, after a
-  /// few calls, or when the comparison is stopped.
+  /// Calls `body` repeatedly, with a pause before each call except the first. Ends when `body` returns false, after the
+  /// last pause, or when the comparison is stopped.
   private func looks(_ body: () throws -> Bool) rethrows {
     guard try body() else { return }
     for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {

@@ -3,21 +3,23 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Compares the rows of one table. It reads both ends, narrows differing ranges or buckets down to single rows, and
-/// examines those.
+/// Compares the rows of one table. It finds ranges of keys, or groups of rows by their hashes (buckets), that differ
+/// between both ends. In these it finds the single rows that differ, and examines them.
 final class TableComparison {
   /// The number of suspects that are examined together. A smaller number is examined if the oldest suspect was found
   /// more than a second ago.
   private static let batchRows = 4000
-  /// The memory for examining one suspect, in bytes, without the values of its row.
+  /// The memory, in bytes, that the examination of one suspect takes. The values of its row are not included.
   private static let suspectBytes = 1500
   private static let batchBytes = 8 << 20
-  /// The limit on the memory for hashes and keys, in bytes.
+  /// The limit, in bytes, on the memory for hashes and keys of rows while differing buckets (groups of rows by their
+  /// hashes) are examined.
   private static let bytesInMemory = 12 << 20
-  /// The total size, in bytes, of rows without a key that are examined in one read of the table.
+  /// The memory, in bytes, that suspects without a key may take before they are examined. One read of the table
+  /// examines all of them.
   private static let wholeBytes = 16 << 20
-  /// The limit of `wholeBytes` for a source at another node, in bytes: the rows must fit into one question and its
-  /// answer.
+  /// The value of `wholeBytes`, in bytes, if the source is at another node. The rows must then fit into one question
+  /// and its answer.
   private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable
@@ -30,13 +32,13 @@ final class TableComparison {
   private var waiting: [Suspect] = []
   private var waitingBytes = 0
   private var waitingSince: Int64 = 0
-  /// The hashes of suspects without a key, which are not examined yet.
+  /// The hashes of suspects without a key that are not examined yet.
   private var whole: [UInt64] = []
   private var wholeBytes = 0
 
   /// Creates a comparison of one table.
   ///
-  /// - Parameter looks: Readers for the calling thread.
+  /// - Parameter looks: The readers of both ends that read the rows of suspects, on the calling thread.
   /// - Parameter report: Called with the results for suspects.
   init(
     _ table: ComparedTable, _ ends: CompareEnds, _ watch: CompareWatch, settling: any Settling,
@@ -78,8 +80,9 @@ final class TableComparison {
     try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  /// Reads a range of both ends row by row. If the source has many more rows in the range than when the range was found
-  /// to differ, it stops early. Returns the rest of the range; nil if all of it was read.
+  /// Reads a range of keys at both ends row by row. Stops early after 1000 source rows more than `range.count`, the
+  /// number of source rows when the range was found to differ. Returns the rest of the range; nil if all of it was
+  /// read.
   private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
     let rows = range.count + 1000
     var narrowing = Narrowing(rows: range.count, isUnique: true)

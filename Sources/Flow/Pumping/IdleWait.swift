@@ -1,7 +1,7 @@
-/// The seconds that an idle transfer waits before it exchanges the applied position with the peer again.
+/// The time, in seconds, that an idle transfer waits before it exchanges the applied position with the peer again.
 ///
-/// Bytes that have just arrived are applied a moment later, so the first waits are short. Each further wait is longer
-/// while they are not applied.
+/// New bytes are applied soon after they arrive, so the first waits are short. Each further wait is longer while the
+/// bytes are not applied.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1

@@ -29,8 +29,8 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Processes a piece. Called on other threads; for the last piece, or if no thread can be started,
-  ///   on the calling thread. Never called on two threads at a time, nor between the end of ``settle()`` and the next
+  /// - Parameter work: Processes a piece, in one thread at a time. Usually that is another thread. For the last piece,
+  ///   or if no thread can be started, it is the calling thread. It is not called after ``settle()`` until the next
   ///   call of ``put(_:)`` or ``finish()``.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work

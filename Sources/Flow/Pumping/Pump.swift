@@ -40,8 +40,8 @@ package struct PumpShared: Sendable {
   }
 }
 
-/// A pump, which has a transfer on its own thread for each trail that its patterns match. Transfers start and end with
-/// their trails.
+/// A pump. It runs one transfer, on its own thread, for each trail that matches its patterns. Transfers start and end
+/// with their trails.
 package final class Pump: Sendable {
   private struct Running: Sendable {
     let gauge: TransferGauge
@@ -71,8 +71,8 @@ package final class Pump: Sendable {
     return transfers.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
-  /// The present error of the pump itself; nil if there is none. The pump cannot list the trails, cannot start a
-  /// transfer, or has more trails than it may transfer at one time.
+  /// The present error of the pump itself, not of a transfer; nil if there is none. The pump has an error if it cannot
+  /// list trails or start a transfer, or has more trails than it may transfer at one time.
   package var error: CairnError? { state.withLock { $0.error } }
 
   /// Runs until `stop` is set, and returns when all transfers have ended. Errors of single transfers are in
@@ -132,8 +132,8 @@ package final class Pump: Sendable {
       remedy: .retry)
   }
 
-  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. Then each other node gets one
-  /// trail after the other in turn, so that no node displaces all trails of another.
+  /// Returns at most `most` of the trails in `wanted`. Trails of this node come first. The other nodes then take turns
+  /// with one trail each, so that no node displaces all trails of another.
   static func chosen(_ wanted: Set<TrailName>, most: Int, own: String) -> Set<TrailName> {
     guard wanted.count > most else { return wanted }
     let lists = Dictionary(grouping: wanted, by: \.origin).mapValues { $0.sorted { $0.name < $1.name } }

@@ -5,8 +5,8 @@ import Trails
 
 // Questions about the rows of sources (`docs/reference/protocol.md`, Questions about rows).
 extension PumpDesk {
-  /// Returns the action that receives a question about rows of a trail's source, and answers it. The peer must have
-  /// the right to pull the trail.
+  /// Returns the action for a request with a question about rows of a trail's source. The action receives the question
+  /// and returns the answer. The peer must have the right to pull the trail.
   func questioning(_ visit: Visit) throws -> HTTPAction {
     try visit.require(.pull)
     guard visit.trail.origin != visit.peer else {
@@ -21,8 +21,8 @@ extension PumpDesk {
       })
   }
 
-  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer if it may push
-  /// the trail. In the first seconds, only the node where the trail begins may answer.
+  /// Returns whether there is an open question about rows that this peer may answer. A peer may answer a question if it
+  /// may push the question's trail. In the first seconds, only the node where that trail begins may answer.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -30,8 +30,8 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// Returns a response with the next question about rows that the peer may answer. It waits until there is one; if
-  /// none arrives in time, the status is 204.
+  /// Returns a response with the next question about rows that the peer may answer. Waits until there is one; if none
+  /// arrives in time, the status of the response is 204.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -47,7 +47,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns the receiver of a request body with the peer's answer to a question that it has fetched.
+  /// Returns the receiver of a request body that contains the peer's answer to a question. The peer has fetched the
+  /// question before.
   func answering(_ peer: String, _ id: String) throws -> any HTTPBodySink {
     guard options.hooks.questions.isAwaited(id, from: peer) else { throw Self.nothing }
     return BodySink(most: QuestionBook.answerBytesMax, try bodies.permit(peer)) { [self] bytes in

@@ -17,8 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// Returns this node's requests for copies of tables, for all trails that the peer may push. It waits until they
-  /// differ from the list that the peer already has, at most for the time that the request allows.
+  /// Returns a response with this node's requests for copies of tables, for all trails that the peer may push. If the
+  /// peer already has the present list, waits for a change of the list, at most for the time that the request allows.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -74,8 +74,8 @@ extension PumpDesk {
 
   /// Returns the state of a trail; nil if there is no such trail.
   ///
-  /// - Parameter withUnread: Whether the reported end may be inside a transaction that is incomplete. A peer that
-  ///   appends to a copy needs that end.
+  /// - Parameter withUnread: Whether the reported end may be inside a transaction whose rest has not arrived yet. A
+  ///   peer that appends to a copy needs that end.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -130,7 +130,8 @@ extension PumpDesk {
     }
   }
 
-  /// Returns a response with the bytes of a trail after the offset in the request. It waits until there are some.
+  /// Returns a response with the bytes of a trail after the offset in the request. If there are none yet, waits for
+  /// them.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {

@@ -7,8 +7,8 @@ package struct PumpHooks: Sendable {
   /// Returns the position up to which every apply of this node has applied the trail; nil if no apply reads the trail,
   /// or one has not begun.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
-  /// Returns whether the capture of this node that writes the trail has opened it. After that, the trail's end is
-  /// never before a position that was synced.
+  /// Returns whether the capture of this node that writes the trail has opened it. Before that, after a power cut, the
+  /// trail may end before a position that was synced.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Returns the open requests for copies of a trail's tables, to be sent towards the trail's node. Empty for a trail
   /// that begins at this node, because this node makes the copies itself.
@@ -18,8 +18,8 @@ package struct PumpHooks: Sendable {
   /// Stores all requests for copies of a trail's tables that a peer has open now.
   ///
   /// - Parameter peer: The name in the peer's certificate, or the address at which this node dials it.
-  /// - Returns: The number of requests that are refused: the peer makes too many, or they are invalid or cannot be
-  ///   stored.
+  /// - Returns: The number of refused requests. A request is refused if the peer makes too many, or if it is invalid or
+  ///   cannot be stored.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
   /// The questions about rows of sources at other nodes, asked by this node or its peers, that are not answered yet.
   package var questions = QuestionBook()
@@ -34,7 +34,7 @@ package struct PumpHooks: Sendable {
   package var full: @Sendable () -> CairnError? = { nil }
   /// Returns an error that says why a pump must not begin to copy a trail to this node; nil if it may.
   package var surplus: @Sendable (TrailName) -> CairnError? = { _ in nil }
-  /// Called when bytes of other nodes' trails have arrived, with their number.
+  /// Called when bytes of other nodes' trails have arrived, with the number of bytes.
   package var come: @Sendable (Int) -> Void = { _ in }
   /// Called when a peer has reported that it has a trail durably up to a position.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
@@ -46,9 +46,10 @@ package struct PumpHooks: Sendable {
 
   package init() {}
 
-  /// Returns whether a copy of a trail that is longer than the trail at node `node`, this node, has diverged from it.
+  /// Returns whether a peer's copy of a trail has diverged from the trail. The peer's copy is longer than the trail at
+  /// this node (`node`).
   ///
-  /// The result is true at the node where the trail begins after capture has opened the trail: its end is then after
-  /// everything that was ever sent. At any other node, the missing bytes may still arrive.
+  /// The result is true at the node where the trail begins, after capture has opened the trail. The trail there has
+  /// everything that was ever sent. At any other node the result is false, because the missing bytes may still arrive.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

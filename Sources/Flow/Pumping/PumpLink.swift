@@ -73,7 +73,8 @@ final class PumpLink {
 
   /// Appends bytes to the copy at the peer, and returns the state of the copy after that.
   ///
-  /// - Parameter restart: The present end of the copy if it is started again at a later segment; otherwise nil.
+  /// - Parameter restart: The present end of the copy, if the copy is to begin again at `place`, in a later segment.
+  ///   Otherwise nil.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
@@ -159,8 +160,8 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// The maximum time, in seconds, for the transfer of an answer to a question. `questionWaitSeconds` is the maximum
-  /// time to wait for a question.
+  /// The maximum time, in seconds, for the transfer of an answer to a question. The time to wait for a question is
+  /// `questionWaitSeconds`.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 

@@ -114,8 +114,7 @@ extension TrailPlace {
   }
 }
 
-/// Returns the bytes that hexadecimal digits in lower or upper case stand for, at most 64 bytes; nil for any other
-/// text.
+/// Decodes hexadecimal digits in lower or upper case to at most 64 bytes; nil for any other text.
 func bytes(hex text: String) -> [UInt8]? {
   let digits = Array(text.utf8)
   guard digits.count.isMultiple(of: 2), digits.count <= 128 else { return nil }

@@ -37,7 +37,7 @@ package final class QuestionBook: Sendable {
   }
 
   private let entries = Mutex<[Entry]>([])
-  /// The name that each dialled node gives itself, by the address at which it is dialled.
+  /// For each dialled node, by its address: the name that the node gives itself.
   private let names = Mutex<[NameKey: String]>([:])
 
   package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
@@ -127,13 +127,13 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Returns whether a question that the peer `taker` has fetched is still without an answer.
+  /// Returns whether a question is open that the peer `taker` has fetched but not yet answered.
   func isAwaited(_ id: String, from taker: String) -> Bool {
     entries.withLock { $0.contains { $0.question.id == id && $0.taker == taker && $0.answer == nil } }
   }
 
   /// Stores the answer of the peer that fetched the question. Returns false if no thread waits for the answer any
-  /// longer, if another peer fetched the question, or if the question has an answer already.
+  /// longer, another peer fetched the question, or the question has an answer already.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }

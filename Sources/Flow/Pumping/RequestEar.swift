@@ -3,11 +3,11 @@ import NetKit
 import SystemKit
 import Trails
 
-/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. It does so at
-/// once, without waiting for the transfers.
+/// A loop that exchanges requests for copies of tables, and questions about rows, with a dialled node. They do not wait
+/// for the transfers. The loop runs on one thread.
 ///
 /// For a pushed trail, it fetches the requests of the peer. For a pulled trail, it sends those of this node. It does
-/// not report errors, since the transfers report them. It runs on one thread.
+/// not report errors, since the transfers report them.
 ///
 /// A dialled node is identified by its address in the conf, which its certificate proves. The limits of the node must
 /// not depend on the name that it gives itself.
@@ -30,7 +30,7 @@ final class RequestEar {
 
   /// Creates the loop for the peer of a pump.
   ///
-  /// - Parameter trails: Returns the trails of the transfers that have reached the peer.
+  /// - Parameter trails: Returns the trails whose transfers have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
     (self.plan, self.hooks, self.trails) = (plan, hooks, trails)
   }

@@ -8,7 +8,7 @@ import SystemKit
 package final class TrailBell: Sendable {
   /// A listener for the durable mark of one trail. A notification that arrives between two waits is not lost.
   package final class Ear: Sendable {
-    /// The reading end of the pipe that wakes the waiting thread. The other descriptor is its writing end.
+    /// The reading end of the pipe that wakes the waiting thread; `writing` is the other end.
     private let descriptor: Int32
     private let writing: Int32
     private let watch: Int32

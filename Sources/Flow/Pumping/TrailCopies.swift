@@ -28,8 +28,8 @@ package final class TrailCopies: Sendable {
 
   /// Calls `body` with the copy of a trail. No other thread uses the copy meanwhile.
   ///
-  /// The copy is opened if it is not open. If an error of `body` leaves its state unknown, it is closed. A new copy to
-  /// which nothing was written leaves no files.
+  /// The copy is opened if it is not open. If an error of `body` leaves the state of the copy unknown, the copy is
+  /// closed. A new copy to which nothing was written leaves no files.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }

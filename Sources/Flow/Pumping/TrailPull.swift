@@ -6,8 +6,8 @@ import Trails
 /// A transfer that fetches one trail from one peer, one request after the other, and appends it to this node's copy.
 final class TrailPull: TrailTransfer {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// The shortest time, in milliseconds, between two reports to the sender of how much has been fetched. It applies
-  /// while whole segment files are fetched.
+  /// The shortest time, in milliseconds, between two reports to the sender of how much has been fetched, while whole
+  /// segment files are fetched.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: TransferGauge

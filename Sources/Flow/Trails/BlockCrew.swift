@@ -22,8 +22,8 @@ final class BlockCrew: @unchecked Sendable {
     var checksum: UInt32
     /// The unpacked content, or the error of unpacking; nil if the checksum is wrong.
     var content: Result<UnsafeRawBufferPointer, any Error>?
-    /// The chain hash (over all content up to here) after the block, if the chain hash that the block's header states
-    /// is right.
+    /// The chain hash after the block, over all content up to there. It is right only if the chain hash in the block's
+    /// header is right.
     var chain = ChainHash.zero
   }
 

@@ -3,7 +3,7 @@ import CodecKit
 
 /// Encodes the contents of blocks: compression, header, checksum. One encoder serves all blocks of a writer.
 final class BlockEncoder {
-  /// The content size in bytes below which compression costs more than it saves.
+  /// The size of a block's content, in bytes, below which compression costs more than it saves.
   private static let compressedBytesMin = 1024
   private static let usualBytes = 1 << 20
 

@@ -17,7 +17,7 @@ struct BlockHeader {
     let rawValue: UInt8
     /// The flag of a block that ends with the end of a transaction.
     static let border = Flags(rawValue: 1)
-    /// The flag of a block after which the writer synced the file before it wrote anything else.
+    /// The flag of a block after which the writer synced the file, before it wrote anything else.
     static let sync = Flags(rawValue: 2)
     /// The flag of the last block of a finished segment (the seal), which has no content.
     static let seal = Flags(rawValue: 4)
@@ -66,7 +66,7 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// Returns the checksum of the header's bytes. To get the checksum of the block, continue it with the stored bytes.
+  /// Returns the checksum of the header's bytes. The checksum of the whole block continues it over the stored bytes.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

@@ -2,12 +2,13 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// The memory that blocks of more than 1 MiB take in this process: one budget for all trails, for peers and readers.
+/// The memory that large blocks take in this process. All trails share one budget, for blocks from peers and for
+/// readers.
 ///
 /// A block of more than ``usualBytes`` counts: its stored bytes while they arrive, its content while it is unpacked. A
 /// peer's block waits for memory for a limited time, and is then refused with `busy`. A reader takes memory without
-/// waiting: it has one block at a time, of at most ``blockBytesMax`` if a peer sent it. If readers waited for each
-/// other, they could wait for ever.
+/// waiting: readers that wait for each other could wait for ever. A reader has one block at a time, of at most
+/// ``blockBytesMax`` if a peer sent it.
 ///
 ///     try BlockMemory.shared.claim(40 << 20)
 ///     defer { BlockMemory.shared.free(40 << 20) }

@@ -10,9 +10,9 @@ final class BlockOpener {
   /// header with a larger ratio is refused before memory is reserved.
   private static let ratioMax = 1 << 15
 
-  /// The origin of a block, which decides how large the block may be.
+  /// The place from which a block comes. It decides how large the block may be.
   enum Origin {
-    /// A trail of this node, or a copy whose blocks have been checked. A block may have a record of 1 GiB.
+    /// A trail of this node, or a copy whose blocks have been checked. A block may contain a record of 1 GiB.
     case trail
     /// A peer that sends the block. The block may be no larger than ``BlockMemory/blockBytesMax``.
     case peer
@@ -40,7 +40,7 @@ final class BlockOpener {
     return try unpack(block, stored, place)
   }
 
-  /// Throws ``SegmentFault`` if a block is not whole, or does not fit its position and the chain hash before it.
+  /// Throws ``SegmentFault`` if the checksum of a block, its position, or the chain hash in its header is wrong.
   static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(

@@ -10,8 +10,8 @@ package final class CopyFeed {
   package let trail: TrailID
   /// The place in the trail where the next block is added.
   package private(set) var place: TrailPlace
-  /// The present end of the copy, if the copy must begin again at a later segment with this feed's first bytes; nil if
-  /// it continues.
+  /// The present end of the copy, if this feed's first bytes begin the copy again at a later segment. Nil if they
+  /// continue the copy.
   private var restartsBehind: TrailPlace?
   /// The bytes that have arrived of a header or block that is not yet whole.
   private var rest = ByteWriter(capacity: 256 << 10)
@@ -30,7 +30,7 @@ package final class CopyFeed {
 
   deinit { memory.free(claimed) }
 
-  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` do not reach so far.
+  /// Returns the chain hash in the segment header at the start of `bytes`; nil if `bytes` end before it.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
     bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
   }
@@ -83,7 +83,7 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns how many bytes are still missing in `rest`: to complete the header or block there, or to show its size.
+  /// Returns the number of bytes that `rest` still needs: to complete its header or block, or first to show their size.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

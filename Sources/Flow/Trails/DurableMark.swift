@@ -1,8 +1,8 @@
 import Changes
 import CodecKit
 
-/// The end of the synced part of a trail, as stored in one slot of the file `durable` (`docs/trail-format.md`, Durable
-/// mark).
+/// The durable mark as the file `durable` stores it, in each of its two slots: fixed places in the file
+/// (`docs/trail-format.md`, Durable mark).
 struct DurableMark: Equatable {
   static let magic: UInt64 = 0x5255_444e_5249_4143  // CAIRNDUR
   static let size = 128
@@ -13,7 +13,7 @@ struct DurableMark: Equatable {
   var fileOffset: UInt64
   var contentOffset: UInt64
   var chain: ChainHash
-  /// The number of the last transaction before this end; 0 before the first.
+  /// The number of the last transaction before the durable mark; 0 if there is none.
   var lastTransaction: UInt64
   var trail: TrailID
 
@@ -35,7 +35,8 @@ struct DurableMark: Equatable {
     return Array(out.bytes)
   }
 
-  /// Decodes a slot of the file; nil if the slot is not valid, or if a number in it is outside ``NumberBounds``.
+  /// Decodes one of the two slots of the file `durable`. Nil if the slot is not valid, or if a number in it is outside
+  /// ``NumberBounds``.
   init?(_ slot: ArraySlice<UInt8>) {
     guard slot.count == Self.size else { return nil }
     var fields = Fields(Array(slot))

@@ -112,7 +112,7 @@ final class LiveSegment {
     try finish()
   }
 
-  /// Releases the space allocated after the last block, and syncs: the segment never changes again.
+  /// Releases the space allocated after the last block, and syncs the file. The segment never changes again.
   func finish() throws {
     try file.truncate(to: place.fileOffset)
     try file.sync()
@@ -152,7 +152,7 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// Returns the durable mark that follows this one, at the end of `segment`. The segment must be synced completely.
+  /// Returns the next durable mark, at the end of `segment`. The segment must be synced completely.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
     moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
   }

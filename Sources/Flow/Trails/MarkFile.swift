@@ -2,8 +2,8 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The file `durable` of a trail, which stores the durable end in two slots. If both slots are valid, the one with the
-/// higher generation (a number that grows with each write) is used.
+/// The file `durable` of a trail, which stores the durable mark in two slots (fixed places in the file). If both slots
+/// are valid, the one with the higher generation (a number that grows with each write) is used.
 final class MarkFile {
   private static let slotOffsets: [UInt64] = [0, 512]
   private static let readLength = 640
@@ -12,8 +12,9 @@ final class MarkFile {
 
   init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
 
-  /// Returns the durable end from the newest valid slot; nil if there is none. A slot that is being written may look
-  /// broken: then the other slot is used. If both look broken, the file is read again, up to 20 times.
+  /// Returns the durable mark from the newest valid slot of the two in the file; nil if there is none. A slot that is
+  /// being written may look broken: then the other slot is used. If both look broken, the file is read again, up to 20
+  /// times.
   func newest() throws -> DurableMark? {
     for attempt in 0..<20 {
       if attempt > 0 { usleep(1000) }
@@ -22,7 +23,7 @@ final class MarkFile {
     return nil
   }
 
-  /// Writes a durable end to one of the two slots, by its generation, without a sync.
+  /// Writes a durable mark to one of the two slots in the file, by its generation, without a sync.
   func write(_ mark: DurableMark) throws {
     let bytes = mark.encoded()
     let offset = Self.slotOffsets[Int(mark.generation % 2)]

@@ -3,15 +3,15 @@ import CodecKit
 import SystemKit
 
 /// Finds the end of a trail for its writer (`docs/trail-format.md`, Recovery). It checks everything before the durable
-/// mark (the end that the file `durable` states), keeps the whole transactions after it, and cuts off the rest. The
-/// caller holds the lock of the folder.
+/// mark, keeps the whole transactions after the mark, and cuts off the rest. The caller holds the lock of the folder.
 struct Recovery {
   /// The choice of what is kept of a trail after its durable mark.
   enum Kept {
     /// Everything up to the end of the last whole transaction. The writer writes an unfinished transaction again.
     case transactions
-    /// All whole blocks, for a copy, which may continue inside a transaction. A copy's blocks have the sync flags of
-    /// the original, so damage after the durable mark cannot be proved.
+    /// All whole blocks. This is for a copy, which may continue inside a transaction. A copy's blocks have the sync
+    /// flags of the original, even if the copy was not synced there. So they do not show whether a broken block is
+    /// damage.
     case blocks
   }
 
@@ -98,8 +98,8 @@ struct Recovery {
     if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
   }
 
-  /// Reads the whole blocks after those that the cursor has read, and cuts off what cannot be kept: the part after the
-  /// last whole transaction, or after the last whole block.
+  /// Reads the whole blocks after those that the cursor has read, and cuts off the rest. For a copy, all whole blocks
+  /// are kept; otherwise, only those up to the end of the last whole transaction.
   private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
@@ -180,8 +180,8 @@ struct Recovery {
     try Folder.sync(folder.path)
   }
 
-  /// Adds to `end` the header of the last transaction, from the previous segment, if the last segment has no
-  /// transaction yet.
+  /// Returns `end`. If the last segment has no transaction yet, the result also has the header of the last transaction,
+  /// from the previous segment. A copy does not need that header.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

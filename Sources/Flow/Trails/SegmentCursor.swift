@@ -192,8 +192,8 @@ final class SegmentCursor {
     }
   }
 
-  /// Frees the memory of a block of more than 1 MiB after all its records have been read. Only its hash is still
-  /// needed, and a reader may wait at the end of a trail for days.
+  /// Frees the memory of a block of more than 1 MiB after all its records have been read. After that, only the hash of
+  /// the block is needed, and a reader may wait at the end of a trail for days.
   private func leaveContent() {
     _ = chainAtEnd()
     content = UnsafeRawBufferPointer(start: nil, count: 0)

@@ -8,7 +8,7 @@ import SystemKit
 ///
 /// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
 package final class SegmentSource {
-  /// The answer to the question whether a trail can continue the copy of a peer, which ends at a certain place.
+  /// The result of the check whether a trail can continue the copy of a peer, which ends at a certain place.
   package enum Verdict: Equatable, Sendable {
     /// The place is in the trail, and further bytes follow it.
     case follows
@@ -68,9 +68,10 @@ package final class SegmentSource {
     }
   }
 
-  /// Compares the end of a peer's copy with the trail as it is now. `chain` is the copy's chain hash there. It is nil
-  /// for a peer without any bytes, which begins at the start of a segment; at any other place in the trail, nil gives
-  /// `forked`.
+  /// Compares the end of a peer's copy with the trail as it is now.
+  ///
+  /// - Parameter chain: The chain hash at the end of the copy. It is nil for a peer without any bytes, which begins at
+  ///   the start of a segment. At any other place in the trail, nil gives `forked`.
   package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
     try guarded {
       try refresh()

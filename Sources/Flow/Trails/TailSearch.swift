@@ -8,7 +8,7 @@ struct TailSearch {
 
   let file: File
   let size: UInt64
-  /// The offset in the file at which no whole block begins.
+  /// The break: the offset in the file after the last whole block, where no whole block begins.
   let breakOffset: UInt64
   /// The offset of the break in the segment's unpacked content.
   let contentOffset: UInt64

@@ -3,7 +3,7 @@ import SystemKit
 
 /// Functions about whole trails. They do not need the writer's lock, and a writer may continue meanwhile.
 package enum Trail {
-  /// Returns whether a folder has a trail, which is so if it has the file `durable`. The writer creates that file last.
+  /// Returns whether a folder has a trail. It has one if it has the file `durable`, which the writer creates last.
   package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
 
   /// Returns the names of the trails in a state folder, sorted: its folders `NODE.NAME` that have a file `durable`.
@@ -72,7 +72,7 @@ package enum Trail {
   }
 
   /// Reads everything from the oldest segment to the present durable end, and checks all that can be checked. That is
-  /// checksums, chain, segment headers, every record, and every value. Throws at the first fault.
+  /// checksums, chain hashes, segment headers, every record, and every value. Throws at the first fault.
   ///
   /// - Parameter progress: Called from time to time with the bytes of files that are done, and with their total.
   package static func verify(
@@ -92,8 +92,8 @@ package enum Trail {
   /// Deletes the finished segments before the segment of `below`, oldest first, and returns their numbers. Their
   /// content is lost: `below` must not be after the durable checkpoint of any reader.
   ///
-  /// The last segment stays. The segment before it also stays while the last segment has no transaction: the writer
-  /// reads its last transaction.
+  /// The last segment stays. While the last segment has no transaction, the one before it stays too, because the writer
+  /// reads the last transaction there.
   package static func purge(folder path: String, below: Position) throws -> [UInt64] {
     let folder = TrailFolder(path)
     do {

@@ -239,8 +239,9 @@ extension TrailCopy {
     }
   }
 
-  /// Begins the copy again at a segment that does not follow the last one. The segment's header is made durable, then
-  /// the durable mark moves to it; only then are blocks added. So such a segment is empty until the mark is in it.
+  /// Begins the copy again at a segment that does not follow the last one. First the segment's header is made durable;
+  /// then the durable mark moves to it; after that, blocks are added. So if a crash leaves the mark in another segment,
+  /// the new segment has no block.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -345,8 +346,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, if there is one. It does not if a crash interrupted a
-  /// restart of the copy at this segment: older segments are then left over.
+  /// Returns whether the segment continues the one before it, or there is none before it. After a crash during a
+  /// restart of the copy at this segment, older segments may be left that it does not continue.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }

@@ -9,8 +9,8 @@ struct TrailCreator {
   /// Whether the trail is a copy, which may begin at any segment of the original.
   var isCopy = false
 
-  /// Returns whether the folder has no trail. Removes the files of an interrupted creation. Throws `trail-damaged` if
-  /// the folder has a trail that has lost its file `durable`.
+  /// Returns whether a trail must be created, because the folder has none. Removes the files of an interrupted
+  /// creation. Throws `trail-damaged` if there are segments of a trail, but its file `durable` is missing.
   func isNeeded() throws -> Bool {
     if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {

@@ -1,8 +1,8 @@
 /// The sizes and the compression that a writer uses for a trail. Readers do not need them.
 package struct TrailOptions: Sendable {
-  /// The size of a segment's file, in bytes, from which on the next sync begins another segment.
+  /// The size of a segment's file, in bytes, at which the segment is finished: the next sync begins another one.
   package var segmentBytes = 16 << 20
-  /// The size of a segment's content before compression, in bytes, from which on the next sync begins another segment.
+  /// The size of a segment's content before compression, in bytes, at which the segment is finished by the next sync.
   package var contentBytes = 32 << 20
   /// The usual size of a block's content before compression, in bytes. A larger record has a block of its own.
   package var blockBytes = 64 << 10

@@ -11,13 +11,14 @@ package final class TrailReader {
   private let marks: MarkFile
   private var mark: DurableMark
   private var cursor: SegmentCursor
-  /// A checkpoint that is in the trail but after the durable end, as after a power cut. The reader reads nothing until
-  /// the writer has recovered and the durable end has reached the checkpoint.
+  /// The checkpoint at which the reader was opened, if it is after the durable end, as after a power cut; otherwise
+  /// nil. The reader returns no record until the writer has recovered the trail and the durable end has reached the
+  /// checkpoint.
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The source position of the last progress record that was read; nil if there was none. Records between the start of
-  /// the segment and the checkpoint at which the reader was opened count too.
+  /// The position in the source from the last progress record that was read; nil if there was none. This includes
+  /// records that were read only to find the checkpoint at which the reader was opened.
   package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
@@ -66,7 +67,7 @@ package final class TrailReader {
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }
 
   /// The place after the last commit record that was returned; before the first commit, the place where the reader was
-  /// opened. To get it, everything read since the last call is hashed: use it once per batch.
+  /// opened. Each use hashes everything that was read since the last use, so use it once per batch.
   package var checkpoint: Checkpoint {
     awaited
       ?? Checkpoint(
@@ -210,8 +211,8 @@ extension TrailReader {
     cursor = next
   }
 
-  /// Reads the durable end again; returns whether it has moved. If the newer slot of the file `durable` is broken, an
-  /// older end is read, which changes nothing.
+  /// Reads the durable end again; returns whether it has moved. If the newer slot of the file `durable` is broken, the
+  /// other slot gives an older end, which is ignored.
   private func refreshMark() throws -> Bool {
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
@@ -227,8 +228,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Looks for a checkpoint in the blocks after the durable end, as ``seek(_:)`` does before it. If the blocks lead to
-  /// the checkpoint, it is of this trail. If a block is not whole, the checkpoint is treated as one of another trail.
+  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. If the chain hash
+  /// at the checkpoint differs, or a block is not whole, throws the error for a checkpoint of another trail.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -37,7 +37,8 @@ package final class TrailWriter {
   private var spilledFrom: LiveSegment.Place?
   private var schemaIDs: [UInt64: UInt64] = [:]
   private var lastSchemaID: UInt64
-  /// The tokens of schemas that were first used in the open transaction; see ``schemaID(_:token:)``.
+  /// The tokens of the schemas whose records were first written in the open transaction. A token is the caller's number
+  /// for a schema, see ``schemaID(_:token:)``.
   private var newTokens: [UInt64] = []
 
   /// Opens the trail in `folder`, or creates it and its folder.
@@ -99,8 +100,8 @@ package final class TrailWriter {
   /// plus one. The clock is the greatest of the commit time, the last transaction's clock plus one, and the given
   /// clock.
   ///
-  /// - Parameter isLate: Whether the commit time is the time at which capture saw the transaction. Earlier commits of
-  ///   the source may still come, so the clock is computed without this commit time.
+  /// - Parameter isLate: Whether the commit time is only the time at which capture read the transaction. The clock then
+  ///   ignores the commit time, because earlier commits of the source may still come.
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
@@ -242,7 +243,7 @@ extension TrailWriter {
   }
 
   /// Writes the collected records of the open transaction to the file. If the transaction is not committed, they are
-  /// cut off again. Earlier transactions are written in blocks of their own, so a block never contains both.
+  /// cut off again. Earlier transactions are written before, in blocks of their own, so no block has records of both.
   private func spill() throws {
     try poisoning {
       try flush(&pending, .border)

@@ -7,7 +7,7 @@ import SystemKit
 /// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, it
 /// reads only the blocks that contain a transaction. One thread uses a lookup.
 package final class TransactionLookup {
-  /// The facts about a segment that has been read once.
+  /// The facts that the first reading of a segment has gathered.
   private struct Segment {
     /// The offsets of the segment's blocks, in the unpacked content and in the file, in ascending order.
     var blocks: [(content: UInt64, file: UInt64)] = []
@@ -55,7 +55,7 @@ package final class TransactionLookup {
 
   // MARK: Segments
 
-  /// Reads the blocks of a segment that have not been read yet, if the position is after the known blocks.
+  /// Continues to read a segment, if the position is after the blocks that have been read so far.
   private func learn(_ place: Position) throws {
     useCount += 1
     var segment = segments[place.segment] ?? Segment()

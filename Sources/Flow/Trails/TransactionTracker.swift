@@ -4,12 +4,13 @@ import Changes
 /// numbers have no gaps, and each commit has the right number of rows.
 struct TransactionTracker {
   private(set) var lastNumber: UInt64
-  /// The header of the last complete transaction that was read, with the source position of its last progress record.
+  /// The header of the last complete transaction that was read. If that transaction has a progress record, the header
+  /// has the source position from it.
   private(set) var lastHeader: TransactionHeader?
   private var current: TransactionHeader?
   private var changes: UInt64 = 0
 
-  /// Starts the check after transaction `lastNumber`; 0 at the start of a trail.
+  /// Starts the check after transaction `lastNumber`; pass 0 at the start of a trail.
   init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
     self.lastNumber = lastNumber
     self.lastHeader = lastHeader

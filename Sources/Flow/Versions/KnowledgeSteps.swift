@@ -1,5 +1,5 @@
-/// The knowledge that the authors of one origin's transactions had of another origin, over time. Each step has the
-/// number of a transaction, and the other origin's last transaction that its author knew.
+/// The transactions of another origin that the authors of one origin's transactions knew, over time. For example, the
+/// step "number 7, known 40" says: the author of transaction 7 knew the other origin's transactions up to number 40.
 ///
 /// At most `stepsMax` steps are kept. When there are more, every second step is dropped. An author may then seem to
 /// have known less than it did, but never more.
@@ -10,7 +10,7 @@ struct KnowledgeSteps {
   private var known: [UInt64] = []
 
   /// Adds a step: the author of transaction `number` knew the other origin's transactions up to `knows`. Call it with
-  /// ascending numbers; an earlier or equal number has no effect.
+  /// ascending numbers. It has no effect if `number` or `knows` is not greater than in the last step.
   ///
   /// - Parameter clock: The clock of transaction `number`.
   mutating func add(_ number: UInt64, clock: UInt64, knows: UInt64) {
@@ -27,8 +27,8 @@ struct KnowledgeSteps {
   /// none.
   func known(at number: UInt64) -> UInt64 { step(at: number).known }
 
-  /// Returns the other origin's last transaction that the author of transaction `number` knew. With it: the clock of
-  /// the first transaction whose author knew it.
+  /// Returns the other origin's last transaction that the author of transaction `number` knew (`known`). `clock` is the
+  /// clock of the first transaction, as far as recorded, whose author knew it. Both are 0 if the author knew none.
   func step(at number: UInt64) -> (clock: UInt64, known: UInt64) {
     let index = index(behind: number)
     return index == 0 ? (0, 0) : (clocks[index - 1], known[index - 1])

@@ -1,14 +1,15 @@
-/// The last write of each row that has no version in the version window any more. Such a write is kept as long as the
-/// window has an earlier version of another row. If two rows get the same unique value, the row written later keeps it.
-/// To compare the rows, the last writes of both are needed.
+/// The last write of each row that has no version in the version window any more.
+///
+/// If two rows get the same unique value, the row written later keeps it. To compare such rows, the last write of each
+/// is needed. It is kept as long as the window has an earlier version of another row.
 struct LastVersions {
   private static let countMin = 4096
   private var entries: [UInt64: WindowEntry] = [:]
   private var countMax = Self.countMin
 
-  /// Whether last writes are kept. They are needed only if a table has unique columns besides its key.
+  /// Whether the last writes of rows are kept. They are needed only if a table has unique columns besides its key.
   var areKept = false
-  /// Whether there are more last writes than `countMax`, so that those which are not needed any more should be removed.
+  /// Whether there are more last writes than `countMax`. Those that are not needed any more should then be removed.
   var isFull: Bool { entries.count > countMax }
 
   subscript(row: UInt64) -> WindowEntry? { entries[row] }

@@ -125,8 +125,8 @@ struct MemoryStore {
     }
   }
 
-  /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
-  /// `through`. A row may be in the result several times, or may have no versions any more.
+  /// Returns the rows that the transactions of one trail wrote: from the transaction after number `after` through
+  /// number `through`. A row may be in the result several times, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
     guard origin < orders.count else { return [] }
     let order = orders[origin]
@@ -145,8 +145,8 @@ struct MemoryStore {
     return rows
   }
 
-  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` must not be
-  /// called for the transactions of these versions.
+  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
+  /// the transactions that made these versions, because their lists of rows are no longer valid.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
     var at = first(of: row)
     guard at != Self.none else { return }
@@ -169,7 +169,7 @@ struct MemoryStore {
     }
   }
 
-  /// Replaces a version of a row by another. Call it only if no version of the old version's transaction was removed
+  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
   /// before. Returns false, and changes nothing, if that transaction has more than 64 versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
     var at = first(of: row)

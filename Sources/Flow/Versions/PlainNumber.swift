@@ -1,7 +1,7 @@
 import Changes
 
 /// A number in normal form, read from a text: its digits without zeros at either end, and the power of ten of the last
-/// one. The text `-0120.50` has the digits 1205 and the power -1.
+/// digit. The text `-0120.50` has the digits 1205 and the power -1.
 struct PlainNumber {
   private(set) var isNegative = false
   /// The digits of the number, most significant first, without zeros at either end; empty for zero.

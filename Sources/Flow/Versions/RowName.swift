@@ -7,7 +7,7 @@ import Changes
 /// always if their keys are texts of the same number. So code that finds a version by its name compares the keys too.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
-  /// Whether the name is for references to the row, by foreign keys of other rows, instead of for the row's own
+  /// Whether the name is for references to the row (foreign keys of other rows). If false, it is for the row's own
   /// versions.
   package var isReference = false
   /// Whether the change for which the name was made deletes the row. This is not part of the hash.
@@ -54,7 +54,7 @@ package struct RowName: Hashable, Sendable {
 }
 
 /// The names of the rows that a change concerns: none, one, or two if it changes a key (the old one first). After these
-/// come the names for references that the row makes by foreign keys. The first two names need no allocation.
+/// come the names for its references: the rows to which its foreign keys refer. The first two names need no allocation.
 package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
   package private(set) var count = 0
   private var first = RowName(hash: 0)

@@ -4,10 +4,10 @@ import Trails
 
 /// Reads a trail for the version window: for each transaction, the rows that it wrote.
 struct TrailScan {
-  /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A row
-  /// of a table copy is passed to it as an insert with the treatment `copied`.
+  /// A function that returns the rows that a change concerns, according to the apply rules of the change's trail. A
+  /// copied row of a refresh is passed to it as an insert whose `treatment` is `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
-  /// A function that gets the shape of a table before and after a schema change.
+  /// A function that gets the schema of a table before and after a change of the schema.
   typealias Learn = (DDL, _ before: TableSchema?, _ after: TableSchema) -> Void
   /// The content of a transaction that was read, or of a part of a large one.
   struct Part {
@@ -27,7 +27,7 @@ struct TrailScan {
   let reader: TrailReader
   /// The number of the last transaction that was read completely.
   private(set) var number: UInt64 = 0
-  /// The last position in the source that a completely read transaction states; empty if there was none.
+  /// The position in the source from the last completely read transaction that states one; empty if none does.
   private(set) var sourcePosition: [UInt8] = []
 
   /// Opens a trail to read the rows of transaction `number` and later ones. Some earlier transactions are reported too,
@@ -48,9 +48,9 @@ struct TrailScan {
   }
 
   /// Reads through transaction `through`, or to the durable end.
-  /// - Parameter learn: Gets a table before and after a schema change, at the place of the change.
+  /// - Parameter learn: Called at each schema change, before later rows are read, with the table before and after it.
   /// - Parameter takePart: Gets every transaction, a large one in parts. `isEnd` is true for the last part.
-  /// - Returns: The number of complete transactions that were read, without those before the first needed one.
+  /// - Returns: The number of complete transactions that were read. Transactions before number `from` do not count.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void

@@ -14,7 +14,7 @@ package struct VersionPlace: Hashable, Sendable {
 /// A row version as a trail stores it: the net change of one transaction to the row, with values as in the trail.
 package struct StoredVersion: Equatable, Sendable {
   package var stamp: Stamp
-  /// For each trail, by name: its last transaction that the version's author knew.
+  /// For each trail, by name: the last of its transactions that the version's author knew.
   package var seen: [String: UInt64]
   /// The schema of the values in `before` and `after`.
   package var schema: TableSchema

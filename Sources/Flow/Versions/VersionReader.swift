@@ -8,12 +8,14 @@ package final class VersionReader {
   /// The open trails, by the path of their folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  /// The function that returns, for each trail by name, its last transaction that the author of a given transaction
-  /// knew.
+  /// The function that returns what the author of a given transaction knew: for each trail, by name, the last known
+  /// transaction of that trail.
   private let seen: (TransactionHeader) -> [String: UInt64]
 
-  /// Creates a reader. `seen` is a function like ``VersionWindow/seen(_:)``, which ignores knowledge of an earlier
-  /// trail with the same name.
+  /// Creates a reader.
+  ///
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. If an author knew an earlier trail with the name
+  ///   of a present one, the function must leave the earlier trail out.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
   /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one

@@ -16,8 +16,8 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  /// Returns false if an author knew every version that was ever in the store. True proves nothing, because the
-  /// versions that the author did not know may be removed already. It does not look at single rows.
+  /// Returns whether there may be versions of any row that an author did not know. False is certain: the author knew
+  /// every version that was ever in the store. True is not certain: the unknown versions may be removed already.
   /// - Parameter known: Returns the last transaction that the author knew of the trail with the given index.
   func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
     latest.indices.contains { latest[$0] > known($0) }
@@ -48,22 +48,22 @@ struct VersionStore {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
   }
 
-  /// Returns the rows that the transactions of one trail wrote, from the one after number `after` through number
-  /// `through`. A row may be in the result several times, or may have no versions any more.
+  /// Returns the rows that the transactions of one trail wrote: from the transaction after number `after` through
+  /// number `through`. A row may be in the result several times, or may have no versions any more.
   func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
     if let spill { return try spill.rows(of: origin, after: after, through: through) }
     return memory.rows(of: origin, after: after, through: through)
   }
 
-  /// Removes the versions of a row that satisfy the condition. Afterwards, ``rows(of:after:through:)`` must not be
-  /// called for the transactions of these versions.
+  /// Removes the versions of a row that satisfy the condition. Do not call ``rows(of:after:through:)`` after that for
+  /// the transactions that made these versions, because their lists of rows are no longer valid.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
     if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  /// Replaces a version of a row by another. Call it only if no version of the old version's transaction was removed
-  /// before. Returns false, and changes nothing, if the old version's transaction has too many versions.
+  /// Replaces the version `old` of a row by `new`. Call it only if no version from the transaction of `old` was removed
+  /// before. Returns false, and changes nothing, if that transaction has too many versions.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
     note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }

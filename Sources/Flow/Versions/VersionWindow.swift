@@ -49,8 +49,8 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Stores the id of the trail with a name. Throws `busy` if the window has read another trail of this name: its
-  /// versions do not count for the new trail. A new window is needed then.
+  /// Stores the id of the trail with a name. Throws `busy` if the window has read another trail of this name. The
+  /// versions of that trail do not count for the new one, so a new window is needed.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in
       let isSame = state.index.identify(trail.description, id)
@@ -72,8 +72,9 @@ package final class VersionWindow: Sendable {
       context: ["trail": trail.description])
   }
 
-  /// Returns, by trail name, the last transaction that the author of a transaction stated to know. Statements without a
-  /// trail id, or about another trail of the same name, are left out. Trails that are not in the window are included.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew, as the transaction's header
+  /// states. A statement without a trail id, or about another trail of the same name, is left out. A trail that is not
+  /// in the window is included.
   package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
@@ -90,7 +91,7 @@ extension VersionWindow {
   /// read.
   ///
   /// `rowNames` returns the rows of a change: none, one, or the old and the new one if the key changed. `learn` is
-  /// called with each changed table, as before and after a schema change, before later rows are read.
+  /// called at each schema change, before later rows are read, with the table before and after it.
   @discardableResult
   package func catchUp(
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows,
@@ -99,8 +100,8 @@ extension VersionWindow {
     do { return try readOn(rowNames, learn) } catch is FalseClaim { return try readOn(rowNames, learn) }
   }
 
-  /// The error if another node stated that it knew a transaction of this database's own trail before that transaction
-  /// was written.
+  /// The error of a false statement: another node stated that it knew a transaction of this database's own trail before
+  /// the transaction was written.
   private struct FalseClaim: Error {}
 
   private func readOn(
@@ -133,9 +134,9 @@ extension VersionWindow {
     return count
   }
 
-  /// Reads the part of a peer's trail that was applied before this process started: through transaction `number` of the
-  /// database's checkpoint, 0 if it has none. `again`: reads that part once more, because the names (hashes) of rows
-  /// have changed.
+  /// Reads the part of a peer's trail that was applied before this process started. The part ends with transaction
+  /// `number`, as the database's checkpoint says; 0 without a checkpoint. `again`: reads that part once more, because
+  /// the names (hashes) of rows have changed.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
@@ -154,13 +155,12 @@ extension VersionWindow {
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail: that
-  /// trail is read once versions of other trails come.
+  /// Postpones the first ``catchUp(rowNames:)`` while the window has only versions of this database's own trail. That
+  /// trail is read as soon as versions of other trails come.
   package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
 
-  /// Whether the window has only versions of this database's own trail. Then that trail need not be read before
-  /// incoming transactions without changes of rows. As far as all nodes know its transactions, it need not be read at
-  /// all.
+  /// Whether the window has only versions of this database's own trail. If so, incoming transactions that change no
+  /// rows can be applied before that trail has been read. The part of it that all nodes know need not be read at all.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
   /// Whether at least 16 segments of this database's own trail follow the first transaction that the window has not
@@ -185,21 +185,22 @@ extension VersionWindow {
   /// is unknown.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
-  /// The schema changes in which columns or tables of the database lost their names, as far as this database's own
-  /// trail has been read.
+  /// The schema changes in which columns or tables of the database lost their names. It has those in the part of this
+  /// database's own trail that has been read.
   package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
-  /// Whether all trails have been read up to the state that the database had at the start of the process.
+  /// Whether all trails have been read far enough: up to the state that the database had at the start of the process.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 
-  /// The last transaction of this database's own trail that has been read. With it: the position in the source from the
-  /// last progress record, empty if there was none.
+  /// The number of the last transaction of this database's own trail that has been read. `sourcePosition` is the last
+  /// position in the source that the trail states up to there; empty if it states none.
   package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
     state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
   }
 
-  /// Returns, for each trail, the position from which on a purge must keep it. Versions that are still needed begin
-  /// there, or parts that are still to be read. A peer's trail that is not needed is not in the result.
+  /// Returns, for each trail, the position from which on a purge must keep the trail. After that position are versions
+  /// that are still needed, or parts that have not been read yet. A peer's trail that is not needed is not in the
+  /// result.
   package func needs() throws -> [TrailName: Position] {
     var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
@@ -227,16 +228,17 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Returns the header without false statements about this database's own trail. If an author states that it knows
-  /// transactions that are not yet written, these would count as known once they are written.
+  /// Returns the header of an incoming transaction without false statements about this database's own trail. A
+  /// statement is false if the author claims to have known a transaction after the end of the trail. If it were kept,
+  /// that transaction would count as known as soon as it is written.
   ///
-  /// A statement without the trail's id is removed: an earlier Cairn made it, and may have meant an older trail of this
-  /// name.
+  /// A false statement without a trail id is removed, because an earlier version of Cairn may have meant an older trail
+  /// of this name. A false statement with the trail's id is an error.
   ///
-  /// - Parameter isApplied: Whether the transaction was applied before; then nothing is thrown.
-  /// - Throws: `trail-forked` if the author states that it knew transactions after the end of the present own trail.
-  ///   `trail-damaged` if the clock is not later than that of the trail's transaction before: what all nodes know is
-  ///   bounded by clocks.
+  /// - Parameter isApplied: Whether the transaction was applied before. Then false statements are removed, and nothing
+  ///   is thrown.
+  /// - Throws: `trail-forked` for a false statement with the trail's id. `trail-damaged` if the clock is not later than
+  ///   the clock of the previous transaction in `trail`: the window relies on ascending clocks.
   package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
     -> TransactionHeader
   {
@@ -285,13 +287,13 @@ extension VersionWindow {
     try withState { try $0.index.follow(rows, met) }
   }
 
-  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
-  /// conflict. True does not prove that there is a conflict.
+  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
+  /// True does not prove a conflict.
   package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
 
-  /// Returns the versions of a row that the author of `incoming` did not know, by ascending stamps (clock and origin),
-  /// without `incoming` itself. If there are none, there is no conflict. `seen` is the result of ``seen(_:)`` for the
-  /// transaction of `incoming`.
+  /// Returns the versions of a row that the author of `incoming` did not know, except `incoming` itself. They are in
+  /// the order of their stamps (clock and origin). If there are none, there is no conflict. `seen` is the result of
+  /// ``seen(_:)`` for the transaction of `incoming`.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {
@@ -303,32 +305,32 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  /// Returns a hash of the set of a row's versions. It leaves out the versions in `without`, and versions whose
-  /// transaction number is higher than the number that `reached` has for their trail.
+  /// Returns a hash of the set of a row's versions, except those in `without`. `reached` has a transaction number for
+  /// each trail; versions with higher numbers are left out.
   package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
     -> VersionFingerprint
   {
     try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
-  /// Makes the window keep the last write of each row whose versions it has forgotten. It keeps them as long as it has
-  /// an earlier version of any row. Call it before any trail is read.
+  /// Makes the window keep the last write of each row whose versions it has forgotten. A last write is kept as long as
+  /// the window has an earlier version of any row. Call it before any trail is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
   package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
-  /// Returns the last write of a row that has no versions left in the window. Nil if the write is earlier than all
-  /// versions in the window, if there was none, or without ``keepLasts()``.
+  /// Returns the last write of a row that has no versions left in the window. Nil if there was no write, if the write
+  /// is earlier than all versions in the window, or if ``keepLasts()`` was not called.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
-  /// Returns false if the author of a delete knew all references, by foreign keys, that the window has. No reference
-  /// can then be concurrent with the delete.
+  /// Returns whether a reference in the window (a foreign key of another row) may be concurrent with a delete. False if
+  /// the author of the delete knew all references.
   package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
   }
 
   /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
   /// neither author knew the other's transaction. If so, the row is not deleted. `seen` has, for each trail, the last
-  /// transaction that the author of the delete knew.
+  /// of its transactions that the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
   }
@@ -354,9 +356,9 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets, while a table of a peer's trail is suspended, the last transaction of the trail that proves which versions
-  /// the peer knows. Later transactions prove nothing. Nil: no table is suspended. Call it before the commit that
-  /// suspends the table, and at a start before any trail is read.
+  /// Sets a limit for a peer's trail while one of its tables is suspended: only transactions through `number` show
+  /// which versions the peer knows. Nil: no table is suspended. Call it before the commit that suspends the table, and
+  /// at a start before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

@@ -20,8 +20,8 @@ extension WindowEntry {
 /// The transactions of one trail that every node knows: those up to number `number` that also have a clock before
 /// `clock`.
 ///
-/// A node may state that it knows transactions that are not yet written. The clock disproves it: an author's clock is
-/// later than the clocks of all transactions that the author knew.
+/// A node may state that it knows transactions that are not yet written. The clock shows that the statement is false:
+/// an author's clock is later than the clocks of all transactions that the author knew.
 struct KnownFloor: Equatable {
   var number: UInt64 = 0
   var clock: UInt64 = 0
@@ -57,7 +57,7 @@ package struct VersionFingerprint: Equatable, Sendable {
 /// window.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry
-  /// For each trail, by index: its last transaction that this transaction's author knew.
+  /// For each trail, by index: the last of its transactions that the author of this transaction knew.
   let known: [UInt64]
 
   func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }

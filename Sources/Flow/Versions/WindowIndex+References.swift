@@ -13,8 +13,8 @@ extension WindowIndex {
     return last
   }
 
-  /// Returns false if the author of a delete knew every reference, by a foreign key, that was added to the window. No
-  /// reference can then be concurrent with the delete.
+  /// Returns whether a reference (a foreign key of another row) may be concurrent with a delete. False if the author of
+  /// the delete knew every reference that was added to the window.
   func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
     hasReferences
       && origins.contains {
@@ -26,7 +26,7 @@ extension WindowIndex {
   /// Returns whether a row has a reference (a foreign key of another row) that is concurrent with a delete of the row:
   /// neither author knew the other's transaction.
   /// - Parameter delete: The stamp (time and origin) of the transaction that deletes the row.
-  /// - Parameter seen: For each trail, its last transaction that the author of the delete knew.
+  /// - Parameter seen: For each trail, the last of its transactions that the author of the delete knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
     guard hasReferences, let deleter = places[delete.origin] else { return false }
     var isFound = false
@@ -40,8 +40,8 @@ extension WindowIndex {
     return isFound
   }
 
-  /// Forgets those references to a row that every node knows, except if a needed version of the row is concurrent with
-  /// them.
+  /// Forgets the references to a row that every node knows. A reference stays if the window has a version of the row
+  /// that is concurrent with it: neither author knew the other's transaction.
   mutating func sweepReferences(_ row: RowName) throws {
     var versions: [WindowEntry] = []
     try store.forEach(of: row.chain) { versions.append($0) }

@@ -40,8 +40,8 @@ extension WindowIndex {
     }
   }
 
-  /// Returns the last transactions of a trail that the nodes of all other trails know. No author knew a transaction
-  /// with a later clock than its own, even if the author reported so.
+  /// Returns the limit up to which the nodes of all other trails know a trail's transactions. The limit has a number
+  /// and a clock: no author knew a transaction with a later clock than its own, even if it stated so.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
@@ -60,9 +60,11 @@ extension WindowIndex {
     origins[Self.own].reached = floor.number
   }
 
-  /// Checks whether nodes really know the part of this database's own trail that was not read because they reported so.
-  /// `header` is the trail's next transaction. Returns false if a report came too early: the trail must then be read
-  /// from ``reached(_:)`` on.
+  /// Checks that nodes really know the part of this database's own trail that was not read because they stated so
+  /// (``skipped``). This is decided by the clock of the last transaction in that part. Returns false if the statement
+  /// was false: the trail must then be read from ``reached(_:)`` on.
+  ///
+  /// - Parameter header: The header of the next transaction that is read from the trail.
   mutating func confirmSkip(_ header: TransactionHeader) -> Bool {
     guard let skip = skipped, header.number == skip.floor.number else { return true }
     skipped = nil
@@ -72,8 +74,8 @@ extension WindowIndex {
     return false
   }
 
-  /// Keeps a row in ``claimed`` if it has a version that every node reported to know, but whose clock is later than
-  /// these reports.
+  /// Keeps a row in ``claimed`` if every node stated to know one of its versions, but that version's clock is later
+  /// than these statements' clocks.
   private mutating func noteClaim(on row: UInt64, _ floors: [KnownFloor]) throws {
     var isClaimed = false
     try store.forEach(of: row) { entry in

@@ -9,26 +9,27 @@ struct WindowIndex {
     var name: String
     /// The id of the trail; nil if the trail does not exist on this node yet.
     var id: TrailID?
-    /// The id that transactions of other trails state for this trail, while `id` is nil.
+    /// The id that transactions of other trails state for this trail. It is used while `id` is nil.
     var told: TrailID?
-    /// For each trail, by index: its transactions that the authors of this trail's transactions knew.
+    /// The knowledge that the authors of this trail's transactions had of each trail. The index is that of the other
+    /// trail.
     var steps: [KnowledgeSteps] = []
-    /// The last transaction of this trail that the database has durably; for the own trail, the last that was read or
-    /// need not be read. The authors of later ones know at least as much as its author.
+    /// The last transaction of this trail that the database has durably. For the own trail: the last that was read, or
+    /// need not be read. The authors of later transactions know at least as much as the author of this one.
     var reached: UInt64 = 0
     /// The last transaction of this trail that an apply has begun to process, committed or not.
     var met: UInt64 = 0
-    /// The clock of this trail's last transaction that the database has durably (`reached`), and of the last one that
-    /// an apply has begun to process (`met`).
+    /// The clock of this trail's last transaction that the database has durably. `metClock` is the clock of the last
+    /// one that an apply has begun to process.
     var reachedClock: UInt64 = 0
     var metClock: UInt64 = 0
-    /// While a table of this trail is suspended: the last transaction that proves which versions the trail's node
-    /// knows. Nil otherwise.
+    /// While a table of this trail is suspended: the trail's last transaction that shows which versions the trail's
+    /// node knows. Later ones do not count. Nil if no table is suspended.
     var held: UInt64?
     /// The transactions of this trail that every node knows.
     var floor = KnownFloor()
-    /// The last transaction of this trail that wrote a row with a foreign key, and the latest clock of all such
-    /// transactions.
+    /// The last transaction of this trail that wrote a row with a foreign key. `lastReferenceClock` is the latest clock
+    /// of all such transactions.
     var lastReference: UInt64 = 0
     var lastReferenceClock: UInt64 = 0
     /// The latest clock of all versions of this trail that were added.
@@ -45,8 +46,8 @@ struct WindowIndex {
   var store: VersionStore
   /// The rows that got a version which every node already knew. The next ``sweep()`` may forget that version.
   var late: Set<UInt64> = []
-  /// The rows with a version that every node reported to know, but whose clock is later than these reports
-  /// (``KnownFloor``).
+  /// The rows with a version that every node stated to know, although its clock is later than the clocks of these
+  /// statements (``KnownFloor``).
   var claimed: Set<UInt64> = []
   /// The last write of each row that has no versions left in the window.
   var lasts = LastVersions()
@@ -61,7 +62,8 @@ struct WindowIndex {
   /// The part of this database's own trail that was not read, because every node reported to know that part. Nil if
   /// there is no such part, or if the reports have been proved true.
   var skipped: Skip?
-  /// Whether a node reported falsely that it knew a transaction, so that all of the own trail must be read from now on.
+  /// Whether a node has reported falsely that it knew a transaction. If so, all of the own trail must be read from now
+  /// on.
   var readsAll = false
 
   struct Skip {
@@ -135,7 +137,8 @@ struct WindowIndex {
     try store.add(row.chain, entry)
   }
 
-  /// Adds the versions in a transaction that was read from a trail, and what its author knew of other trails.
+  /// Adds the versions of a transaction that was read from a trail. Also stores which transactions of other trails its
+  /// author knew.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, clock: part.header.clock, knew: part.header.dependencies)
     let entry = WindowEntry(
@@ -145,13 +148,14 @@ struct WindowIndex {
 
   // MARK: The transaction to be applied
 
-  /// Returns, for each trail by index, its last transaction that a transaction's author knew; 0 if it knew none.
+  /// Returns what the author of transaction `number` of trail `incoming` knew: for each trail, by index, the last known
+  /// transaction of that trail; 0 for none.
   func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
-  /// Returns false only if the author of the transaction knew every version in the window, so that it cannot be in
-  /// conflict. True does not prove that there is a conflict.
+  /// Returns whether the transaction may be in conflict. False is certain: its author knew every version in the window.
+  /// True does not prove a conflict.
   func mayConcur(_ met: MetTransaction) -> Bool {
     // The clock of an author that states the truth is later than those of all versions that it knows.
     store.mayHold(behind: met.known(of:))
@@ -212,8 +216,8 @@ struct WindowIndex {
     return found.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Returns the last write of a row that has no versions in the window. Nil if that write is earlier than all versions
-  /// in the window, or if last writes are not kept.
+  /// Returns the last write of a row that has no versions in the window. Nil if there was no write, if the write is
+  /// earlier than all versions in the window, or if last writes are not kept.
   func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
@@ -224,7 +228,8 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
-  /// Stores the id of a trail. Returns false if the window has counted knowledge of another trail with the same name.
+  /// Stores the id of a trail. Returns false if the window has another id for this name: from the trail itself, or from
+  /// authors that knew it.
   mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
     let place = add(origin)
     if let known = origins[place].id { return known == id }
@@ -236,8 +241,10 @@ struct WindowIndex {
   /// Returns the id of a trail; nil if it is not known.
   func id(of origin: String) -> TrailID? { places[origin].flatMap { origins[$0].id } }
 
-  /// Returns the clock of the last transaction of a trail that an apply has begun to process, if it is not earlier than
-  /// that of a transaction after it; nil if the clocks ascend, as those of every trail that Cairn writes.
+  /// Returns the clock of a trail's last transaction that an apply has begun to process, if the clock of `header` is
+  /// not later. Nil if it is later, as in every trail that Cairn writes.
+  ///
+  /// - Parameter header: The header of a later transaction of the trail.
   func clockNotBefore(_ header: TransactionHeader, of origin: String) -> UInt64? {
     guard let place = places[origin], header.number > origins[place].met else { return nil }
     let clock = origins[place].metClock
@@ -248,7 +255,7 @@ struct WindowIndex {
   func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
 
   /// Returns whether an author's statement that it knew a transaction is about the present trail of that name, not
-  /// about an earlier one. False if the statement has no trail id: nodes would judge a number alone differently.
+  /// about an earlier one. False if the statement has no trail id: each node could judge such a statement differently.
   private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
     guard let id = known.id else { return false }
     guard let place = places[known.origin] else { return true }
@@ -259,8 +266,9 @@ struct WindowIndex {
     return origins[place].told == id
   }
 
-  /// Returns, by trail name, the last transaction that an author stated to know. Statements without a trail id, or
-  /// about another trail of the same name, are left out. Trails that are not in the window are included.
+  /// Returns, by trail name, the last transaction that the author of a transaction knew, as the transaction's header
+  /// states. A statement without a trail id, or about another trail of the same name, is left out. A trail that is not
+  /// in the window is included.
   mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
     var seen: [String: UInt64] = [:]
     for known in header.dependencies where counts(known) {
@@ -269,7 +277,7 @@ struct WindowIndex {
     return seen
   }
 
-  /// Stores what the author of a trail's transaction knew of other trails.
+  /// Stores which transactions of other trails the author of a trail's transaction knew.
   mutating func learn(_ origin: String, number: UInt64, clock: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
@@ -300,7 +308,8 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
-  /// Returns whether the window keeps a version because this trail does not yet show that its node knows the version.
+  /// Returns whether the window keeps a version of another trail that the node of this trail does not know yet. Only
+  /// this trail's transactions show what its node knows.
   mutating func isKept(for origin: String) throws -> Bool {
     guard let place = places[origin] else { return false }
     for other in origins.indices where other != place {
@@ -325,8 +334,8 @@ extension WindowIndex {
   /// does not have durably; for the own trail, the first that is still to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Stores that a trail has been read through transaction `number`, up to the state that the database had at the start
-  /// of the process.
+  /// Stores that a trail has been read through transaction `number`. This is the state that the database had at the
+  /// start of the process.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

@@ -66,8 +66,8 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
-/// The maximum number of parameters, more than any build of SQLite allows. A larger count probably comes from an
-/// uninitialised variable, so no values are read.
+/// The maximum number of parameters of a statement, more than any build of SQLite allows. A larger count probably comes
+/// from an uninitialised variable, so no values are read.
 private let parametersMax = 1_000_000
 
 private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {

@@ -27,9 +27,9 @@ import SQLiteKit
 public final class CapturedDatabase: Sendable {
   /// Options for opening a database.
   public struct Options: Sendable {
-    /// Whether opening the database installs triggers and the journal, and executed statements can be kept. If false
-    /// and the file is captured already, its triggers stay: capture sees rows, but no statements and no transaction
-    /// ends.
+    /// Whether opening the database installs the triggers and the journal of capture. Only then can executed statements
+    /// be kept. If false and the file is captured already, its triggers stay: capture sees rows, but no statements and
+    /// no transaction ends.
     public var capture = true
     /// Whether the journal keeps the executed statements, in addition to the rows.
     public var statements = true
@@ -80,9 +80,11 @@ public final class CapturedDatabase: Sendable {
   /// program closes the connection.
   ///
   /// Capture sees all rows, however they are written. It keeps only the statements that are executed through this
-  /// object. Apply does not repeat statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP): only a
-  /// connection that this library opened reports the time that they saw. Transactions that the program begins and ends
-  /// itself are captured without their exact ends.
+  /// object. If the program begins and ends a transaction itself, capture does not know exactly where the transaction
+  /// ends.
+  ///
+  /// Apply does not execute statements that read the clock (`datetime('now')`, CURRENT_TIMESTAMP); it writes their
+  /// rows. The time that such a statement saw is known only on a connection that this library opened.
   ///
   /// ``Options/busyTimeout`` and ``Options/createsWithWAL`` have no effect here; the program sets them itself.
   public convenience init(connection: OpaquePointer, node: String, options: Options = Options()) throws {
@@ -201,7 +203,8 @@ public final class CapturedDatabase: Sendable {
 
   /// The commits that are not yet known to be in a trail.
   ///
-  /// Capture writes into the file which commits it has read, when the program pauses or after some seconds. Getting
-  /// this value scans the rows of the journal that capture has not read.
+  /// Capture stores in the database file which commits it has read, but only when the program pauses, or after some
+  /// seconds. So commits that it has just read may still count. Getting this value scans the rows of the journal that
+  /// capture has not read.
   public var pending: Pending { get throws { try connection.alone { try $0.pending() } } }
 }

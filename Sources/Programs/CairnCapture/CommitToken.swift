@@ -11,7 +11,8 @@ public struct CommitToken: Hashable, Comparable, Sendable {
 
 /// The commits that are not yet known to be in a trail.
 public struct Pending: Hashable, Sendable {
-  /// The number of transactions of programs that use this API that are not yet known to be in a trail.
+  /// The number of transactions that are not yet known to be in a trail. It counts only transactions of programs that
+  /// use this API.
   public let transactions: Int
   /// The number of journal rows, from all programs, that are not yet known to be in a trail: at least one for each
   /// changed row.

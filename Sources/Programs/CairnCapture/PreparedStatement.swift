@@ -94,8 +94,8 @@ struct StatementCache {
   private static let countMax = 100
   /// The statement that was used last. Most calls use it again.
   private var latest: PreparedStatement?
-  /// The last four statements that were used, searched before the dictionary: most programs execute few texts at a
-  /// time.
+  /// The last four statements that were used. They are searched before `all`, because most programs execute few
+  /// different texts at a time.
   private var recent: [PreparedStatement] = []
   private var all: [NameKey: PreparedStatement] = [:]
   private var order: [NameKey] = []

@@ -38,7 +38,7 @@ final class Session {
     var last: Int64
   }
 
-  /// Prepared statements that the session runs before and after statements of the program.
+  /// The prepared statements of the session itself, which run before and after statements of the program.
   private struct Control {
     let begin, commit, schemaVersion: Statement
     let lastRow, write: Statement?
@@ -166,7 +166,7 @@ final class Session {
     }
   }
 
-  /// Runs a statement that changes rows in its own transaction. Returns the number of rows that it changed.
+  /// Runs a statement that changes rows, as a transaction of its own. Returns the number of rows that it changed.
   ///
   /// If OR FAIL or RAISE(FAIL) stops the statement, the rows written before the refused row are committed, as in
   /// SQLite. Any other failed statement leaves nothing to commit.

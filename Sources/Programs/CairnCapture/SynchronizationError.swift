@@ -38,7 +38,8 @@ public struct SynchronizationError: Error, Sendable {
     case schema
     /// A table cannot be synchronised in both directions, for example because it has no key.
     case table
-    /// An end was restored from a backup, or the state folder belongs to another pair: a first copy is needed.
+    /// One of the two databases was restored from a backup, or the state folder belongs to another pair of databases. A
+    /// new first copy is needed.
     case wentBack
     /// Another capture already reads the database.
     case captured

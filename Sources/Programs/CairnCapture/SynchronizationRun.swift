@@ -7,8 +7,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 
-/// One synchronisation from start to end, which does the same as `cairn replicate --two-way --once`, within the
-/// program.
+/// One synchronisation from start to end, within the program. It does the same as `cairn replicate --two-way --once`.
 final class SynchronizationRun: Sendable {
   private static let lookMilliseconds: Int32 = 50
 
@@ -18,8 +17,8 @@ final class SynchronizationRun: Sendable {
     /// The last row of this database's journal that the peer is known to have, applied or in quarantine.
     var applied: Int64 = 0
     var putsAside = false
-    /// The last journal row in the trail, and the end of the trail, at an earlier check. Nil if the peer has applied
-    /// everything up to there.
+    /// The last journal row in the trail, and the end of the trail, as an earlier check found them. When apply has
+    /// reached that end, the peer has the row. Nil if no row waits for that.
     var taken: (journal: Int64, end: Position)?
   }
 
@@ -85,14 +84,14 @@ final class SynchronizationRun: Sendable {
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
 
-  /// Returns whether the first copy may replace rows. Once the trails of both ends exist, the option `overwrites` has
-  /// no effect.
+  /// Returns whether the first copy may replace rows, as the option `overwrites` says. Once the trails of both ends
+  /// exist, the option has no effect.
   private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the journal rows of a database that capture has not read, because a first copy is about to replace the
-  /// database's rows. Otherwise capture would send the discarded changes to the other end.
+  /// Discards the journal rows of a database that capture has not read. A first copy is about to replace the database's
+  /// rows, and capture would otherwise send the discarded changes to the other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)
@@ -157,7 +156,7 @@ final class SynchronizationRun: Sendable {
   }
 
   /// Updates the last journal row that the peer is known to have. An earlier check stored the last journal row in the
-  /// trail, and the end of the trail. When apply has reached that end, the peer has that row.
+  /// trail, and the end of the trail (`taken`). When apply has reached that end, the peer has that row.
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in

@@ -68,7 +68,7 @@ public final class Synchronizer: Sendable {
     /// Conflict rules of single columns, by `TABLE.COLUMN`: `["item.stock": "delta"]`.
     public var columnConflicts: [String: String] = [:]
     /// Whether changes since the last synchronisation are reduced to their net effect. A row that was inserted and
-    /// deleted is not sent; one that was changed ten times is sent once. All of them arrive as one transaction.
+    /// deleted is not sent; one that was changed ten times is sent once. All changes arrive as one transaction.
     public var folds = false
     /// The reaction to schema changes. Nil: tables that a first copy created are changed in the same way, and all
     /// others are suspended.

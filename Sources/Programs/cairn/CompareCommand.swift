@@ -121,8 +121,8 @@ struct CompareCommand: Command {
     return (comparison, ends.to)
   }
 
-  /// Returns access to a source at another node. This node's daemon forwards the questions about its rows through pumps
-  /// and peers.
+  /// Returns access to the source of a trail that begins at another node. The daemon of this node forwards the
+  /// questions about the source's rows through pumps and peers.
   private static func origin(of trail: TrailName, _ daemon: DaemonAddress, _ watch: CompareWatch) -> OriginSource {
     OriginSource(stop: watch.stop) { question in
       let answer = try daemon.ask(ControlRequest(.question, trail.description, data: HexText.text(question)))

@@ -86,7 +86,8 @@ extension ConfCheck {
     try tellKeys(capture, end)
   }
 
-  /// Prints names in `tables` that no table has. They are errors, unless an apply may still create the tables.
+  /// Prints the names in the setting `tables` of a capture that match no table. They are errors, unless an apply may
+  /// still create the tables.
   private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
@@ -109,8 +110,9 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that a trail still belongs to its source. This finds another or a restored database before the daemon does.
-  /// - Parameter fault: returns the problem of the database, if there is one.
+  /// Checks that a trail still belongs to its source. The check finds a source that was replaced by another database,
+  /// or restored from a backup, before the daemon finds it.
+  /// - Parameter fault: Returns the problem of the source, if there is one.
   private func checkIsSource(
     of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
   ) throws {
@@ -123,13 +125,14 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
-  /// Prints the rights of the role beyond those that Cairn needs, and the owner of the schema with Cairn's tables.
+  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema with
+  /// Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
   }
 
-  /// Returns sentences about rights of the role beyond those that Cairn needs, and about the owner of the schema with
-  /// Cairn's tables.
+  /// Returns sentences about the rights that the connection's role has beyond those that Cairn needs, and about the
+  /// owner of the schema with Cairn's tables.
   static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
@@ -240,8 +243,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables. Other applies of this configuration, and trails that the
-  /// target has recorded, are considered.
+  /// Checks that no other trail is applied to the same tables: neither by another apply of this configuration, nor by a
+  /// trail that the target has recorded.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {

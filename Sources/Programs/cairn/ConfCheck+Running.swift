@@ -23,8 +23,8 @@ extension ConfCheck {
     fail(CairnError(code, "the daemon stopped this worker: \(problem.message)", hint: problem.hint))
   }
 
-  /// Prints a warning if the trail's node has not confirmed row versions for so long that this node keeps many of
-  /// them.
+  /// Prints a warning if the node of the trail has not confirmed for a long time that it knows row versions. This node
+  /// then keeps many of them.
   func tellSilence(_ apply: Configuration.Apply) {
     if let silence = running.first(where: { $0.name == WorkerName(.apply, apply.name) })?.silence {
       note("the daemon \(silence)")

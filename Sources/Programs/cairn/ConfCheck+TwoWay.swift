@@ -53,9 +53,9 @@ extension ConfCheck {
     }
   }
 
-  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. With `copy = false`, some
-  /// rows may exist at one end only. Otherwise, one end's version of a row may be overwritten without an entry in the
-  /// conflict log.
+  /// Prints a warning about the first copies of a two-way pair, unless both trails exist. If a capture has `copy =
+  /// false`, some rows may exist at one end only. If both captures copy rows, one end's version of a row may be
+  /// overwritten without an entry in the conflict log.
   private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
     let captures = [here, there]
     let haveBegun = captures.allSatisfy {
@@ -73,8 +73,8 @@ extension ConfCheck {
     )
   }
 
-  /// Prints for each table whether it is replicated two-way or one-way, if the apply has two-way tables or a setting
-  /// for local writes.
+  /// Prints for each table whether it is replicated two-way or one-way. Prints nothing if the apply has neither two-way
+  /// tables nor a setting for local writes.
   /// - Parameter tables: the tables after the rules have been applied to them.
   func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
@@ -125,7 +125,7 @@ extension ConfCheck {
     }
   }
 
-  /// Prints an error if a conflict rule names a column that the target lacks, since the rule has no effect.
+  /// Prints an error if a conflict rule names a column that the target lacks: such a rule has no effect.
   private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
     let columns = target.schema.columns.map(\.name)
     let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)

@@ -6,8 +6,9 @@ import Operating
 import Steering
 import SystemKit
 
-/// `cairn check --config`: checks a configuration against the databases, files and folders that it names, one path of
-/// the data after the other. If one path has a problem, it is reported, and the other paths are still checked.
+/// `cairn check --config`: checks a configuration against the databases, files and folders that it names. Captures,
+/// connections to other nodes, and applies are checked one after the other. If one has a problem, it is reported, and
+/// the others are still checked.
 final class ConfCheck {
   typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
 
@@ -16,13 +17,14 @@ final class ConfCheck {
   /// The user that runs the daemon; nil for the user that runs this command.
   let account: Account?
   let isJSON: Bool
-  /// The sources of the captures that can be read, by name.
+  /// The sources of the captures that can be read, by the name of the capture.
   var sources: [String: Source] = [:]
-  /// The worker that has each exclusive task on a database, by the conf.
+  /// For each exclusive task (to capture a database, or to apply a trail to it): the worker of the conf that has the
+  /// task.
   var works: [DatabaseWork: WorkerName] = [:]
-  /// The trails that write to each table of a target, by the applies that were checked so far.
+  /// For each table of a target: the trails that write to it, as known from the applies that were checked so far.
   var feeders: [String: [TableClaim.Feeder]] = [:]
-  /// The number of slots that the configuration will add, by server.
+  /// For each server: the number of replication slots that the configuration will add.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
   /// The workers of the running daemon; empty if none answers.
@@ -88,8 +90,8 @@ final class ConfCheck {
     say(path, [("event", .text("path")), ("path", .text(path))])
   }
 
-  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the current path of data,
-  /// and does not end the other checks.
+  /// Runs one check, and returns whether it succeeded. An error is printed with the name of the part that is checked,
+  /// such as `capture erp`. It does not end the other checks.
   @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
     do {
       try body()

@@ -145,8 +145,9 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  /// Returns the configuration whose applies may write to the database. Without `--config` it is the one in the usual
-  /// place, or nil if none exists. If it does not load, an error is thrown, because its lists of tables apply.
+  /// Returns the configuration whose applies may write to the database: that of `--config`, or else the one in the
+  /// usual place. Nil if none exists there. An invalid configuration is an error, because its lists of tables are
+  /// needed.
   private static func configuration(_ arguments: Arguments) throws -> Configuration? {
     if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
     let usual = ConfFolder.load(ConfFolder.usual)

@@ -3,13 +3,13 @@ import Operating
 import Steering
 import SystemKit
 
-/// Waits until the requested copies have reached an apply, and shows their progress.
+/// Waits until the copies of tables that a command requested have reached an apply, and shows their progress.
 struct CopyWait {
   private static let lookMilliseconds = 500
   /// The time in milliseconds without any copying after which the requested copies count as complete.
   private static let quietMilliseconds: Int64 = 2_000
-  /// The time in milliseconds, while nothing is copied, after which a suspended table is reported as not resumed by its
-  /// copy.
+  /// The time, in milliseconds, without any copying after which a table that is still suspended is reported. Its copy
+  /// has then not ended the suspension.
   private static let heldMilliseconds: Int64 = 10_000
   private static let heldFromAfarMilliseconds: Int64 = 60_000
 
@@ -77,8 +77,8 @@ struct CopyWait {
     }
   }
 
-  /// Returns whether the copies have arrived. If tables are suspended, the number of copied tables decides, since the
-  /// apply may never catch up.
+  /// Returns whether the copies have arrived. Usually they have when the apply has caught up. If tables are suspended,
+  /// it may never catch up; then `count` tables must have been copied since the request.
   private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
     worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }

@@ -11,7 +11,8 @@ enum DaemonConf {
   /// Loads the configuration.
   ///
   /// - Parameter more: Files to treat as if they were in the folder.
-  /// - Parameter awaitsPeers: Whether sections of peers that push trails may be added later.
+  /// - Parameter awaitsPeers: Whether the sections of peers that push trails may be missing, because they are added
+  ///   later.
   static func load(_ folder: String?, more: [ConfFile] = [], awaitsPeers: Bool = false) throws -> Configuration {
     try loaded(folder, more: more, awaitsPeers: awaitsPeers).get()
   }
@@ -22,9 +23,9 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
-  /// Returns the address of a configuration's daemon: the first possible socket that exists. If the configuration is
-  /// broken, the options in its readable parts are used. If this user may not read it, the usual sockets are tried. The
-  /// problem of the configuration is reported if no daemon answers.
+  /// Returns the address of a configuration's daemon: the first possible socket that exists. Even a broken
+  /// configuration names the sockets in its readable parts. If this user may not read it, the usual sockets are tried.
+  /// If no daemon answers, the problem of the configuration is reported.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -40,8 +41,8 @@ enum DaemonConf {
     !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
-  /// Returns the node of a configuration, and the whole configuration if it is valid. Otherwise its problem is printed,
-  /// and only the section of the node is used.
+  /// Returns the node of a configuration, and the whole configuration if it is valid. If it is invalid, prints the
+  /// problem, and returns only the node, as its own section describes it.
   /// - Throws: the problem, if it concerns the node itself or the files cannot be read.
   static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
     let loaded = loaded(folder)

@@ -84,8 +84,8 @@ struct DetachCommand: Command {
     Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
   }
 
-  /// Throws if the running daemon applies the trail to this SQLite file. The daemon is asked, because the file does not
-  /// show it.
+  /// Throws if the running daemon applies the trail to this SQLite file. The daemon is asked, because the file itself
+  /// does not show whether it is in use.
   private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
     guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
     let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in

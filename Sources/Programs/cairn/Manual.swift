@@ -66,6 +66,8 @@ enum Manual {
   // MARK: Exit status
 
   /// Appends every exit status with its error codes.
+  ///
+  /// - Parameter first: The statuses that come first, with a meaning instead of error codes.
   static func exitStatus(in page: inout ManualPage, first: [(status: Int32, meaning: String)]) {
     page.heading("EXIT STATUS")
     page.paragraph(

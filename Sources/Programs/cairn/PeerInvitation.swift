@@ -76,7 +76,7 @@ struct PeerInvitation {
     if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
   }
 
-  /// Returns the address that the invited node dials, and its host alone.
+  /// Returns the address that the invited node dials, and the host of that address.
   private func address() throws -> (String, String) {
     let port = conf.receive?.port ?? PeerURL.usualPort
     var text = arguments.value("--address") ?? ""

@@ -61,7 +61,8 @@ private enum Hooking {
     return 0
   }
 
-  /// Sends the request to the daemon, which has the permissions and knows the database's URL. Returns the exit status.
+  /// Sends the command as a request to the daemon, which has the permissions and knows the database's URL. Returns the
+  /// exit status.
   private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
     let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
     let answer = try DaemonPeer.address(arguments)

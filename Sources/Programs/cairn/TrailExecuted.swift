@@ -4,8 +4,8 @@ import SQLiteKit
 import Statements
 import Trails
 
-/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql`, it adds changes
-/// without a known statement as SQL of that dialect.
+/// `cairn trail show --statements`: prints the statements that applications executed. With `--sql DIALECT`, it also
+/// prints the changes without a known statement, as SQL of that dialect.
 struct TrailExecuted {
   let dialect: TrailSQL.Dialect?
 
@@ -15,7 +15,8 @@ struct TrailExecuted {
       var isInStatement = false
       var tables = SourceTables()
       var open: ExecutedStatement?
-      /// The begin of the transaction; printed together with its first statement or change.
+      /// The lines that begin the transaction, until they are printed with its first statement or change; nil after
+      /// that.
       var begin: String?
       func line(_ text: String) {
         if let text = begin { output.line(text) }

@@ -99,7 +99,7 @@ struct TrailRecordsText {
       .joined(separator: ", ")
   }
 
-  /// Returns the key of a row, or the whole row if it has no usable key.
+  /// Returns the key of a row, or the whole row if it has no key or the key contains NULL.
   private static func identity(_ row: [Value?], _ schema: TableSchema?) -> String {
     guard let schema, !schema.key.isEmpty, !schema.key.contains(where: { $0 >= row.count || row[$0] == .null }) else {
       return values(row, schema)
