@@ -97,8 +97,8 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Returns statements that delete the rows which would violate a unique key when `row` is written. The row with the
-  /// same identity is not deleted: the next statement replaces it.
+  /// Returns statements that delete other rows which hold a unique value of `row`, so that `row` can be written. The
+  /// row with the same key is not deleted. Empty for SQLite, and if `row` has no complete key.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []

@@ -35,8 +35,8 @@ package struct TrailSQL {
   /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one
   /// type.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The CREATE statements of PostgreSQL tables that have been renamed, and whose columns are still to be changed, by
-  /// their present names.
+  /// The CREATE scripts of PostgreSQL tables that were renamed, by the new name of each table. The trail has no script
+  /// for a table after its rename, but the old script still describes keys and types.
   private var scripts: [NameKey: String] = [:]
   /// The BEGIN statement of the transaction with its comment. It is not printed before the first statement that
   /// follows.
@@ -205,8 +205,9 @@ package struct TrailSQL {
     }
   }
 
-  /// Returns the statements of a schema change. A new label of an enum cannot be used in the transaction that adds it,
-  /// so the statements that add labels run before this transaction, or end it and begin another one.
+  /// Returns the statements of a schema change. PostgreSQL cannot use an enum label in the transaction that adds it, so
+  /// labels are added before the current transaction begins. If its BEGIN was printed already, that transaction is
+  /// committed first, and another one begins after the labels.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A renamed table has no script. The previous one still describes its keys and types.
@@ -307,7 +308,8 @@ extension TableSchema {
 }
 
 extension Refresh.Range {
-  /// Whether the range has the same rows only if keys are sorted in the same order as at the source.
+  /// Whether the range is defined by the order of keys. Such a range selects the source's rows only if the target sorts
+  /// keys in the same order.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

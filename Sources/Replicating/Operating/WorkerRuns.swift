@@ -16,7 +16,7 @@ package struct CaptureRun: Sendable {
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
-  /// Whether statements that applications provide go into the trail.
+  /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
   package var statements = true
   /// Whether the rows that exist when capture begins are sent.
   package var copiesRows = true
@@ -39,8 +39,8 @@ package struct CaptureRun: Sendable {
   /// SQLite: whether changes that are read at once are reduced to their net effect.
   package var folds = false
 
-  /// A function that is called when no other process can write to the trail, before the source is opened. It returns
-  /// the tables to capture instead of ``tables``.
+  /// A function that returns the tables to capture, used instead of ``tables``; nil: ``tables`` counts. It is called
+  /// when this process alone can write to the trail, and before the source is opened.
   package var begin: (@Sendable () throws -> TablePatterns)?
   /// A function that is called when the trail is open and an unfinished transaction has been removed from its end.
   package var opened: @Sendable () -> Void = {}

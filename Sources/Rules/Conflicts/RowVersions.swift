@@ -54,7 +54,8 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without its longest leading part whose versions the authors of all remaining versions knew.
+  /// The list without the versions at its beginning that can no longer be in conflict. A beginning is removed if the
+  /// author of each version after it knew all versions in it; the longest such beginning is removed.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

@@ -1,4 +1,5 @@
-/// The guarantee of a rule at one apply, which depends on the trail of its own database and on the trails of its peers.
+/// The guarantee of a rule at one apply: whether all nodes end with the same rows. It depends on the database's own
+/// trail, and on the trails of other nodes that are applied to the database.
 package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// All nodes hold the same rows: a row is a function of its versions, whichever node resolves it.

@@ -173,7 +173,8 @@ extension PostgresAlteration {
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
   }
 
-  /// Returns the statements that drop identities. They run before the types of the columns change.
+  /// Returns the statements that remove the IDENTITY property from columns. They run before the types of columns
+  /// change.
   private func lostIdentities() -> [String] {
     difference.changes.compactMap { change in
       guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }

@@ -28,7 +28,7 @@ package struct SQLiteAlteration: Sendable {
   private let folded: Set<NameKey>
 
   /// Computes the statements that change a table, from the difference between two shapes.
-  /// - Parameter there: the existing table; nil if it is not known, which counts as the shape before.
+  /// - Parameter there: The target's table as it is now. If nil, it is assumed to have the shape before the change.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
     keepsText: Bool = false, isRefreshed: Bool = false

@@ -15,8 +15,7 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The encoded name of the trail: the value of ``HistoryColumn/origin`` in each row of a history. `epoch` is the end
-  /// of each value of ``HistoryColumn/position``.
+  /// The encoded name of the trail, which each row of a history has in column `cairn_origin`.
   private let origin: [UInt8]
   private let epoch: String
 
@@ -35,8 +34,9 @@ package final class Reshaper {
   /// says that it is refused.
   package private(set) var refusal: CairnError?
 
-  /// Creates a reshaper. `trail` is the value of ``HistoryColumn/origin``. `epoch` follows the position and an `@` in
-  /// ``HistoryColumn/position``.
+  /// Creates a reshaper for one apply.
+  /// - Parameter trail: the name of the trail, which each row of a history has in column `cairn_origin`.
+  /// - Parameter epoch: the text after the `@` in column `cairn_position` of a history.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
@@ -209,7 +209,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the change for a row that gets a new key. A kept row with that key is replaced.
+  /// Returns a delete of the row with the old key; the next record inserts the row with the new key. It is for tables
+  /// that keep or mark deleted rows: the insert replaces such a row if it has the new key.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)

@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// Replaces `now` in a call of a date function by the statement's time. Throws if any time could vary at the target.
+  /// Replaces `now` in a date function's call by the statement's time. Throws if the result may differ at the target.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {

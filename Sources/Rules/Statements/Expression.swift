@@ -55,7 +55,7 @@ indirect enum Expression: Equatable, Sendable {
   }
 }
 
-/// A query of one or several cores, combined by UNION and the like.
+/// A query: one SELECT or VALUES, or several that are combined by UNION, INTERSECT or EXCEPT.
 struct Select: Equatable, Sendable {
   struct Core: Equatable, Sendable {
     var isDistinct = false

@@ -143,7 +143,7 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// The extensions that add types and functions of values, and reach nothing outside of the database.
+  /// The extensions that may be created: they add types and functions that reach nothing outside of the database.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
