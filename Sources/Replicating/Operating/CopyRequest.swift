@@ -76,7 +76,8 @@ package struct CopyRequest {
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// Requests that the next run of the capture copies all tables, and creates its slot again if it was lost.
+  /// Requests that the next run of the capture copies all tables. If the capture's PostgreSQL slot was lost, that run
+  /// also creates it again.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

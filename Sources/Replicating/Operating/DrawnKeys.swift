@@ -27,7 +27,8 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Returns the generated keys of the tables that match the patterns, by table and column.
+  /// Returns the keys that the database generates in the tables that match the patterns, one for each such column. Keys
+  /// of PostgreSQL are sorted by table and column.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):
@@ -128,7 +129,7 @@ extension SQLiteTable {
 
 extension PostgresConnection {
   /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. The last value
-  /// of a sequence is not known if this role may not read it.
+  /// of a sequence is nil if the role of this session may not read it.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """

@@ -13,7 +13,7 @@ package enum RelayedRows {
   /// the source.
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
-  /// Returns whether applies of other trails wrote rows to captured tables that the trail does not include yet.
+  /// Returns whether applies of other trails wrote rows to captured tables, and this trail does not have these rows.
   package static func areMissing(
     in folder: String, of trail: TrailName, at source: DatabaseURL, _ tables: TablePatterns
   ) throws -> Bool {

@@ -10,8 +10,8 @@ import Trails
 // gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
   private static let pollMilliseconds: Int32 = 250
-  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed. A
-  /// reader's state folder may have been removed.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed: the
+  /// state folder of a reader may have been removed.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written

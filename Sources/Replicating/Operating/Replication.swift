@@ -31,8 +31,8 @@ package final class Replication: Sendable {
     package var isTwoWay = false
     /// The names of the trails from the source and from the target; nil: they are made from the names of the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. This replication
-    /// does not read the trails of those applies.
+    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. Those applies
+    /// read other trails than this replication.
     package var takesOtherApplies = false
     /// Whether the replication must send on rows that other replications write to the source (`--cascade`). If they
     /// would come back to the source, it then fails to start; if false, it leaves them out.
@@ -78,7 +78,7 @@ package final class Replication: Sendable {
   let copiesAgain = Atomic<Bool>(false)
   /// Whether the target gets rows that applies write to the source. False if they would return to the source.
   let relays = Atomic<Bool>(false)
-  /// The trails that captures of the target write, each by the name of its replication slot.
+  /// The trails of captures that read the target, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -269,7 +269,7 @@ package final class Replication: Sendable {
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
   /// Requests another copy of all tables, because of `--existing overwrite`, or because the beginning of the trail is
-  /// gone and the target has no checkpoint. The present content of the trail then has no effect.
+  /// gone and the target has no checkpoint. The changes that the trail has now are then not applied.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -429,7 +429,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose transactions capture leaves out after they were applied to its source; nil: all trails.
+  /// The trails whose transactions capture does not send again after an apply wrote them to the source; nil: all.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }

@@ -195,7 +195,8 @@ struct TableSQL {
     }
   }
 
-  /// Returns the column with a collation for a comparison, if the column may have another collation.
+  /// Returns the column as SQL. A collation for the comparison follows if the column may have another one: `a COLLATE
+  /// "BINARY"`.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"

@@ -242,7 +242,8 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Returns the statements that drop indexes of other tables whose names this table now uses, as the source has done.
+  /// Returns the statements that drop indexes of other tables if an index of this table now has the same name. The
+  /// source must have dropped those indexes, because an index name is unique in an SQLite database.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }

@@ -27,8 +27,8 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// The link by which capture cooperates with two-way applies to the same database; nil if there are none.
   package var link: CaptureLink?
-  /// PostgreSQL: the trails whose transactions capture leaves out after they were applied to the source; nil: the
-  /// transactions of all trails are left out.
+  /// PostgreSQL: the trails whose transactions capture does not send again after an apply has written them to the
+  /// source. Nil: it sends no transactions that an apply has written.
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
   package var relays = false

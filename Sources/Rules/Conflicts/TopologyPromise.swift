@@ -50,8 +50,8 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// Returns the guarantees of all rules of a plan, each once. The list includes the deciding node even if none of the
-  /// rules needs a decision.
+  /// Returns the guarantees of all rules of a plan, each once. A table without a decider of its own has the decider of
+  /// the whole plan.
   package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
     var found: [TopologyPromise] = []
     for part in [plan.whole] + plan.tables.map(\.part) {

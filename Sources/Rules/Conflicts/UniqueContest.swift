@@ -70,9 +70,9 @@ extension UniqueContest {
   /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
   /// in the table with a higher rank has one of its unique values.
   ///
-  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
-  /// displaces a row with a higher rank, and a row that waits for one keeps waiting. So one pass is enough, whatever
-  /// has changed since the last pass.
+  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. No row displaces
+  /// a row with a higher rank: it waits as long as that row has the value. So one pass is enough, whatever has changed
+  /// since the last pass.
   ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: whether any row was written.

@@ -27,7 +27,7 @@ package struct ColumnContract: Equatable, Sendable {
     self.misfits = misfits
   }
 
-  /// Creates the contract of a PostgreSQL column whose values SQLite keeps.
+  /// Creates the contract of a PostgreSQL column whose values are copied to SQLite.
   package init(toSQLite column: TableSchema.Column) {
     let declared = SQLiteValue(from: column).declaredType
     self.init(

@@ -168,7 +168,7 @@ package struct PostgresText: Sendable {
     try checkNumber(UnsafeRawBufferPointer(rebasing: text.bytes[start...]))
   }
 
-  /// Checks a number that was written as a decimal for the limits of the type.
+  /// Throws if a decimal number has more digits or characters than the type allows.
   private func checkNumber(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     switch type.kind {
     case .numeric(let digits?):

@@ -12,7 +12,7 @@ struct Checker {
 
   let tables: (String) -> StatementTable?
   let parameters: [Value]
-  /// The time that the statement saw, in µs since 1970 UTC; nil if the source did not record it.
+  /// The time at which the source executed the statement, in µs since 1970 UTC; nil if the source did not record it.
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()

@@ -66,7 +66,7 @@ extension PostgresTranslator {
     throw Unreplayable("\(call.name)() with these arguments may be another value in PostgreSQL")
   }
 
-  /// Translates substr() with constant numbers that count from the start.
+  /// Translates substr() whose numbers are constants and count from the start of the text.
   private mutating func part(_ arguments: [Expression]) throws(Unreplayable) -> PostgresPiece {
     var numbers: [Int64] = []
     for argument in arguments.dropFirst() {

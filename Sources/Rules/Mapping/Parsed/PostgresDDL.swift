@@ -1,7 +1,7 @@
 import Changes
 
-/// The script that creates a table of PostgreSQL with what it needs, read statement by statement and printed again from
-/// its parts.
+/// The script that creates a table of PostgreSQL, with the schemas, types and sequences that the table needs. The
+/// script was read statement by statement and is printed again from its parts.
 ///
 /// Objects that the grammar does not know are left out of ``statements``; ``notices`` has the reasons.
 struct PostgresDDL {

@@ -25,7 +25,8 @@ struct SQLiteDDL {
   /// ``DDLParser/weight`` of the later one was not known before.
   private static let passesMax = 8
 
-  /// Reads one CREATE TABLE statement, and prints it under the table's own name. Throws for any other statement.
+  /// Reads one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
+  /// statement.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
     var weights: [NameKey: Int] = [:]
     for _ in 0..<passesMax {
