@@ -97,7 +97,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning that the identity of the server is not verified; nil if it is, or for an SQLite file.
+  /// The warning that the connection does not verify the identity of the server. Nil if the connection verifies it, and
+  /// for an SQLite file.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)

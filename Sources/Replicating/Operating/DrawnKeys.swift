@@ -27,8 +27,8 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Returns the keys that the database generates in the tables that match the patterns, one for each such column. Keys
-  /// of PostgreSQL are sorted by table and column.
+  /// Returns the keys that the database generates itself, in the tables that match the patterns. In PostgreSQL, they
+  /// are sorted by table and column.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):

@@ -65,7 +65,7 @@ package struct SourceEnd {
     }
   }
 
-  /// Returns the names of all tables. It reads no definition of a table in PostgreSQL, and waits for no lock there.
+  /// Returns the names of all tables. Reads no definitions of PostgreSQL tables, so it waits for no locks on them.
   func tableNames() throws -> [String] {
     switch handle {
     case .sqlite: try tables(TablePatterns()).map(\.name)

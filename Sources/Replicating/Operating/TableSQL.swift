@@ -195,8 +195,8 @@ struct TableSQL {
     }
   }
 
-  /// Returns the column as SQL. A collation for the comparison follows if the column may have another one: `a COLLATE
-  /// "BINARY"`.
+  /// Returns the column as SQL for a comparison with `value`. If the column may have another collation than
+  /// `collation`, a COLLATE clause follows.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"

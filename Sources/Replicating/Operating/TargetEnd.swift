@@ -89,8 +89,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the source's names of the target's tables that belong to a trail. A rule may have renamed a table: the
-  /// rule counts by which the table's rows were written.
+  /// Returns the source's names of the target's tables that have rows of a trail. If a rule renamed a table, the rule
+  /// counts that was in force when the rows were written.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []

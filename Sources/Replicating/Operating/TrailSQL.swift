@@ -38,8 +38,8 @@ package struct TrailSQL {
   /// The CREATE scripts of PostgreSQL tables that were renamed, by the new name of each table. The trail has no script
   /// for a table after its rename, but the old script still describes keys and types.
   private var scripts: [NameKey: String] = [:]
-  /// The BEGIN statement of the transaction with its comment. It is not printed before the first statement that
-  /// follows.
+  /// The BEGIN statement of the current transaction, with its comment. It is printed together with the first statement
+  /// of the transaction.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }

@@ -28,7 +28,7 @@ package struct TopologyPromise: Equatable, Sendable {
 
   /// Computes the guarantee of a rule at one apply.
   /// - Parameter own: the trail of the database that is written.
-  /// - Parameter peers: the trails that are applied to it, from nodes that write.
+  /// - Parameter peers: the trails that are applied to this database and come from nodes at which applications write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers

@@ -50,7 +50,7 @@ extension PostgresAlteration {
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether the target already has all renames.
+  /// Whether all columns that the source has renamed already have their new names at the target.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }

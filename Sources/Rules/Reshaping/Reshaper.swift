@@ -84,7 +84,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record into which the last one was split; nil if there is none.
+  /// Returns the second record, if the record that was converted last became two records; otherwise nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following

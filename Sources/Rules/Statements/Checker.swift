@@ -16,7 +16,7 @@ struct Checker {
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
-  /// The GROUP BY of one query level, against which names are checked.
+  /// The GROUP BY of one query. Outside of aggregate functions, the query's expressions may name only grouped columns.
   private struct Grouping {
     /// The GROUP BY expressions; nil if rows are not grouped.
     var groups: [Expression]?

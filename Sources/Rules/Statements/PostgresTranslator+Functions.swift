@@ -93,7 +93,7 @@ extension PostgresTranslator {
     return PostgresPiece("(CASE WHEN \(value.sql) IS NULL THEN 'null' ELSE '\(name)' END)", .text)
   }
 
-  /// Translates a date function of the statement's own time.
+  /// Translates a call such as `date('now')`: its result is the time at which the source executed the statement.
   private func clock(_ call: Expression.Call) throws(Unreplayable) -> PostgresPiece {
     guard case .text(let bytes)? = try checker.constant(call.arguments[0]),
       String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"

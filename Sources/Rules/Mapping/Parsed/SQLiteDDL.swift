@@ -19,7 +19,8 @@ struct SQLiteDDL {
 
   /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
+  /// The most UNIQUE constraints of a table. While SQLite writes a row, it holds a copy of the columns of each
+  /// constraint.
   static let uniquesMax = 64
   /// The most times that one statement is read. It is read again if a generated column names a later one, because the
   /// ``DDLParser/weight`` of the later one was not known before.
@@ -269,7 +270,7 @@ struct SQLiteDDL {
     var isKept = true
   }
 
-  /// Reads a constraint of a column; nil at the end of the column.
+  /// Reads a constraint of a column; nil if the column has no further constraint.
   private mutating func readColumnConstraint(_ column: String) throws(Unparsed) -> Constraint? {
     let start = parser.at
     if parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") { return nil }
