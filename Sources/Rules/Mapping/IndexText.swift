@@ -1,6 +1,6 @@
 import Changes
 
-/// A CREATE INDEX statement over plain columns, taken apart.
+/// A CREATE INDEX statement over plain columns, split into its parts.
 package struct IndexText {
   struct Term: Equatable {
     /// The index of the column in the table.

@@ -4,8 +4,9 @@ import Changes
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// The generated columns whose expression changes or is dropped, and generated columns over a column whose type
-  /// changes. They are dropped and created again.
+  /// The generated columns whose expression changes or is removed, and generated columns over a column whose type
+  /// changes. A column that stays generated is dropped and added again. A column that becomes a plain one only loses
+  /// its expression.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in

@@ -30,8 +30,9 @@ package final class Reshaper {
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the record that was returned last cannot be applied; nil if it can be. The record's treatment then
-  /// says that it is refused.
+  /// The reason why the record that was returned last cannot be applied, or only if its row exists at the target. The
+  /// record has the flag ``ChangeTreatment/refused`` or ``ChangeTreatment/incomplete``. Nil if the record can be
+  /// applied.
   package private(set) var refusal: CairnError?
 
   /// Creates a reshaper for one apply.
