@@ -322,7 +322,8 @@ struct SQLiteDDL {
     return Constraint(range: start..<parser.at)
   }
 
-  /// Reads `NOT DEFERRABLE`, which may be separate from its REFERENCES.
+  /// Reads `NOT DEFERRABLE`. SQLite's grammar has it as a constraint of its own, which may follow REFERENCES at a
+  /// distance.
   private mutating func readReferencesTail() throws(Unparsed) {
     try parser.expect("NOT", "DEFERRABLE")
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
