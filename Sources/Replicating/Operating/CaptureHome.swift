@@ -14,12 +14,14 @@ package struct CaptureHome: Equatable, Sendable {
 }
 
 extension CaptureHome {
-  /// Checks that a captured SQLite file may be read through the trail of another replication, whose state folder the
-  /// file names.
+  /// Checks that this replication may read the trail of another replication that captures the same SQLite file.
   ///
-  /// Every program that writes to the file can change that name. So the folder is used only under four conditions: it
-  /// belongs to this process's user, and no other user can write into it. It is the state of a replication from this
-  /// file, and it has the trail that the file names.
+  /// The file stores the state folder and the trail's id. Every program that writes to the file can change them. So the
+  /// folder is used only if all of these conditions are true:
+  ///
+  /// - The folder belongs to the user of this process, and no other user can write into it.
+  /// - It is the state folder of a replication from this file.
+  /// - It has the trail with this id.
   ///
   /// - Throws: `source-captured` with the reason.
   package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {

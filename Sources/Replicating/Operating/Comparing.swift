@@ -6,7 +6,7 @@ import SQLiteKit
 import SystemKit
 
 extension DatabaseURL {
-  /// Opens the database for a comparison, which writes nothing.
+  /// Opens the database read-only for a comparison.
   fileprivate func openForComparison() throws -> CompareDatabase {
     switch self {
     case .sqlite(let path):
@@ -29,7 +29,7 @@ extension DatabaseURL {
 
 extension Comparison {
   /// Prepares a comparison of two databases.
-  /// - Parameter state: the state folder of the replication between them; nil for its usual place.
+  /// - Parameter state: the state folder of the replication between them; nil: ``StateFolder/defaultPath(from:to:)``.
   package convenience init(
     from: DatabaseURL, to: DatabaseURL, state: String?, options: Options, watch: CompareWatch
   ) throws {
@@ -57,8 +57,8 @@ extension Comparison {
     try self.init(source, target, options, watch)
   }
 
-  /// Prepares a comparison of a source at another node with its target at this node. The other node answers questions
-  /// about rows. This node's copy of the trail shows which changes are still on their way.
+  /// Prepares a comparison of a source at another node with its target at this node. The other node reads the source's
+  /// rows on request. This node's copy of the trail shows which changes are still on their way.
   package convenience init(
     origin: OriginSource, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
   ) throws {

@@ -10,7 +10,7 @@ package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
-    /// The number of values that were refused, as the contract of the column says.
+    /// The number of values that the target's type refused, as ``ColumnContract`` says in advance.
     package var refused = 0
     /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []

@@ -10,10 +10,11 @@ package struct CopyRequest {
     /// The last transaction in the trail when the request was made. Only copies that begin after it satisfy the
     /// request.
     package var behind: UInt64
-    /// The end of the trail at the time of the request; nil if unknown.
+    /// The end of the trail when the request was made. A target without a checkpoint starts to read the trail there;
+    /// nil: at the trail's beginning.
     package var at: Checkpoint?
-    /// Whether the target has begun to apply the trail from ``at``. If the target has no record of the trail after
-    /// that, it was replaced by another database.
+    /// Whether apply has found a checkpoint in the target since the request. If the checkpoint is missing later, the
+    /// target was replaced by another database.
     package var isBegun = false
 
     package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
@@ -75,7 +76,8 @@ package struct CopyRequest {
 
   private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
 
-  /// Requests that the next run of the capture copies all tables, and creates its slot again if it was lost.
+  /// Requests that the next run of the capture copies all tables. If the capture's PostgreSQL slot was lost, that run
+  /// also creates it again.
   package static func askCapture(_ trailFolder: String) throws {
     do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
     {

@@ -59,10 +59,11 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The canonical form of the URL, equal for all its spellings as far as that is known without opening the database.
+  /// The canonical form of the URL. Different spellings of a URL have the same form, if that can be known without
+  /// opening the database: `sqlite:./a.db` and `sqlite:a.db`.
   ///
-  /// A symbolic link to the file itself is not resolved. Another user of the folder may have made it, so ``Database``
-  /// refuses to open it.
+  /// Symbolic links in the path of the folder are resolved. A symbolic link in place of the file itself is not: another
+  /// user of the folder may have made it. ``Database`` refuses to open such a link.
   package var canonical: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonicalFolder(of: path))
@@ -70,7 +71,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The URL with all symbolic links resolved, for programs that choose the paths themselves.
+  /// The URL with all symbolic links resolved, also a link in place of the file itself. Use it only for a path that the
+  /// calling program has chosen.
   package var resolved: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
@@ -95,7 +97,8 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
-  /// The warning that the identity of the server is not verified; nil if it is, or for an SQLite file.
+  /// The warning that the connection does not verify the identity of the server. Nil if the connection verifies it, and
+  /// for an SQLite file.
   package var trustNotice: String? {
     guard case .postgres(let uri) = self else { return nil }
     return PostgresConnection.trustNotice(uri)

@@ -6,10 +6,10 @@ import SQLiteKit
 
 /// Removes everything that Cairn added to a database; user tables and rows stay.
 package enum Detaching {
-  /// Removes everything that Cairn added from a database. Returns false if there was nothing.
+  /// Removes everything that Cairn added to a database. Returns false if there was nothing.
   ///
-  /// - Throws: `constraint-failed` if rows could not be written yet because other rows hold their unique values. They
-  ///   would be lost.
+  /// - Throws: `constraint-failed` if the database has waiting rows. Only Cairn's tables have these rows, so they would
+  ///   be lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path):
@@ -45,7 +45,7 @@ package enum Detaching {
 
   /// Removes one trail from a target: the checkpoint, and Cairn's records about its tables and rows. The tables and
   /// rows stay, and so does everything about other trails. Returns false if there was nothing.
-  /// - Throws: `database-busy` while a session applies the trail, if that can be detected.
+  /// - Throws: `database-busy` if a PostgreSQL session applies the trail at the moment.
   package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
     switch url {
     case .sqlite(let path): return try TargetState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()

@@ -6,8 +6,8 @@ import SQLiteKit
 /// The keys that a database generates itself, by rowids or sequences. Sequences can be changed so that no two nodes
 /// generate the same value.
 package struct DrawnKeys {
-  /// A selection of keys by the owner of the sequence: all, `own` if the table's owner may change the sequence, or
-  /// `borrowed` if not.
+  /// A choice of keys: `all`; `own`, if the table's owner may change the key's sequence; `borrowed`, if the table's
+  /// owner may not change it.
   fileprivate enum Share: String { case all, own, borrowed }
 
   /// The SQL statement that limits the wait for a lock of another session to 5 s. During the wait, applications wait
@@ -27,7 +27,8 @@ package struct DrawnKeys {
 
   package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
 
-  /// Returns the generated keys of the tables that match the patterns, by table and column.
+  /// Returns the keys that the database generates itself, in the tables that match the patterns. In PostgreSQL, they
+  /// are sorted by table and column.
   package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
     switch handle {
     case .sqlite(let database):
@@ -128,7 +129,7 @@ extension SQLiteTable {
 
 extension PostgresConnection {
   /// Returns the columns of user tables that are part of a unique key and whose default uses a sequence. The last value
-  /// of a sequence is not known if this role may not read it.
+  /// of a sequence is nil if the role of this session may not read it.
   fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """
@@ -167,7 +168,8 @@ extension PostgresConnection {
     return now
   }
 
-  /// Returns the greatest or least value in the key's column; nil if there are no rows, or the values are no numbers.
+  /// Returns the greatest value in the key's column, or the least value if `isLeast`. Nil if the table has no rows, or
+  /// the values are no numbers.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
     try extreme(of: key.column, in: "\(key.namespace.quotedName).\(key.table.quotedName)", isLeast: isLeast)
   }

@@ -3,7 +3,7 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// Opens the quarantine of databases, which has the transactions that apply put aside.
+/// Opens the quarantine of a database: the transactions that apply has put aside there.
 package enum QuarantineLogs {
   /// Opens the quarantine of a database. The connection can write, because the commands `retry` and `discard` write to
   /// it.

@@ -3,16 +3,17 @@ import Changes
 import SystemKit
 import Trails
 
-/// Rows that applies wrote to a captured database before its trail included such rows.
+/// Finds rows that a trail lacks, because applies wrote them to the source before its capture sent such rows.
 ///
-/// Targets of the trail lack these rows, so updates of them would fail there. So the tables are copied into the trail
-/// once: after an update from an earlier version of Cairn, or after `applied` was changed to `include`.
+/// Targets of the trail lack these rows too, so later updates of them would fail there. So Cairn copies the tables into
+/// the trail once. This happens after an update from an earlier version of Cairn, or after `applied` was changed to
+/// `include`.
 package enum RelayedRows {
   /// Returns the path of a file in a trail's folder. If it exists, the trail includes the rows that applies write to
   /// the source.
   private static func path(_ folder: String) -> String { folder + "/applied" }
 
-  /// Returns whether applies of other trails wrote rows to captured tables that the trail does not include yet.
+  /// Returns whether applies of other trails wrote rows to captured tables, and this trail does not have these rows.
   package static func areMissing(
     in folder: String, of trail: TrailName, at source: DatabaseURL, _ tables: TablePatterns
   ) throws -> Bool {

@@ -10,8 +10,8 @@ import Trails
 // gets the lock of the trail's writer captures the file. The others read the trail, and try regularly to get the lock.
 extension Replication {
   private static let pollMilliseconds: Int32 = 250
-  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed. A
-  /// reader's state folder may have been removed.
+  /// The interval, in milliseconds, at which the list of the trail's readers is read even if it has not changed: the
+  /// state folder of a reader may have been removed.
   private static let listMilliseconds: Int64 = 30_000
 
   // MARK: Before anything is written
@@ -60,8 +60,9 @@ extension Replication {
     return try readers.enroll(reader)
   }
 
-  /// Throws `source-captured` if another replication uses the trail; otherwise returns false. A two-way replication
-  /// needs its own trail, because its capture leaves out rows that apply wrote.
+  /// Throws `source-captured` if another replication reads the trail of the SQLite source. A two-way replication needs
+  /// a trail of its own, because its capture leaves out rows that apply wrote. Returns false otherwise: no reader was
+  /// added to a list.
   private func checkIsAlone() throws -> Bool {
     guard source.engine == .sqlite else { return false }
     let readers = TrailReaders(home.withLock { $0 }, source: source.place)
@@ -106,7 +107,8 @@ extension Replication {
   package var mayJoin: Bool { joinable.load(ordering: .acquiring) }
 
   /// Captures the source whenever no other process captures it, until the replication is stopped. With `--once`,
-  /// returns when the trail includes everything that was committed before the call, by whichever process.
+  /// returns when the trail includes everything that was committed before the call. Another process may have captured a
+  /// part of that.
   func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
     let journal = Journal(try Ends.open(sourcePath, mode: .readOnly))
     let last = try journal.owner() == nil ? 0 : journal.lastRow()

@@ -23,7 +23,7 @@ package final class Replication: Sendable {
     package var misfits = MisfitPolicies()
     /// The reaction to schema changes; nil: it depends on whether Cairn created the target's table.
     package var ddl: DDLPolicy?
-    /// Whether apply executes statements again instead of writing their rows.
+    /// Whether apply writes changed rows, or executes the application's SQL statements again at the target.
     package var replay = ReplayPolicy.rows
     /// The maximum bytes of rows per second that an audit reads, at both ends together; nil: no audit.
     package var auditBytesPerSecond: Int?
@@ -31,15 +31,15 @@ package final class Replication: Sendable {
     package var isTwoWay = false
     /// The names of the trails from the source and from the target; nil: they are made from the names of the databases.
     package var trailNames: (forth: TrailName, back: TrailName)?
-    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. This replication
-    /// does not read the trails of those applies.
+    /// Whether a PostgreSQL source also sends rows that the applies of other replications write to it. Those applies
+    /// read other trails than this replication.
     package var takesOtherApplies = false
-    /// Whether rows that other replications write to the source must be sent to the target. If false, they are sent
-    /// only if no replication returns them to the source.
+    /// Whether the replication must send on rows that other replications write to the source (`--cascade`). If they
+    /// would come back to the source, it then fails to start; if false, it leaves them out.
     package var cascades = false
-    /// Whether changes that capture reads at once from an SQLite file are sent as their net effect, in each direction.
+    /// Whether changes that capture reads together from an SQLite file are sent as their net effect, in each direction.
     package var folds = (forth: false, back: false)
-    /// Whether a transaction that an end refuses because of its rows goes into quarantine, instead of stopping apply.
+    /// Whether a transaction whose rows the target refuses goes into quarantine. If false, apply stops at it.
     package var quarantines = false
     /// The treatment of applications' writes to the target of a one-way replication.
     package var localWrites = LocalWrites.stop
@@ -77,9 +77,9 @@ package final class Replication: Sendable {
   let applying: Atomic<Int>
   let copiesAgain = Atomic<Bool>(false)
   let joinable = Atomic<Bool>(false)
-  /// Whether rows that applies write to the source are sent to the target, because they do not return to the source.
+  /// Whether the target gets rows that applies write to the source. False if they would return to the source.
   let relays = Atomic<Bool>(false)
-  /// The trails that captures of the target write, each by the name of its replication slot.
+  /// The trails of captures that read the target, each by the name of its replication slot.
   private let targetTrails = Mutex<Set<String>>([])
   let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -138,7 +138,7 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Checks both databases and the state folder. Keep the result while the replication runs: it holds the lock.
+  /// Checks both databases and locks the state folder. The lock lasts as long as the result: keep it until the end.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -270,7 +270,7 @@ package final class Replication: Sendable {
   var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
   /// Requests another copy of all tables, because of `--existing overwrite`, or because the beginning of the trail is
-  /// gone and the target has no checkpoint. The present content of the trail then has no effect.
+  /// gone and the target has no checkpoint. The changes that the trail has now are then not applied.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
@@ -280,7 +280,7 @@ package final class Replication: Sendable {
     copiesAgain.store(true, ordering: .releasing)
   }
 
-  /// Checks the source and the target, and that the target holds no other rows. Writes nothing.
+  /// Checks the source and the target, and that a first copy would overwrite no rows of the target. Writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
     try findCapture(from)
@@ -428,7 +428,7 @@ package final class Replication: Sendable {
     return options
   }
 
-  /// The trails whose transactions capture leaves out after they were applied to its source; nil: all trails.
+  /// The trails whose transactions capture does not send again after an apply wrote them to the source; nil: all.
   private var applies: Set<String>? {
     options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
@@ -467,8 +467,8 @@ package final class Replication: Sendable {
       .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
   }
 
-  /// Waits until both captures have caught up, then makes the applies end at the end of their trails. The captures
-  /// continue until then, because the applies ask them for committed changes.
+  /// Waits until both captures have caught up, then makes each apply stop at the end of its trail. The captures run on
+  /// until the applies have stopped: a two-way apply waits until capture has read what applications commit.
   private func drainOnceCaughtUp(_ back: Way) {
     while !stopSignal.isSet {
       let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)

@@ -65,7 +65,7 @@ package struct SourceEnd {
     }
   }
 
-  /// Returns the names of all tables. It reads no definition of a table in PostgreSQL, and waits for no lock there.
+  /// Returns the names of all tables. Reads no definitions of PostgreSQL tables, so it waits for no locks on them.
   func tableNames() throws -> [String] {
     switch handle {
     case .sqlite: try tables(TablePatterns()).map(\.name)
@@ -92,13 +92,13 @@ package struct SourceEnd {
     return asked
   }
 
-  /// Requests that the capture of an SQLite file copies the listed tables at its next run.
+  /// Requests that the capture of an SQLite file copies the given tables at its next run.
   func askForRefresh(of tables: TablePatterns) throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
   }
 
-  /// Requests that an SQLite capture copies all tables again, for `--existing overwrite` of a replication that has
-  /// begun. A PostgreSQL capture gets this request when it starts.
+  /// Requests that the capture of an SQLite source copies all tables again. `--existing overwrite` needs it if the
+  /// replication has run before. Does nothing for PostgreSQL, whose capture gets this request when it starts.
   package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }

@@ -5,7 +5,7 @@ import Trails
 
 /// The state folders and the trails in them. A state folder holds trail folders `NODE.NAME`.
 package enum StateFolders {
-  /// A trail's name and folders. Its content has not been read.
+  /// The name and the folder of a trail, found without reading the trail's files.
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
     /// The folder of the trail itself.
@@ -21,8 +21,11 @@ package enum StateFolders {
     return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
   }
 
-  /// Returns the trails in a state folder, or in every state folder in ``base()``, by folder, then by name. A trail in
-  /// the folder of another replication is included if this replication reads it. Empty if the folder does not exist.
+  /// Returns the trails in the given state folder; if nil, the trails in all state folders of ``base()``. They are
+  /// sorted by folder, then by name.
+  ///
+  /// If the replication of the given folder reads the trail of another replication, that trail is included too. Empty
+  /// if the folder does not exist.
   package static func entries(in state: String?) throws -> [Entry] {
     var folders = try folders(state)
     if let state {

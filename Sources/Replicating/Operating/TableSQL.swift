@@ -97,8 +97,8 @@ struct TableSQL {
     return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
   }
 
-  /// Returns statements that delete the rows which would violate a unique key when `row` is written. The row with the
-  /// same identity is not deleted: the next statement replaces it.
+  /// Returns statements that delete other rows which hold a unique value of `row`, so that `row` can be written. The
+  /// row with the same key is not deleted. Empty for SQLite, and if `row` has no complete key.
   func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
     guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
     var lines: [String] = []
@@ -195,7 +195,8 @@ struct TableSQL {
     }
   }
 
-  /// Returns the column with a collation for a comparison, if the column may have another collation.
+  /// Returns the column as SQL for a comparison with `value`. If the column may have another collation than
+  /// `collation`, a COLLATE clause follows.
   private func compared(_ index: Int, _ value: Value, _ collation: String) -> String {
     guard dialect == .sqlite, !collation.isEmpty, case .text = value, namesCollation else { return column(index) }
     return "\(column(index)) COLLATE \(collation.quotedName)"

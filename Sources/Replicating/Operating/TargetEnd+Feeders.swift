@@ -4,11 +4,12 @@ import Mapping
 
 // The trails that bring rows into a table.
 extension TargetEnd {
-  /// Checks that no table of the target would have rows of this trail together with rows of another trail.
+  /// Checks that the rows of this trail may go into their tables at the target. They may not if another trail writes to
+  /// a table and the claims of both trails can overlap.
   ///
-  /// - Parameter given: Called with a target table and the trails that the target records for it. Returns the trails to
-  ///   check against, so the caller can add or exclude some.
-  /// - Throws: `name-collision` for the first table that would.
+  /// - Parameter given: Called with a target table and the other trails that the target records for it. Returns the
+  ///   trails to check against, so the caller can add or exclude some.
+  /// - Throws: `name-collision` for the first such table.
   package func checkFeeders(
     _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
     given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }

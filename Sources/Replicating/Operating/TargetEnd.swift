@@ -58,8 +58,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns notices about generated columns that an earlier version of Cairn created such that they are NULL in every
-  /// row.
+  /// Returns notices about generated columns that are NULL in every row, because an earlier version of Cairn created
+  /// them that way. Empty for SQLite.
   package func emptyColumns(of table: TableSchema) throws -> [String] {
     try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
   }
@@ -89,8 +89,8 @@ package struct TargetEnd {
     }
   }
 
-  /// Returns the source names of the target's tables that belong to a trail, by the rules that were in force when
-  /// their rows were written.
+  /// Returns the source's names of the target's tables that have rows of a trail. If a rule renamed a table, the rule
+  /// counts that was in force when the rows were written.
   package func tableNames(of trail: TrailName) throws -> [String] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
@@ -137,7 +137,8 @@ package struct TargetEnd {
   }
 
   /// Returns whether a table of the target exists and holds a row.
-  /// - Parameter source: the source table. If a rule gives it only some of the target's rows, only these are looked at.
+  /// - Parameter source: The source's table. If only a part of the target's rows belongs to its trail (a claim), only
+  ///   these rows count.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
       source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
@@ -185,7 +186,8 @@ package struct TargetEnd {
 }
 
 extension TableTreatment.Share {
-  /// The value as a literal that SQLite and PostgreSQL accept.
+  /// The constant that identifies the rows of one trail in a shared table, as a literal that SQLite and PostgreSQL
+  /// accept.
   fileprivate var literal: String {
     switch value {
     case .integer(let number): String(number)

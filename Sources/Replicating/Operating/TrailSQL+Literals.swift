@@ -121,7 +121,8 @@ enum SQLLiteral {
     return text.postgresLineLiteral
   }
 
-  /// Returns the same as ``Swift/Sequence/hex``, but fast for many bytes.
+  /// Returns the bytes as hexadecimal digits in lower case, two for each byte. It is faster for many bytes than
+  /// ``Swift/Sequence/hex``.
   static func hex(_ bytes: [UInt8]) -> String {
     let digits = Array("0123456789abcdef".utf8)
     return String(unsafeUninitializedCapacity: bytes.count * 2) { out in

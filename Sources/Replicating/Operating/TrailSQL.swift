@@ -35,11 +35,11 @@ package struct TrailSQL {
   /// The user-defined types of PostgreSQL that the statements so far have created, by name. Several tables may use one
   /// type.
   private var types: [NameKey: PostgresUserType] = [:]
-  /// The CREATE statements of PostgreSQL tables that have been renamed, and whose columns are still to be changed, by
-  /// their present names.
+  /// The CREATE scripts of PostgreSQL tables that were renamed, by the new name of each table. The trail has no script
+  /// for a table after its rename, but the old script still describes keys and types.
   private var scripts: [NameKey: String] = [:]
-  /// The BEGIN statement of the transaction with its comment. It is not printed before the first statement that
-  /// follows.
+  /// The BEGIN statement of the current transaction, with its comment. It is printed together with the first statement
+  /// of the transaction.
   private var heldBegin: String?
 
   package init(_ dialect: Dialect) { self.dialect = dialect }
@@ -205,8 +205,9 @@ package struct TrailSQL {
     }
   }
 
-  /// Returns the statements of a schema change. A new label of an enum cannot be used in the transaction that adds it,
-  /// so the statements that add labels run before this transaction, or end it and begin another one.
+  /// Returns the statements of a schema change. PostgreSQL cannot use an enum label in the transaction that adds it, so
+  /// labels are added before the current transaction begins. If its BEGIN was printed already, that transaction is
+  /// committed first, and another one begins after the labels.
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A renamed table has no script. The previous one still describes its keys and types.
@@ -241,7 +242,8 @@ package struct TrailSQL {
     return lines
   }
 
-  /// Returns the statements that drop indexes of other tables whose names this table now uses, as the source has done.
+  /// Returns the statements that drop indexes of other tables if an index of this table now has the same name. The
+  /// source must have dropped those indexes, because an index name is unique in an SQLite database.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
     return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
@@ -307,7 +309,8 @@ extension TableSchema {
 }
 
 extension Refresh.Range {
-  /// Whether the range has the same rows only if keys are sorted in the same order as at the source.
+  /// Whether the range is defined by the order of keys. Such a range selects the source's rows only if the target sorts
+  /// keys in the same order.
   fileprivate var isOrdered: Bool {
     switch self {
     case .nullKeys, .keys: true

@@ -207,8 +207,8 @@ package struct TwoWayCheck {
       "\(end.url.place) logs only the key of a changed row, so changes that other programs made to rows of \(names(found.map(\.fullName))) are overwritten without an entry in the conflict log; to log them, run there: \(script)"
   }
 
-  /// Returns how the other database will generate the values of a key in a table that apply creates there; nil if it
-  /// will not generate them.
+  /// Returns the key with the generator that it gets if apply creates its table in the other database. Nil if that
+  /// database will not generate its values.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
     switch otherURL.engine {
@@ -242,12 +242,12 @@ package struct TwoWayCheck {
 }
 
 extension CairnError {
-  /// Returns the error for colliding keys with a hint for the configuration: how to declare that applications avoid
-  /// collisions.
+  /// Returns the error for colliding keys, with a hint for the configuration. The hint names the setting that declares
+  /// that applications avoid collisions (`keys = "shared"`).
   ///
-  /// - Parameter chain: The capture of the database, and the node from which the apply's trail comes. The hint then
-  ///   also names the setting for a chain, in which that node does not apply the capture's trail. Nil if both ends are
-  ///   in this configuration.
+  /// - Parameter chain: Nil if both captures and both applies are in this configuration. Otherwise the name of the
+  ///   database's capture, and the node whose trail is applied to the database. The hint then also names `applied =
+  ///   "include"`, the setting for a chain. It is right if that node does not apply the capture's trail.
   package func sayingShared(
     _ database: String, chain: (capture: String, origin: String)? = nil
   ) -> CairnError {

@@ -16,7 +16,7 @@ package struct CaptureRun: Sendable {
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
-  /// Whether statements that applications provide go into the trail.
+  /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
   package var statements = true
   /// Whether the rows that exist when capture begins are sent.
   package var copiesRows = true
@@ -27,8 +27,8 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// The link by which capture cooperates with two-way applies to the same database; nil if there are none.
   package var link: CaptureLink?
-  /// PostgreSQL: the trails whose transactions capture leaves out after they were applied to the source; nil: the
-  /// transactions of all trails are left out.
+  /// PostgreSQL: the trails whose transactions capture does not send again after an apply has written them to the
+  /// source. Nil: it sends no transactions that an apply has written.
   package var applies: Set<String>?
   /// Whether rows that applies write to the source go into the trail too.
   package var relays = false
@@ -39,8 +39,8 @@ package struct CaptureRun: Sendable {
   /// SQLite: whether changes that are read at once are reduced to their net effect.
   package var folds = false
 
-  /// A function that is called when no other process can write to the trail, before the source is opened. It returns
-  /// the tables to capture instead of ``tables``.
+  /// A function that returns the tables to capture, used instead of ``tables``; nil: ``tables`` counts. It is called
+  /// when this process alone can write to the trail, and before the source is opened.
   package var begin: (@Sendable () throws -> TablePatterns)?
   /// A function that is called when the trail is open and an unfinished transaction has been removed from its end.
   package var opened: @Sendable () -> Void = {}

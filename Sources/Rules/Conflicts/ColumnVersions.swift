@@ -4,8 +4,8 @@ import Changes
 struct ColumnVersions {
   private let column: Int
   private let rivals: RivalVersions
-  /// The versions that wrote the column, except those that the author of another one knew; by ascending stamps (time
-  /// and origin).
+  /// The concurrent versions that wrote the column: each version that the author of no other such version knew. They
+  /// are sorted by their stamps (time and origin).
   private let heads: [RowVersion]
 
   init(_ column: Int, _ rivals: RivalVersions) {

@@ -87,8 +87,8 @@ package struct CondensedVersions: Sendable {
 
   /// The facts about all versions of a row that show whether two updates of one origin may be joined.
   private struct Borders {
-    /// For each origin: the numbers of its transactions that authors at other origins knew last, one for each version;
-    /// ascending.
+    /// For each origin A: one number for each version of another origin, ascending. It is the number of A's last
+    /// transaction that the version's author knew.
     private var known: [String: [UInt64]] = [:]
     /// For each origin: the numbers of its transactions that wrote the row, ascending.
     private var numbers: [String: [UInt64]] = [:]

@@ -30,7 +30,7 @@ package struct ConflictRules: Equatable, Sendable {
   /// The node or trail that decides conflicts whose result does not depend on the versions alone. Until it has decided,
   /// all other nodes keep the latest version. If nil, each node resolves such conflicts itself.
   @ByBytes package var decider: String? = nil
-  /// The node or trail whose rows no other node may change (`insert-only`); nil if all may.
+  /// The node or trail whose rows no other node may change (`insert-only`); nil if every node may change all rows.
   @ByBytes var owner: String? = nil
 
   package init(

@@ -31,8 +31,8 @@ struct RivalVersions {
     }
   }
 
-  /// Resolves a row by a rule that is written in SQL. The rule's code gets the first two versions, then its result and
-  /// the third version, and so on.
+  /// Resolves a row by a rule that is written in SQL. The rule's code gets two versions at a time. For versions a, b
+  /// and c, it is called as code(code(a, b), c).
   /// - Parameter column: the column to resolve; nil for the row.
   func folded(_ heads: [RowVersion], _ rule: ConflictRules.Rule, column: Int? = nil) throws -> RowVersion.Row? {
     let rows = heads.compactMap { $0.row(columnCount, among: all) }

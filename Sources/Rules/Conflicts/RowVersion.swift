@@ -58,8 +58,8 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Returns the row after the change, with `columnCount` values; nil for a delete. A value that the trail left out is
-  /// taken from the last version in `all` that this one follows and that provides it.
+  /// Returns the row after the change, with `columnCount` values; nil for a delete. If the trail left out a value, it
+  /// is taken from the last version in `all` that has it and that this version's author knew.
   func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
     after.map { after in
       (0..<columnCount).map { column in

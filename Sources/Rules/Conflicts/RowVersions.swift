@@ -54,7 +54,8 @@ extension [RowVersion] {
       .max { $0.stamp < $1.stamp }
   }
 
-  /// The list without its longest leading part whose versions the authors of all remaining versions knew.
+  /// The list without its first versions that can no longer be in conflict. The first n versions are left out, for the
+  /// largest n such that the author of each later version knew all n.
   var unshared: [RowVersion] {
     guard count > 1 else { return self }
     guard areCausal else {

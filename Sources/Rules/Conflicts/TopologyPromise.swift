@@ -1,4 +1,5 @@
-/// The guarantee of a rule at one apply, which depends on the trail of its own database and on the trails of its peers.
+/// The guarantee of a rule at one apply: whether all nodes end with the same rows. It depends on the database's own
+/// trail, and on the trails of other nodes that are applied to the database.
 package struct TopologyPromise: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// All nodes hold the same rows: a row is a function of its versions, whichever node resolves it.
@@ -27,7 +28,7 @@ package struct TopologyPromise: Equatable, Sendable {
 
   /// Computes the guarantee of a rule at one apply.
   /// - Parameter own: the trail of the database that is written.
-  /// - Parameter peers: the trails that are applied to it, from nodes that write.
+  /// - Parameter peers: the trails that are applied to this database and come from nodes at which applications write.
   package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
     self.rule = rule
     let trails = [own] + peers
@@ -49,8 +50,8 @@ package struct TopologyPromise: Equatable, Sendable {
     }
   }
 
-  /// Returns the guarantees of all rules of a plan, each once. The list includes the deciding node even if none of the
-  /// rules needs a decision.
+  /// Returns the guarantees of all rules of a plan, each once. A table without a decider of its own has the decider of
+  /// the whole plan.
   package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
     var found: [TopologyPromise] = []
     for part in [plan.whole] + plan.tables.map(\.part) {

@@ -24,8 +24,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above this one, as if the origin's next transaction had written the row. The transaction number has
-  /// an upper limit.
+  /// The rank just above this one: that of a row which the origin's next transaction would have written at the same
+  /// time. The transaction number does not grow beyond its upper limit.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)
@@ -39,8 +39,8 @@ package struct UniqueClaim<Row: Hashable> {
   /// True if the current group of transactions wrote the row. False for a row that waited before, or that was removed
   /// from the table to make room for another one.
   package var isNew: Bool
-  /// The rows in the table that have a unique value of this row, but a lower rank. They keep the value, because a row
-  /// with a higher rank makes this row wait.
+  /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
+  /// long as this row waits for another row, which has a higher rank.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {
@@ -54,14 +54,15 @@ package protocol UniqueContest {
 
   /// Returns the rows of the table that hold a unique value which `row` needs.
   func rows(inTheWayOf row: Row) throws -> [Row]
-  /// Returns the rank of a row in the table, for a contest with `claim` for a unique value: the higher rank wins. Nil
-  /// if the rank was forgotten, because the authors of all new versions know the row.
+  /// Returns the rank of a row in the table, to compare it with the rank of `claim`'s row: the higher rank gets the
+  /// unique value. Nil if the rank is not stored any more. A rank is removed when the authors of all new versions know
+  /// the row.
   func rank(of row: Row, against claim: UniqueClaim<Row>) throws -> UniqueRank?
   /// Writes the row of `claim`, which waited for a unique value. Removes the rows in `others`, which hold its unique
   /// values, and makes them wait. Returns false if the row cannot be written for another reason.
   func settle(_ claim: UniqueClaim<Row>, insteadOf others: [(row: Row, rank: UniqueRank)]) throws -> Bool
-  /// Stores the row of `claim` as waiting for a unique value that the row `other`, with a higher rank, holds. Its list
-  /// ``UniqueClaim/earlier`` is stored too.
+  /// Stores the row of `claim` as a waiting row, with the list ``UniqueClaim/earlier``. The row `other` has a higher
+  /// rank, and holds a unique value that the waiting row needs.
   func wait(_ claim: UniqueClaim<Row>, for other: (row: Row, rank: UniqueRank?)) throws
 }
 
@@ -69,9 +70,9 @@ extension UniqueContest {
   /// Decides which of the rows that wait for unique values are written to the table. A row waits if, and only if, a row
   /// in the table with a higher rank has one of its unique values.
   ///
-  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. A row never
-  /// displaces a row with a higher rank, and a row that waits for one keeps waiting. So one pass is enough, whatever
-  /// has changed since the last pass.
+  /// Rows with higher ranks are decided first, so the result depends only on the rows and their ranks. No row displaces
+  /// a row with a higher rank: it waits as long as that row has the value. So one pass is enough, whatever has changed
+  /// since the last pass.
   ///
   /// - Parameter claims: The rows that wait for unique values.
   /// - Returns: whether any row was written.
@@ -103,8 +104,9 @@ extension UniqueContest {
     return !settled.isEmpty
   }
 
-  /// Returns a rank for a row in the table whose own rank was forgotten. It is just above those of the waiting rows in
-  /// `left` that cannot take a value from the row; ``UniqueRank/least`` if there are none.
+  /// Returns the rank to use for `row`, a row in the table whose rank is not stored any more. It is just above the
+  /// highest rank of those rows in `left` that wait for a value of `row`, and may not take it. ``UniqueRank/least`` if
+  /// there are none.
   private func bound(_ row: Row, _ left: ArraySlice<UniqueClaim<Row>>) throws -> UniqueRank {
     let waiting = try left.first { try !$0.isLater(than: row, nil) && rows(inTheWayOf: $0.row).contains(row) }
     return waiting?.rank.next ?? .least

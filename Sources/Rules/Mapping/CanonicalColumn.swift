@@ -1,7 +1,7 @@
 import Changes
 
 /// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
-/// same form if, and only if, they are equal by the contract of the column.
+/// same form if, and only if, they count as equal between the two types (``ColumnContract``).
 ///
 /// There is one exception: if ``needsServer`` is true, two equal values may have different forms. Unequal values never
 /// have the same form.
@@ -21,7 +21,7 @@ package struct CanonicalColumn: Sendable {
     case retyped
   }
 
-  /// The tag of the form of a value that the target cannot hold; values of a trail have other tags.
+  /// The first byte of the common form of a value that the target cannot hold. No other common form begins with it.
   private static let misfitTag: UInt8 = 9
 
   private let way: Way

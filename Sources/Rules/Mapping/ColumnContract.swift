@@ -1,6 +1,7 @@
 import Changes
 
-/// The guarantee for how the values of one column arrive at the target, reported before the replication starts.
+/// The contract of a column: whether its values arrive at the target unchanged, changed or not at all. It is reported
+/// before the replication starts.
 package struct ColumnContract: Equatable, Sendable {
   package enum Verdict: Equatable, Sendable {
     /// Every value that the target accepts is equal to the source's.
@@ -26,7 +27,7 @@ package struct ColumnContract: Equatable, Sendable {
     self.misfits = misfits
   }
 
-  /// Creates the contract of a PostgreSQL column whose values SQLite keeps.
+  /// Creates the contract of a PostgreSQL column whose values are copied to SQLite.
   package init(toSQLite column: TableSchema.Column) {
     let declared = SQLiteValue(from: column).declaredType
     self.init(
@@ -34,9 +35,10 @@ package struct ColumnContract: Equatable, Sendable {
       verdict: .lossless)
   }
 
-  /// Creates the contract of a column whose values go into a PostgreSQL column.
+  /// Creates the contract of a source column whose values go into a PostgreSQL column.
   ///
-  /// - Parameter original: Whether the column was created in PostgreSQL, and holds texts of that type.
+  /// - Parameter original: Whether the SQLite column is itself a copy of a PostgreSQL column, and holds values as that
+  ///   column printed them.
   package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
     let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
     guard engine == .sqlite else {

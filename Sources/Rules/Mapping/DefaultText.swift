@@ -1,6 +1,6 @@
 import Changes
 
-/// Defaults of columns that are literals, in the other engine's language.
+/// Converts a column's default to the other engine's SQL, if the default is a literal.
 package enum DefaultText {
   /// Returns whether a default of PostgreSQL is a literal with the value `value` in both engines.
   package static func means(_ text: String, of column: TableSchema.Column, value: String) -> Bool {

@@ -1,6 +1,6 @@
 import Changes
 
-/// A CREATE INDEX statement over plain columns, taken apart.
+/// A CREATE INDEX statement over plain columns, split into its parts.
 package struct IndexText {
   struct Term: Equatable {
     /// The index of the column in the table.
@@ -52,8 +52,9 @@ package struct IndexText {
 }
 
 extension TableSchema {
-  /// Returns whether the table has a unique index of this name that is more than a list of columns. Only its own engine
-  /// knows which rows such an index accepts. So an index in the other engine can be matched only by its name.
+  /// Returns whether the table has a unique index of this name that is more than a list of columns, such as one with
+  /// WHERE. Only its own engine knows which rows such an index accepts. So an index in the other engine can be matched
+  /// only by its name.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in
       object.name.sqliteKey == name.sqliteKey

@@ -12,7 +12,7 @@ package struct KeyPart: Sendable {
   package var collation = ""
   /// Whether the type is a part of an array, a range or a composite type.
   package var isNested = false
-  /// Whether an SQLite database at the other end keeps the text that PostgreSQL prints.
+  /// Whether SQLite at the other end stores values of the type as text, exactly as PostgreSQL prints them.
   package var isText = false
 
   package init(

@@ -4,8 +4,9 @@ import Changes
 extension PostgresAlteration {
   private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
-  /// The generated columns whose expression changes or is dropped, and generated columns over a column whose type
-  /// changes. They are dropped and created again.
+  /// The generated columns whose expression changes or is removed, and generated columns over a column whose type
+  /// changes. A column that stays generated is dropped and added again. A column that becomes a plain one only loses
+  /// its expression.
   private var staleGenerated: [PostgresScript.Column] {
     let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
     let retyped = difference.changes.compactMap { change -> String? in
@@ -50,7 +51,7 @@ extension PostgresAlteration {
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
 
-  /// Whether the target already has all renames.
+  /// Whether all columns that the source has renamed already have their new names at the target.
   private var isRenamed: Bool {
     renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }
@@ -173,7 +174,8 @@ extension PostgresAlteration {
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
   }
 
-  /// Returns the statements that drop identities. They run before the types of the columns change.
+  /// Returns the statements that remove the IDENTITY property from columns. They run before the types of columns
+  /// change.
   private func lostIdentities() -> [String] {
     difference.changes.compactMap { change in
       guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }

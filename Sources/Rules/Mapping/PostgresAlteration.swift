@@ -155,7 +155,8 @@ package struct PostgresAlteration {
     return lines
   }
 
-  /// Returns the statements for types and sequences that new columns need. A sequence with other limits is altered.
+  /// Returns the statements for types and sequences that new columns need. If a sequence exists and its options have
+  /// changed, it is altered instead.
   private func preamble() -> [String] {
     let known = Set(old.preamble.map { Words($0) })
     let sequences = Dictionary(
@@ -168,8 +169,8 @@ package struct PostgresAlteration {
     }
   }
 
-  /// Returns whether the statement adds a label or attribute, or creates an existing type: these types are altered, see
-  /// ``typeChanges()``.
+  /// Returns whether the statement alters a user-defined type, or creates one that exists at the target. Such a
+  /// statement is left out here, because ``typeChanges()`` makes the change.
   private func isOfType(_ text: String) -> Bool {
     let script = PostgresScript.bare(text)
     let words = script.tokens.prefix(2).map(\.word)

@@ -55,7 +55,8 @@ package struct PostgresScript {
     creation(of: schema) + schema.objects.map(\.text) + PostgresForeignKey.all(of: schema).map(\.statement)
   }
 
-  /// Returns the statements that create a table with what it needs, without its indexes and foreign keys.
+  /// Returns the statements that create a table and the schemas, types and sequences that it needs, without the table's
+  /// indexes and foreign keys.
   package static func creation(of schema: TableSchema) -> [String] {
     let text = schema.createText.isEmpty ? schema.ownText(typesOf: schema, isWhole: true) : schema.createText
     let script = PostgresTokens(text)

@@ -7,7 +7,8 @@ import Changes
 /// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// Whether the source's values are texts that this same type printed.
+  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as the type prints
+  /// them.
   private let isSame: Bool
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool
@@ -25,7 +26,7 @@ package struct PostgresText: Sendable {
   /// - Parameters:
   ///   - engine: The engine of the column's table.
   ///   - isUnique: Whether the column is part of a unique key.
-  ///   - keepsSpelling: Whether both ends write rows that the column identifies.
+  ///   - keepsSpelling: Whether applications write at both ends, and the column identifies rows.
   package init(
     from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false,
     keepsSpelling: Bool = false
@@ -95,8 +96,8 @@ package struct PostgresText: Sendable {
     guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }
   }
 
-  /// Appends a UUID as PostgreSQL prints it, from any spelling that its input accepts: capitals, braces around it, and
-  /// no hyphens or others (uuid.c, `string_to_uuid`).
+  /// Appends a UUID as PostgreSQL prints it. The given text may have any spelling that PostgreSQL reads: with capitals,
+  /// in braces, without hyphens or with hyphens at other places (uuid.c, `string_to_uuid`).
   ///
   ///     {A0EEBC999C0B4EF8BB6D6BB9BD380A11}  ->  a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11
   private func append(uuid bytes: UnsafeRawBufferPointer, to text: inout ByteWriter) throws(Misfit) {
@@ -167,7 +168,7 @@ package struct PostgresText: Sendable {
     try checkNumber(UnsafeRawBufferPointer(rebasing: text.bytes[start...]))
   }
 
-  /// Checks a number that was written as a decimal for the limits of the type.
+  /// Throws if a decimal number has more digits or characters than the type allows.
   private func checkNumber(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     switch type.kind {
     case .numeric(let digits?):

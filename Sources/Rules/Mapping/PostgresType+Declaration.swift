@@ -48,7 +48,8 @@ extension PostgresType {
     return "text"
   }
 
-  /// A declared type, taken apart.
+  /// A declared type of SQLite, split into its words and numbers: `DECIMAL(10, 2)` has the word DECIMAL and the numbers
+  /// 10 and 2.
   struct Declaration {
     let whole: String
     let words: [String]

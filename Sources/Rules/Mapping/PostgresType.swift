@@ -194,6 +194,7 @@ package struct PostgresType: Hashable, Sendable {
 }
 
 extension TableSchema.Column {
-  /// The type in PostgreSQL without its domain: values print the same, and a cast to it runs no CHECK of the domain.
+  /// The type of the column in PostgreSQL; the base type if the column's type is a domain. Values of both print the
+  /// same, and a cast to the base type runs no CHECK of the domain.
   package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
 }

@@ -28,7 +28,7 @@ package struct SQLiteAlteration: Sendable {
   private let folded: Set<NameKey>
 
   /// Computes the statements that change a table, from the difference between two shapes.
-  /// - Parameter there: the existing table; nil if it is not known, which counts as the shape before.
+  /// - Parameter there: The target's table as it is now. If nil, it is assumed to have the shape before the change.
   package init(
     _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
     keepsText: Bool = false, isRefreshed: Bool = false
@@ -196,7 +196,8 @@ package struct SQLiteAlteration: Sendable {
     return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
   }
 
-  /// Returns whether the source has, or had, an index of the target.
+  /// Returns whether an index of the target belongs to the source's table, by name: the table had it before the change,
+  /// or has it now. If Cairn did not create the target's table, only an index counts that the change drops or alters.
   private func known(_ object: TableSchema.Object) -> Bool {
     let name = object.name.sqliteKey
     return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }

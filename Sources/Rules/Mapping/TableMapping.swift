@@ -5,8 +5,8 @@ import Changes
 ///
 /// A pure function of the schema. Columns of source and target are in the same order.
 ///
-/// A schema is input: ``target`` contains only text that ``TableSchema/parsed`` has parsed and printed again. There is
-/// no other way from a schema record to DDL.
+/// A schema from a trail is not trusted: ``target`` contains only text that ``TableSchema/parsed`` has parsed and
+/// printed again. All DDL for a schema record is made from this mapping.
 package struct TableMapping: Sendable {
   package let source: TableSchema
   /// The table in the target engine's terms. `createText` has the statements that create the table and its

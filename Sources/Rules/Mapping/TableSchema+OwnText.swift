@@ -1,8 +1,8 @@
 import Changes
 
 extension TableSchema {
-  /// Returns the statement that creates this table from its columns, key and unique keys alone, for a shape without a
-  /// statement from a catalog.
+  /// Returns a CREATE TABLE statement for this table, written from its columns, key and unique keys. It is for tables
+  /// whose original statement is not known or may not be used.
   ///
   /// - Parameter source: The table whose types the columns have.
   /// - Parameter isWhole: Whether foreign keys and the kind of an SQLite table are included.
@@ -10,7 +10,7 @@ extension TableSchema {
     engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
-  /// Returns the statement on one line, as ALTER TABLE leaves it after it has added the last column.
+  /// Returns the CREATE TABLE statement on one line. SQLite's ALTER TABLE ADD COLUMN leaves the same text.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil

@@ -51,7 +51,8 @@ package struct TargetReach: Sendable {
     isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
   }
 
-  /// Returns whether a default may draw numbers from a sequence, and whether its table may own it.
+  /// Returns whether a column's default may take numbers from a sequence, and whether the column's table may own the
+  /// sequence.
   package func includes(sequence: (namespace: String, name: String)) -> Bool {
     if closedSequences.isEmpty { return true }
     return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")

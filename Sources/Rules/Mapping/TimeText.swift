@@ -11,9 +11,11 @@ enum TimeText {
     case any
   }
 
-  /// The limits of PostgreSQL's types: the largest year of a date, that of a timestamp, and the largest year BC.
+  /// The largest year of PostgreSQL's type `date`.
   private static let dateYearMax = 5_874_897
+  /// The largest year of PostgreSQL's types `timestamp` and `timestamptz`.
   private static let timestampYearMax = 294_276
+  /// The largest year BC of all these types.
   private static let yearMaxBC = 4714
 
   static func isDate(_ bytes: UnsafeRawBufferPointer) -> Bool {

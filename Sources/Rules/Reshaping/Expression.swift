@@ -18,8 +18,8 @@ struct Expression {
 
   var isConstant: Bool { references.isEmpty }
 
-  /// Reads an expression. The words TRUE and FALSE are the numbers 1 and 0, also for a table with columns of these
-  /// names: who writes the table must not decide whether an expression is constant. Quoted, they name the columns.
+  /// Reads an expression. A bare TRUE or FALSE means the number 1 or 0, even if the table has a column of that name. So
+  /// the table's author cannot change whether an expression is constant. In quotes, the word names the column.
   init(_ text: String, of schema: TableSchema) throws(Fault) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -40,8 +40,8 @@ struct Expression {
     type = Self.type(words[...], of: schema)
   }
 
-  /// Returns the indexes of the words TRUE and FALSE that stand for numbers: not those of `x IS TRUE`, and not names with
-  /// a dot beside them.
+  /// Returns the indexes of the words TRUE and FALSE that mean numbers. Not included are `x IS TRUE`, `x IS NOT TRUE`
+  /// and parts of a name with a dot, such as `t.true`.
   private static func truths(_ tokens: [SQLText.Token]) -> Set<Int> {
     let point = UInt8(ascii: ".")
     func symbol(_ index: Int) -> UInt8? { tokens.indices.contains(index) ? tokens[index].symbol : nil }

@@ -4,7 +4,8 @@ import SQLiteKit
 /// Finds errors in the text of an expression that do not depend on the columns of its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
-  /// The most columns of the table that is assumed for an expression.
+  /// The largest number of columns of the table that is assumed to test an expression: one column for each name that
+  /// the expression uses.
   private static let columnsMax = 1_900
 
   /// Returns the error; nil if some table may exist for which the expression is valid.

@@ -15,8 +15,7 @@ package final class Reshaper {
 
   private let rules: [TableRule]
   let target: Engine
-  /// The encoded name of the trail: the value of ``HistoryColumn/origin`` in each row of a history. `epoch` is the end
-  /// of each value of ``HistoryColumn/position``.
+  /// The encoded name of the trail, which each row of a history has in column `cairn_origin`.
   private let origin: [UInt8]
   private let epoch: String
 
@@ -31,12 +30,14 @@ package final class Reshaper {
   private var old = ByteWriter(capacity: 256)
   private var new = ByteWriter(capacity: 256)
   private var following: Record?
-  /// The reason why the record that was returned last cannot be applied; nil if it can be. The record's treatment then
-  /// says that it is refused.
+  /// The reason why the record that was returned last cannot be applied, or only if its row exists at the target. The
+  /// record has the flag ``ChangeTreatment/refused`` or ``ChangeTreatment/incomplete``. Nil if the record can be
+  /// applied.
   package private(set) var refusal: CairnError?
 
-  /// Creates a reshaper. `trail` is the value of ``HistoryColumn/origin``. `epoch` follows the position and an `@` in
-  /// ``HistoryColumn/position``.
+  /// Creates a reshaper for one apply.
+  /// - Parameter trail: the name of the trail, which each row of a history has in column `cairn_origin`.
+  /// - Parameter epoch: the text after the `@` in column `cairn_position` of a history.
   package init(_ rules: [TableRule], to target: Engine, trail: String, epoch: String) {
     (self.rules, self.target, self.epoch) = (rules, target, epoch)
     origin = Self.encoded(trail)
@@ -84,7 +85,7 @@ package final class Reshaper {
     return record
   }
 
-  /// Returns the second record into which the last one was split; nil if there is none.
+  /// Returns the second record, if the record that was converted last became two records; otherwise nil.
   package func takeFollowing() -> Record? {
     defer { following = nil }
     return following
@@ -209,7 +210,8 @@ package final class Reshaper {
     }
   }
 
-  /// Returns the change for a row that gets a new key. A kept row with that key is replaced.
+  /// Returns a delete of the row with the old key; the next record inserts the row with the new key. It is for tables
+  /// that keep or mark deleted rows: the insert replaces such a row if it has the new key.
   private func moved(_ change: ChangeView, _ table: ShapedTable) throws -> ChangeView {
     follow(with: .change(try inserted(change, table)))
     _ = try table.append(.old, of: row, removed: Self.unchanged, to: &old)

@@ -2,7 +2,7 @@ import Changes
 
 /// A table with its rule. It converts the images of the source's changes into images of the target's table.
 final class ShapedTable {
-  /// The verdict of the filter for a row.
+  /// The result of the rule's filter for a row: `inside` if the row passes the filter, `outside` if not.
   enum Side {
     case inside, outside
     /// The source did not provide enough values to decide.

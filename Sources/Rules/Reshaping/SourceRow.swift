@@ -75,7 +75,8 @@ final class RowCalculator {
     }
   }
 
-  /// Loads a row column by column. `value` returns nil for unknown values, which no expression may use then.
+  /// Loads the row to evaluate. `value` returns the encoded value of a column; nil if the value is unknown. Do not
+  /// evaluate an expression that uses an unknown value.
   func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
     guard let calculator = plan.calculator else { return }
     views.removeAll(keepingCapacity: true)

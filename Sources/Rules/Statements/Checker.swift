@@ -12,11 +12,11 @@ struct Checker {
 
   let tables: (String) -> StatementTable?
   let parameters: [Value]
-  /// The time that the statement saw, in µs since 1970 UTC; nil if the source did not record it.
+  /// The time at which the source executed the statement, in µs since 1970 UTC; nil if the source did not record it.
   let now: Int64?
   private(set) var edits: [Edit] = []
   var names = Names()
-  /// The GROUP BY of one query level, against which names are checked.
+  /// The GROUP BY of one query. Outside of aggregate functions, the query's expressions may name only grouped columns.
   private struct Grouping {
     /// The GROUP BY expressions; nil if rows are not grouped.
     var groups: [Expression]?
@@ -230,7 +230,7 @@ struct Checker {
     }
   }
 
-  /// Replaces `now` in a call of a date function by the statement's time. Throws if any time could vary at the target.
+  /// Replaces `now` in a date function's call by the statement's time. Throws if the result may differ at the target.
   private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
     let place = call.name == "strftime" ? 1 : 0
     for (index, argument) in call.arguments.enumerated() {

@@ -55,7 +55,7 @@ indirect enum Expression: Equatable, Sendable {
   }
 }
 
-/// A query of one or several cores, combined by UNION and the like.
+/// A query: one SELECT or VALUES, or several that are combined by UNION, INTERSECT or EXCEPT.
 struct Select: Equatable, Sendable {
   struct Core: Equatable, Sendable {
     var isDistinct = false
@@ -131,7 +131,7 @@ struct WritingStatement: Equatable, Sendable {
   }
 
   struct Upsert: Equatable, Sendable {
-    /// The columns of the conflicting key; empty for any key.
+    /// The columns in ON CONFLICT (columns); empty if the clause names none, and so holds for each unique key.
     @ByBytes var columns: [String] = []
     /// The assignments of DO UPDATE; empty for DO NOTHING.
     var assignments: [Assignment] = []
@@ -142,16 +142,18 @@ struct WritingStatement: Equatable, Sendable {
   var resolution = Resolution.abort
   @ByBytes var table: String
   @ByBytes var alias: String? = nil
-  /// The range of the table's name, and the range after RETURNING.
+  /// The range of the table's name in the text of the statement.
   var tableRange = 0..<0
+  /// The range of the RETURNING clause in the text of the statement; nil if there is none.
   var returning: Range<Int>?
   var common: [CommonTable] = []
   /// INSERT: the named columns; nil if it names none.
   @ByBytes var columns: [String]? = nil
   var rows = Select()
   var upsert: Upsert?
-  /// UPDATE: the assignments and the sources of FROM.
+  /// UPDATE: the assignments after SET.
   var assignments: [Assignment] = []
+  /// UPDATE: the sources of its FROM clause.
   var sources: [Select.Source] = []
   var condition: Expression?
   /// The offset in the text at which the statement ends.

@@ -134,7 +134,7 @@ extension PostgresTranslator {
     }
   }
 
-  /// Returns a constant in the form of a column; nil if it is not known to stay unchanged.
+  /// Returns a constant as SQL in the form that apply writes to the column; nil if the column may change the value.
   private static func form(
     _ constant: Value, _ kind: PostgresValue, _ source: TableSchema.Column, _ type: PostgresType
   ) throws(Unreplayable) -> String? {

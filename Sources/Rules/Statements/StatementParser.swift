@@ -69,7 +69,8 @@ struct StatementParser {
     }
   }
 
-  /// Words that are never read as a name. The list is longer than SQLite's: a refused name costs only speed.
+  /// Words that are never read as a name. The list is longer than SQLite's. If a statement uses such a word as a name,
+  /// its rows are applied instead, which is only slower.
   static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",

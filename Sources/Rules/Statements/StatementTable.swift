@@ -28,7 +28,8 @@ package struct StatementTable: Sendable {
       .filter { $0.allSatisfy { schema.columns[$0].isBinary } }
   }
 
-  /// The only unique key of the table; nil if there are several, or some over expressions or parts of rows.
+  /// The only unique key of the table; nil if there are several, or if a unique index has an expression or a WHERE
+  /// clause.
   var onlyKey: [Int]? {
     let isUnique = schema.objects.contains { object in
       SQLText.tokens(Array(object.text.utf8)).contains { $0.word == "UNIQUE" }

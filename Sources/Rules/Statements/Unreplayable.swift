@@ -3,7 +3,8 @@ package struct Unreplayable: Error, Equatable, Sendable {
   package let reason: String
   package init(_ reason: String) { self.reason = reason }
 
-  /// The reason for a schema change: the trail has a separate record for it, with types and names for both engines.
+  /// The reason why a schema change is not replayed as a statement. The trail has a separate record for it, with types
+  /// and names for both engines.
   package static let schemaChange = Unreplayable("it changes the schema, which goes by its own record")
 
   /// Returns whether a text is CREATE, ALTER or DROP.

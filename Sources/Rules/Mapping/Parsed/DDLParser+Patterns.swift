@@ -10,7 +10,8 @@ extension DDLParser {
   private static let likeBytesMax = 1024
   private static let wildcardsMax = 8
   private static let regularBytesMax = 256
-  /// The limit on the states that the repetitions of an accepted regular expression need.
+  /// The most states that a regular expression may need in PostgreSQL's automaton for its repetitions, such as
+  /// `{1,100}`.
   private static let regularStatesMax = 4096
 
   /// Parses a pattern: `'x%'::text`, or in PostgreSQL `ARRAY['x%', 'y%']`.
@@ -92,7 +93,8 @@ extension DDLParser {
 
   // MARK: substring()
 
-  /// Throws if the arguments of `substring` after the first are neither numbers nor one harmless pattern.
+  /// Throws unless all arguments of `substring` after the first are numbers, or the second and last one is a literal
+  /// pattern that ``check(_:_:)`` accepts.
   func checkSubstring(_ arguments: [Range<Int>]) throws(Unparsed) {
     if arguments.count == 2, case .string(let text)? = literal(arguments[1]) { return try Self.check(.regular, text) }
     guard arguments.dropFirst().allSatisfy(isNumber) else { throw Unparsed("its pattern is no literal") }

@@ -123,7 +123,8 @@ extension DDLParser {
     at += 2
   }
 
-  /// Parses a form with a syntax of its own; returns false if the text is a name or a function.
+  /// Parses an expression with a special syntax, such as `ARRAY[…]`, `ROW(…)` or `EXTRACT(… FROM …)`. Returns false if
+  /// the text is a plain name or function call.
   mutating func postgresSyntax(_ word: String) throws(Unparsed) -> Bool {
     switch word {
     case "ARRAY" where isSymbol("[", 1):
@@ -205,8 +206,8 @@ extension DDLParser {
 
   // MARK: Types
 
-  /// Reads the type after CAST. Types whose values are other objects of the database are refused, because a literal
-  /// could name one.
+  /// Reads the type after CAST. Types such as `regclass` are refused: a literal of such a type names another object of
+  /// the database.
   mutating func castType() throws(Unparsed) {
     let start = at
     try type()
@@ -272,7 +273,7 @@ extension DDLParser {
     }
   }
 
-  /// The longest `character(n)` and `bit(n)`, which PostgreSQL fills up.
+  /// The largest n that is accepted in `character(n)` and `bit(n)`: PostgreSQL stores n characters or bits in each row.
   private static let paddedMax = 65_536
 
   /// Reads the numbers of a type, such as `(10,2)`, if there are any.

@@ -11,7 +11,7 @@ struct DDLParser {
   var depth = 0
   /// The indexes of the tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
-  /// The texts to print instead of tokens, by token index; empty if the text of the previous token includes the token.
+  /// The texts to print instead of tokens, by token index. Empty if the text for an earlier token includes the token.
   private var replaced: [Int: String] = [:]
   /// The columns that the parsed expressions name, folded to lower case in SQLite.
   private(set) var columns: Set<NameKey> = []
@@ -25,8 +25,8 @@ struct DDLParser {
   private var operandWeight = 0
   /// The value of ``weight`` at the start of the current expression.
   private(set) var expressionWeight = 0
-  /// The value of ``weight`` at the operator of the current expression that compares every part of two values; nil if
-  /// there is no such operator.
+  /// The value of ``weight`` when the current expression reached an operator such as `@>`, which compares every part of
+  /// two values. Nil if it has none.
   private var pairWeight: Int?
   /// The ``weight`` of each generated column's expression, by the column's name.
   var weights: [NameKey: Int] = [:]
@@ -57,10 +57,10 @@ struct DDLParser {
     }
   }
 
-  /// Adds to ``weight`` once more what was added since it was `start`, because a call can double the size of a value.
+  /// Counts again what was added to ``weight`` since it was `start`: a function can return a value of double size.
   mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
 
-  /// Adds to ``weight`` once more what the last operand has added, because a cast makes a second value of the operand.
+  /// Counts again what the last operand added to ``weight``: a cast makes a second value of the operand.
   mutating func doubleOperand() throws(Unparsed) {
     // A literal can be as large as the text of the table allows.
     if weight > operandWeight { try double(since: operandWeight) }

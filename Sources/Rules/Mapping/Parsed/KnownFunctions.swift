@@ -1,10 +1,11 @@
 import Changes
 
-/// The functions that expressions of a trail may call at a target. They compute a value and reach nothing else.
+/// The functions that expressions of a trail may call at a target. They compute a value, and read and change nothing
+/// else.
 ///
 /// Functions whose value can be far larger than their arguments are excluded, such as `repeat` and `format`: one row
-/// would take gigabytes. The values of other functions are bounded by their arguments: ``enlarging``, ``counted``,
-/// ``replacing``.
+/// could take gigabytes. Some functions can enlarge a value only within limits; special checks apply to these
+/// (``enlarging``, ``counted``, ``replacing``).
 enum KnownFunctions {
   private static func words(_ text: String) -> Set<NameKey> {
     Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
@@ -86,7 +87,7 @@ enum KnownFunctions {
   static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
   /// Functions that match a pattern, each with the index of the argument that is the pattern. A call is refused unless
-  /// the pattern is a harmless literal (``DDLParser/check(_:_:)``).
+  /// the pattern is a literal that can be matched in a short time (``DDLParser/check(_:_:)``).
   static let matching: [NameKey: (place: Int, kind: DDLParser.PatternKind)] = [
     "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),
     "regexp_like": (1, .regular), "regexp_match": (1, .regular), "regexp_replace": (1, .regular),

@@ -1,7 +1,7 @@
 import Changes
 
-/// The script that creates a table of PostgreSQL with what it needs, read statement by statement and printed again from
-/// its parts.
+/// The script that creates a table of PostgreSQL, with the schemas, types and sequences that the table needs. The
+/// script was read statement by statement and is printed again from its parts.
 ///
 /// Objects that the grammar does not know are left out of ``statements``; ``notices`` has the reasons.
 struct PostgresDDL {
@@ -143,7 +143,7 @@ struct PostgresDDL {
     return [parser.printed(start..<parser.at)]
   }
 
-  /// The extensions that add types and functions of values, and reach nothing outside of the database.
+  /// The extensions that may be created: they add types and functions that reach nothing outside of the database.
   private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",

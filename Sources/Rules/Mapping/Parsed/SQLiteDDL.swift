@@ -19,13 +19,15 @@ struct SQLiteDDL {
 
   /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
+  /// The most UNIQUE constraints of a table. While SQLite writes a row, it holds a copy of the columns of each
+  /// constraint.
   static let uniquesMax = 64
   /// The most times that one statement is read. It is read again if a generated column names a later one, because the
   /// ``DDLParser/weight`` of the later one was not known before.
   private static let passesMax = 8
 
-  /// Reads one CREATE TABLE statement, and prints it under the table's own name. Throws for any other statement.
+  /// Reads one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
+  /// statement.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
     var weights: [NameKey: Int] = [:]
     for _ in 0..<passesMax {
@@ -268,7 +270,7 @@ struct SQLiteDDL {
     var isKept = true
   }
 
-  /// Reads a constraint of a column; nil at the end of the column.
+  /// Reads a constraint of a column; nil if the column has no further constraint.
   private mutating func readColumnConstraint(_ column: String) throws(Unparsed) -> Constraint? {
     let start = parser.at
     if parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") { return nil }
@@ -320,7 +322,8 @@ struct SQLiteDDL {
     return Constraint(range: start..<parser.at)
   }
 
-  /// Reads `NOT DEFERRABLE`, which may be separate from its REFERENCES.
+  /// Reads `NOT DEFERRABLE`. SQLite's grammar has it as a constraint of its own, which may follow REFERENCES at a
+  /// distance.
   private mutating func readReferencesTail() throws(Unparsed) {
     try parser.expect("NOT", "DEFERRABLE")
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
