@@ -170,7 +170,6 @@ import Testing
     "Applying/TwoWay/KeyCheck+Apply.swift",
     "Applying/TwoWay/KeyCheck.swift",
     "Applying/TwoWay/QuietServer.swift",
-    "Applying/TwoWay/SpillFile.swift",
     "Applying/TwoWay/TwoWay.swift",
     "Applying/WaitingRows.swift",
   ]

@@ -196,6 +196,62 @@ import Trails
     #expect(try reader.read(rowName(9), at: last, folder: folder, rowNames: rowNames).isEmpty)
   }
 
+  @Test(arguments: 1...(isSoak ? 1000 : 40) as ClosedRange<UInt64>)
+  func `a long transaction that is read repeatedly gives the same rows`(
+    _ seed: UInt64
+  ) throws {
+    var random = Seeded(seed)
+    var rows: [Int64: [Value?]] = [:]
+    let place = try place([.init(origin: "b.db", number: 7)]) {
+      for count in 0..<Int64(30 + random.below(100)) {
+        let id = Int64(random.below(8))
+        let row = item(Int64(random.below(10) == 0 ? random.below(8) : Int(id)), "row \(count)", count)
+        let isMoved = row[0] != .integer(id)
+        switch (rows[id], random.below(4)) {
+        case (let old?, 0):
+          try writer.change(old, nil)
+          rows[id] = nil
+        case (let old?, _) where !isMoved || rows[Self.id(row)] == nil:
+          try writer.change(old, row)
+          rows[id] = nil
+          rows[Self.id(row)] = row
+        case (nil, _) where !isMoved:
+          try writer.change(nil, row)
+          rows[id] = row
+        default: continue
+        }
+      }
+    }
+    let reader = VersionReader(indexedChangesMin: 0, seen: seenByName)
+    func read(_ reader: VersionReader, _ id: Int64) throws -> [StoredVersion] {
+      try reader.read(rowName(id), at: place, folder: folder, rowNames: rowNames)
+    }
+    for _ in 0..<4 {
+      for id in 0..<Int64(9) {
+        #expect(try read(reader, id) == read(VersionReader(seen: seenByName), id), "row \(id), seed \(seed)")
+      }
+    }
+    reader.forgetTransactions()
+    #expect(try read(reader, 1) == read(VersionReader(seen: seenByName), 1))
+  }
+
+  private static func id(_ row: [Value?]) -> Int64 { if case .integer(let id)?? = row.first { id } else { -1 } }
+
+  @Test func `of many long transactions only some are in temporary files`() throws {
+    let places = try (0..<6).map { number in
+      try place { for row in 0..<Int64(20) { try writer.change(nil, item(row, "of \(number)", row)) } }
+    }
+    let reader = VersionReader(indexedChangesMin: 5, seen: seenByName)
+    for row in 0..<Int64(20) {
+      for (number, place) in places.enumerated() {
+        let found = try reader.read(rowName(row), at: place, folder: folder, rowNames: rowNames)
+        #expect(found.map(\.after) == [item(row, "of \(number)", row)])
+        #expect(reader.fileCount <= 4)
+      }
+    }
+    #expect(reader.fileCount == 4)
+  }
+
   @Test func `what is not there is told`() throws {
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
     func fails(_ place: VersionPlace) {

@@ -94,6 +94,21 @@ package struct VersionFold {
 
 // MARK: - Bytes
 
+extension VersionFold.Step {
+  /// Appends the change in encoded form, without its schema.
+  func append(to writer: inout ByteWriter) {
+    writer.append((before == nil ? 0 : 1) | (after == nil ? 0 : 2))
+    for row in [before, after] { if let row { writer.appendImage(row) } }
+  }
+
+  /// Decodes a change from the bytes that ``append(to:)`` wrote. Throws ``DecodingError`` for other bytes.
+  init(from reader: inout ByteReader) throws {
+    let flags = try reader.readByte()
+    if flags & 1 != 0 { before = try reader.readImage().values() }
+    if flags & 2 != 0 { after = try reader.readImage().values() }
+  }
+}
+
 extension VersionFold {
   /// The approximate number of bytes that this net change takes in memory.
   package var byteCount: Int {

@@ -14,13 +14,50 @@ package final class VersionReader {
 
   /// Creates a reader.
   ///
+  /// - Parameter indexedChangesMin: The least number of changes of a transaction whose rows go into a temporary file when
+  ///   it is read repeatedly.
   /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. If an author knew an earlier trail with the name
   ///   of a present one, the function must leave the earlier trail out.
-  package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
+  package init(indexedChangesMin: Int = 200, seen: @escaping (TransactionHeader) -> [String: UInt64]) {
+    (self.indexedChangesMin, self.seen) = (indexedChangesMin, seen)
+  }
+
+  /// How often one transaction has been read, and how long it is.
+  private struct Reads {
+    var count = 0
+    /// The number of the transaction's changes.
+    var changes = 0
+    /// What the author of the transaction knew.
+    var seen: [String: UInt64] = [:]
+    /// The rows of the transaction by name; nil unless it is long and was read repeatedly.
+    var rows: TransactionRows?
+    /// The number of the last reading, among all of this reader.
+    var lastUse = 0
+  }
+
+  private struct Transaction: Hashable {
+    let folder: String
+    let place: VersionPlace
+  }
+
+  /// The transactions that were read since ``forgetTransactions()``.
+  private var reads: [Transaction: Reads] = [:]
+  private var useCount = 0
+  /// The least number of changes of a transaction whose rows go into a temporary file.
+  private let indexedChangesMin: Int
+  /// The most temporary files at one time.
+  private static let filesMax = 4
+  /// The most transactions of which the number of readings is known.
+  private static let readsMax = 1000
+
+  /// Forgets the rows of all transactions. Call this before the function `rowNames` of ``read(_:at:folder:rowNames:)``
+  /// gives other names than before.
+  package func forgetTransactions() { reads.removeAll() }
 
   /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one
   /// version; more if rows share the name, none if the transaction did not change the row. Memory holds only the
-  /// result, however large the transaction is.
+  /// result, however large the transaction is. At its third reading, a long transaction is copied to a temporary file,
+  /// in which further rows are found without reading all of it.
   ///
   /// - Parameter rowNames: The function with which the version window reads trails. For a changed key it returns the
   ///   old name first: the change counts as a delete of one row and an insert of the other.
@@ -29,38 +66,66 @@ package final class VersionReader {
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws -> [StoredVersion] {
-    let trail = trails[folder] ?? TransactionLookup(folder: folder)
-    trails[folder] = trail
-    var seen: [String: UInt64] = [:]
+    let key = Transaction(folder: folder, place: place)
+    var known = reads[key] ?? Reads()
+    useCount += 1
+    (known.count, known.lastUse) = (known.count + 1, useCount)
     var folds: [VersionFold] = []
-    try trail.read(at: place.begin) { record, schema in
-      switch record {
-      case .begin(let header):
-        guard header.number == place.stamp.number else { throw Self.missing(place, header) }
-        seen = self.seen(header)
-      case .change(let change) where change.operation != .truncate:
-        guard let schema else { return }
-        let names = try rowNames(schema, change)
-        guard names.contains(row) else { return }
-        for step in try VersionFold.Step.all(change, schema, names, row) {
-          Self.add(step, schema, to: &folds)
+    if let rows = known.rows {
+      try rows.forEach(row) { step, schema in Self.add(step, schema, to: &folds) }
+    } else {
+      let rows = known.count > 2 && known.changes >= indexedChangesMin ? try TransactionRows() : nil
+      known.changes = 0
+      try lookup(folder).read(at: place.begin) { record, schema in
+        switch record {
+        case .begin(let header):
+          guard header.number == place.stamp.number else { throw Self.missing(place, header) }
+          known.seen = self.seen(header)
+        case .change(let change) where change.operation != .truncate:
+          known.changes += 1
+          guard let schema else { return }
+          let names = try rowNames(schema, change)
+          try rows?.add(change, schema, names)
+          guard names.contains(row) else { return }
+          for step in try VersionFold.Step.all(change, schema, names, row) {
+            Self.add(step, schema, to: &folds)
+          }
+        default: break
         }
-      default: break
       }
+      known.rows = rows
     }
+    note(known, of: key)
     return folds.filter { $0.before != nil || $0.after != nil }.map {
       StoredVersion(
-        stamp: place.stamp, seen: seen, schema: $0.schema, before: $0.before, after: $0.after)
+        stamp: place.stamp, seen: known.seen, schema: $0.schema, before: $0.before, after: $0.after)
     }
+  }
+
+  /// Stores how a transaction was read. Of too many temporary files, deletes the one that was not used for the longest
+  /// time.
+  private func note(_ known: Reads, of key: Transaction) {
+    if reads.count >= Self.readsMax, reads[key] == nil { reads = reads.filter { $0.value.rows != nil } }
+    reads[key] = known
+    guard fileCount > Self.filesMax else { return }
+    let oldest = reads.filter { $0.value.rows != nil }.min { $0.value.lastUse < $1.value.lastUse }
+    if let oldest { reads[oldest.key] = nil }
+  }
+
+  /// The number of transactions whose rows are in temporary files now.
+  var fileCount: Int { reads.values.count { $0.rows != nil } }
+
+  private func lookup(_ folder: String) -> TransactionLookup {
+    let trail = trails[folder] ?? TransactionLookup(folder: folder)
+    trails[folder] = trail
+    return trail
   }
 
   /// Calls `body` with every row change of the transaction at a place. A row of a table copy is passed as an insert.
   package func forEachRow(
     at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
   ) throws {
-    let trail = trails[folder] ?? TransactionLookup(folder: folder)
-    trails[folder] = trail
-    try trail.read(at: place.begin) { record, schema in
+    try lookup(folder).read(at: place.begin) { record, schema in
       switch record {
       case .begin(let header):
         guard header.number == place.stamp.number else { throw Self.missing(place, header) }

@@ -70,17 +70,16 @@ struct LargeConflictTests {
     Self.report(result)
   }
 
-  // Each of these rows reads the whole transaction of the other node, so there are few.
   @Test func `a conflict in every row, in PostgreSQL`() async {
     let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
-      try Self.check("sp", .rivals, 200)
+      try Self.check("sp", .rivals, Self.count)
     }
     Self.report(result)
   }
 
   @Test func `a conflict in every row, in SQLite`() async {
     let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
-      try Self.check("ps", .rivals, 200)
+      try Self.check("ps", .rivals, Self.count)
     }
     Self.report(result)
   }

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Versions
 
 /// An element of a ``SpilledList``, which can be written to a temporary file and read back.
 protocol Spillable {

@@ -182,8 +182,7 @@ final class TwoWayDesk<Table: AnyObject> {
   var informsEarly: Bool { get throws { try shared.readsOwn } }
 
   func beginGroup() {
-    (uncaptured, watchesRows, isInformed) = ([], false, false)
-    candidatesLeft = nil
+    (uncaptured, watchesRows, isInformed, candidatesLeft) = ([], false, false, nil)
     arriving.removeAll()
     reached = shared.appliedNumbers
     written.removeAll(keepingCapacity: true)
@@ -247,6 +246,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
     inserted.removeAll(keepingCapacity: true)
+    reader.forgetTransactions()
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
     seen = shared.window.seen(header)
@@ -282,6 +282,7 @@ final class TwoWayDesk<Table: AnyObject> {
   func endTransaction() {
     needed.removeAll(keepingCapacity: true)
     deferred.removeAll()
+    reader.forgetTransactions()
   }
 
   private func isDeferred(_ row: KeyedRow) throws -> Bool { try deferredRow(row) != nil }

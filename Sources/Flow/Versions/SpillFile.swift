@@ -7,19 +7,20 @@ import SQLiteKit
 /// The file is a temporary database of SQLite: it has no name, and nothing in it is made durable or rolled back.
 ///
 ///     let file = try SpillFile()
-///     try file.append(hash: 7, bytes)                  // record 0
-///     try file.forEach(hash: 7) { number, bytes in … }
-final class SpillFile {
+///     try file.append(hash: 7, bytes)                 // record 0
+///     try file.forEach(hash: 7) { reader in … }
+package final class SpillFile {
   /// The number of records, which are numbered from 0.
-  private(set) var count = 0
+  package private(set) var count = 0
   private let insert: Statement
   private let update: Statement
   private let find: Statement
+  private let all: Statement
   private let get: Statement
   private let database: Database
 
-  init() throws {
-    (database, insert, update, find, get) = try Self.naming {
+  package init() throws {
+    (database, insert, update, find, all, get) = try Self.naming {
       let database = try Database(path: "", mode: .create)
       try database.executeScript(
         """
@@ -34,12 +35,13 @@ final class SpillFile {
         database, try database.prepare("INSERT INTO record VALUES (?, ?, ?)"),
         try database.prepare("UPDATE record SET bytes = ? WHERE number = ?"),
         try database.prepare("SELECT number, bytes FROM record WHERE hash = ? ORDER BY number DESC"),
+        try database.prepare("SELECT bytes FROM record WHERE hash = ? ORDER BY number"),
         try database.prepare("SELECT bytes FROM record WHERE number = ?")
       )
     }
   }
 
-  func append(hash: UInt64, _ bytes: UnsafeRawBufferPointer) throws {
+  package func append(hash: UInt64, _ bytes: UnsafeRawBufferPointer) throws {
     try Self.naming {
       try insert.bind(Int64(count), at: 1)
       try insert.bind(Int64(bitPattern: hash), at: 2)
@@ -49,7 +51,7 @@ final class SpillFile {
     }
   }
 
-  func replace(_ number: Int, by bytes: UnsafeRawBufferPointer) throws {
+  package func replace(_ number: Int, by bytes: UnsafeRawBufferPointer) throws {
     try Self.naming {
       try update.bind(.blob(bytes), at: 1)
       try update.bind(Int64(number), at: 2)
@@ -57,7 +59,7 @@ final class SpillFile {
     }
   }
 
-  func holds(hash: UInt64) throws -> Bool {
+  package func holds(hash: UInt64) throws -> Bool {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
       defer { find.reset() }
@@ -67,7 +69,7 @@ final class SpillFile {
 
   /// Calls `body` with the records that have this hash, the last one first, until it returns a result. Returns that
   /// result; nil if there is none.
-  func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
+  package func last<T>(hash: UInt64, _ body: (_ number: Int, inout ByteReader) throws -> T?) throws -> T? {
     try Self.naming {
       try find.bind(Int64(bitPattern: hash), at: 1)
       defer { find.reset() }
@@ -79,7 +81,16 @@ final class SpillFile {
     }
   }
 
-  func read<T>(_ number: Int, _ body: (inout ByteReader) throws -> T) throws -> T {
+  /// Calls `body` with each record that has this hash, the first one first.
+  package func forEach(hash: UInt64, _ body: (inout ByteReader) throws -> Void) throws {
+    try Self.naming {
+      try all.bind(Int64(bitPattern: hash), at: 1)
+      defer { all.reset() }
+      while try all.step() { try Self.read(all.value(0), body) }
+    }
+  }
+
+  package func read<T>(_ number: Int, _ body: (inout ByteReader) throws -> T) throws -> T {
     try Self.naming {
       try get.bind(Int64(number), at: 1)
       defer { get.reset() }
@@ -100,7 +111,7 @@ final class SpillFile {
   private static func naming<T>(_ body: () throws -> T) throws -> T {
     func failed(_ code: ErrorCode, _ problem: String) -> CairnError {
       CairnError(
-        code, "the temporary file for rows that apply resolves at the end of their transaction failed: \(problem)",
+        code, "the temporary file for rows of a transaction failed: \(problem)",
         hint: "free space in the folder for temporary files (SQLITE_TMPDIR, else /var/tmp)", remedy: .retry)
     }
     do { return try body() } catch let error as SQLiteError {

@@ -1,0 +1,40 @@
+import Changes
+import Conflicts
+
+/// The row changes of one transaction in a temporary file, by the names of their rows. ``VersionReader`` makes one for a
+/// transaction of which it reads many rows: it would have to read the whole transaction for each row.
+final class TransactionRows {
+  private let file: SpillFile
+  private var schemas: [TableSchema] = []
+  private var bytes = ByteWriter(capacity: 4096)
+
+  init() throws { file = try SpillFile() }
+
+  /// Adds a change, once for each of its rows.
+  ///
+  /// - Parameter names: The names of the change's rows, the old one first if the change alters the key.
+  func add(_ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows) throws {
+    if schemas.last != schema { schemas.append(schema) }
+    for (index, name) in names.enumerated() where !names.prefix(index).contains(name) {
+      for step in try VersionFold.Step.all(change, schema, names, name) {
+        bytes.removeAll()
+        bytes.append(name.isReference ? 1 : 0)
+        bytes.appendVarint(UInt64(schemas.count - 1))
+        step.append(to: &bytes)
+        try file.append(hash: name.hash, bytes.bytes)
+      }
+    }
+    bytes.removeAll()
+    bytes.shrink(above: 1 << 20)
+  }
+
+  /// Calls `body` with the changes of the rows that have a name, in the order in which they were added.
+  func forEach(_ row: RowName, _ body: (VersionFold.Step, TableSchema) -> Void) throws {
+    try file.forEach(hash: row.hash) { reader in
+      let isReference = try reader.readByte() == 1
+      let schema = Int(clamping: try reader.readVarint())
+      guard isReference == row.isReference, schema < schemas.count else { return }
+      body(try VersionFold.Step(from: &reader), schemas[schema])
+    }
+  }
+}
