@@ -11,7 +11,7 @@ extension StringProtocol {
     utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
   }
 
-  /// The text with ASCII letters in lower case. Other letters stay, because neither engine folds them.
+  /// The text with ASCII letters in lower case. Other letters stay, because neither SQLite nor PostgreSQL folds them.
   package var asciiLowercased: String {
     String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
   }

@@ -14,7 +14,8 @@ extension String {
   /// The name as an SQLite identifier in back quotes, as some applications write it.
   package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
 
-  /// The text as a literal of standard SQL, in which a backslash means itself: for SQLite and the replication protocol.
+  /// The text as a literal of standard SQL, for SQLite and PostgreSQL's replication protocol. A backslash has no
+  /// special meaning in it.
   ///
   /// In a statement for PostgreSQL use ``postgresLiteral`` instead.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }

@@ -66,7 +66,7 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether the list certainly includes every table: its last pattern is `*`, or that of one of the further lists.
+  /// Whether the last pattern is `*`, in this list or in one of the further lists. The list then includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
   /// Returns whether this list certainly includes every table that another list includes. If false, that is unknown.
@@ -95,8 +95,8 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// Returns whether the list can include a table of a schema, whatever the table's name. An excluding pattern counts
-  /// only if it excludes all tables of the schema.
+  /// Returns whether the list can include some table of a PostgreSQL schema (namespace). An excluding pattern has no
+  /// effect unless it excludes all tables of the schema.
   ///
   ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
   ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
@@ -110,7 +110,7 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Whether the list can include a table whose name is given without a schema.
+  /// Whether the list can include a table that is named without a schema (namespace).
   package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
 
   private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
@@ -123,11 +123,12 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list of an apply admits a table of a PostgreSQL target. The last pattern that matches the
-  /// table decides.
+  /// Returns whether the list of an apply lets it write to a table of a PostgreSQL target. The last pattern that
+  /// matches the table decides.
   ///
-  /// The rule is stricter than that of a capture's list. A pattern without a dot admits tables of `public` only, except
-  /// `*`, which admits all. A pattern that excludes a table by its name alone excludes it in every schema.
+  /// This is stricter than the list of a capture. A pattern without a dot includes only tables of `public`, except `*`,
+  /// which includes all tables. An excluding pattern without a dot excludes tables of that name in every schema
+  /// (namespace).
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
@@ -155,12 +156,12 @@ package struct TablePatterns: Equatable, Sendable {
   /// A name in a list that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The existing table with the most similar name, which may be meant; nil if none is similar.
+    /// The existing table with the most similar name, to suggest to the operator; nil if none is similar.
     @ByBytes package var nearest: String? = nil
     /// Whether the name is in an excluding pattern.
     package var isExclusion: Bool
-    /// Whether the name is an error to report. That is so for a name in an including pattern. It is so for a name in an
-    /// excluding pattern only if a table has a similar name, which may be meant.
+    /// Whether the name is an error to report. A name in an excluding pattern is an error only if a table has a similar
+    /// name.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 
@@ -168,7 +169,7 @@ package struct TablePatterns: Equatable, Sendable {
   ///
   ///     TablePatterns(["itme", "sale"]).unmatched(in: ["item", "sale"])  // itme, nearest: item
   ///
-  /// - Parameter tables: All names by which patterns may name tables; one table may have several.
+  /// - Parameter tables: All names of the existing tables; one table may have several.
   package func unmatched(in tables: [String]) -> [Unmatched] {
     patterns.compactMap { pattern in
       let (isExclusion, name) = Self.parts(pattern)

@@ -1,7 +1,7 @@
 import CShims
 import Glibc
 
-/// A user of this system, with its groups: enough to judge its rights from the modes of files.
+/// A user of this system with the user's groups, to find out which files the user may read and write.
 package struct Account: Equatable, Sendable {
   package let name: String
   package let user: UInt32

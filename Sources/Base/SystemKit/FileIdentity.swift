@@ -26,7 +26,7 @@ package struct FileIdentity: Hashable, Sendable {
     hasher.combine(inode)
   }
 
-  /// Returns the path without links and dots, as far as it exists.
+  /// Returns the path without symbolic links and dots. Parts of the path that do not exist stay unchanged.
   package static func canonical(_ path: String) -> String {
     if let buffer = realpath(path, nil) {
       defer { free(buffer) }
@@ -36,7 +36,8 @@ package struct FileIdentity: Hashable, Sendable {
     return canonical(String(path[..<slash])) + path[slash...]
   }
 
-  /// Returns the path with its folders free of links and dots; the last part stays, even if it is a link.
+  /// Returns the path without symbolic links and dots in its folder. The last part of the path stays, even if it is a
+  /// link.
   package static func canonicalFolder(of path: String) -> String {
     let name = Folder.lastName(of: path)
     guard path.hasSuffix(name), !["", ".", ".."].contains(name) else { return canonical(path) }

@@ -56,8 +56,8 @@ package final class LocalSocket {
 
   /// Returns the next line without its end; nil if the peer has closed.
   ///
-  /// - Parameter seconds: The limit for the whole line, even if its bytes come slowly; nil: each piece of the line has
-  ///   the limit of the initializer.
+  /// - Parameter seconds: The limit for the whole line, even if its bytes come slowly. Nil: the limit of the
+  ///   initializer, for each single read.
   /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN if the peer takes too long.
   package func readLine(bytesMax: Int, seconds: Int? = nil) throws(FileError) -> [UInt8]? {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
@@ -92,8 +92,8 @@ package final class LocalSocket {
 
   /// Writes a line and its end: send(2), without SIGPIPE.
   ///
-  /// - Parameter seconds: The limit for the whole line, even if the peer reads slowly; nil: each piece of the line has
-  ///   the limit of the initializer.
+  /// - Parameter seconds: The limit for the whole line, even if the peer reads slowly. Nil: the limit of the
+  ///   initializer, for each single write.
   /// - Throws: EAGAIN if the peer takes too long.
   package func writeLine(_ line: String, seconds: Int? = nil) throws(FileError) {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
