@@ -56,8 +56,8 @@ package enum ConfDocument {
 
   // MARK: The reference
 
-  /// The reference configuration `conf/cairn.toml`. It is valid: optional sections, and options that have a default,
-  /// are comments.
+  /// The reference configuration `conf/cairn.toml`. It is a valid configuration, in which optional sections and options
+  /// with a default are comments.
   package static var reference: String {
     var text = """
       # The conf of cairnd: every section and option, with its default or an example.

@@ -159,8 +159,8 @@ package enum ConfFolder {
       hint: "let the user of the daemon read it, and give it less than 1 MiB")
   }
 
-  /// Returns the name of the database whose password is in a file. A service gets the files as `database.NAME`, or as
-  /// `database_NAME` from a folder that is passed as a whole. In the configuration folder they are named just `NAME`.
+  /// Returns the name of the database whose password is in a file; nil for any other file. For a service, the file is
+  /// named `database.NAME` or `database_NAME`. In the configuration folder, it may also be named just `NAME`.
   ///
   /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
   private static func database(_ file: String, isService: Bool) -> String? {

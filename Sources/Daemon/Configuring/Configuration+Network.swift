@@ -143,8 +143,8 @@ extension Configuration {
   /// Returns the limit, in bytes of disk, for the trails that a peer may push; nil: no limit.
   package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? shareBytes }
 
-  /// The limits for one node whose trails come to this node, pushed by that node or fetched by this one. They say which
-  /// trails may come, how many, and how many bytes.
+  /// The limits for the trails of one other node: which trails may come to this node, how many, and how many bytes. The
+  /// other node pushes the trails, or this node fetches them.
   package struct Share: Sendable {
     package let node: String
     package fileprivate(set) var patterns: [TrailPatterns] = []

@@ -74,7 +74,7 @@ struct ReadSection {
 }
 
 extension OptionValue {
-  /// Returns the value as TOML. Durations and sizes keep the form that the file has.
+  /// Returns the value as TOML. A duration or size is returned as it is written in the file.
   fileprivate func shown(_ node: TomlNode) -> String {
     switch self {
     case .text(let text): Self.quoted(text)

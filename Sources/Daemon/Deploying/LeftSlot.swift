@@ -6,7 +6,8 @@ import PostgresKit
 import SystemKit
 import Trails
 
-/// A slot of a capture that was removed from the configuration: the server keeps log for it until it is dropped.
+/// A slot whose capture was removed from the configuration. The server keeps log for the slot until the slot is
+/// dropped.
 package struct LeftSlot: Equatable, Sendable {
   /// The state of the slot at the server.
   package enum Standing: Equatable, Sendable {
@@ -15,7 +16,7 @@ package struct LeftSlot: Equatable, Sendable {
     case inUse
     /// The slot exists; the server keeps this many bytes of log for it.
     case left(bytes: Int64)
-    /// The server could not be asked.
+    /// The server could not be queried; the text is the reason.
     case unknown(String)
   }
 

@@ -128,8 +128,8 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  /// Returns the rate of the audit in bytes per second; nil: no audit. Without a setting in the conf, the default
-  /// applies if the target should equal the source.
+  /// Returns the rate of the audit in bytes per second; nil: no audit. Without a setting in the conf, an audit runs at
+  /// the default rate if the target should equal the source.
   private func auditRate(goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil

@@ -12,8 +12,8 @@ struct IntakeRoom: Equatable, Sendable {
   var held: UInt64 = 0
   /// The bytes that the trails will hold after all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The bytes, included in ``held``, of the open segments of trails that are fully applied. Such a segment can be
-  /// deleted only after more bytes have arrived.
+  /// The bytes, included in ``held``, of the last segments of trails that are fully applied. The last segment of a
+  /// trail can be deleted only after more bytes have arrived.
   var live: UInt64 = 0
   /// Whether captures are paused because the trails exceed their disk budget even after every possible deletion.
   var isPaused = false
@@ -21,7 +21,7 @@ struct IntakeRoom: Equatable, Sendable {
   var peers: [String: Share] = [:]
 
   /// The sizes of the trails that one node sends, in bytes, and the limit for them, `[peer.NAME] disk`. The fields have
-  /// the same names and meanings as those of ``IntakeRoom``, which are for all trails.
+  /// the same meanings as in ``IntakeRoom``, where they are for all trails.
   struct Share: Equatable, Sendable {
     var allowed: UInt64
     var held: UInt64
