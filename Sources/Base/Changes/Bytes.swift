@@ -179,8 +179,8 @@ public struct ByteReader {
     return Int(value)
   }
 
-  /// Reads the number of items of a list, a varint. Throws if it exceeds `most` or the number of the following bytes.
-  /// An item may take much more space in memory than in the record, so `most` limits the memory of the list.
+  /// Reads the number of items of a list, a varint. Throws if it exceeds the number of the following bytes, or `most`,
+  /// which limits the memory of the list.
   mutating func readCount(_ what: String, most: Int) throws -> Int {
     let at = _offset
     let count = try readCount()

@@ -1,7 +1,7 @@
 /// The knowledge of a database: for each other trail, the last transaction whose effects the database contains.
 ///
-/// Capture reads the knowledge from the applied notes. It writes the knowledge into the header of every later
-/// transaction (``TransactionHeader/dependencies``).
+/// Capture reads the knowledge from the applied notes in the database. It writes the knowledge into the header of each
+/// transaction that it then appends to its trail (``TransactionHeader/dependencies``).
 ///
 /// A new trail may have the name of an older one, but it has another id. Both trails then have an entry, because a node
 /// may still have the older trail.
@@ -123,7 +123,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, in which no trail ids follow.
+  /// Reads encoded knowledge. `hasIDs` is false for data of an earlier version, which has no trail ids.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
@@ -146,8 +146,8 @@ package struct AppliedNote: Equatable, Sendable {
 
   /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// The id of the trail, because a new trail may get the same name and count its transactions from 1 again. Nil in a
-  /// note of an earlier version of Cairn, and in a note that states no transaction.
+  /// The id of the trail, which distinguishes it from a later trail of the same name. Nil in a note of an earlier
+  /// version of Cairn, and in a note that states no transaction.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
@@ -165,8 +165,8 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The additional time, in µs, by which a note's clock may be ahead in ``bound(now:skewMicrosecondsMax:)``. This
-  /// node's clock may have been set back after apply wrote the note.
+  /// The additional time, in µs, by which a note's clock may be ahead of this node's clock. This node's clock may have
+  /// been set back after apply wrote the note.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
   /// Lowers a clock that is too far in the future to the greatest one that apply accepts. Any application that can

@@ -86,8 +86,8 @@ extension Sequence<String> {
 
 /// Writes several names into one text, from which each name can be read back unchanged.
 ///
-/// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped. All other
-/// text is unchanged, so texts of earlier versions read as before.
+/// The unit separator (U+001F) separates the names. In a name, the separator and the escape (U+0010) are escaped. All
+/// other text is unchanged, so that texts of earlier versions can still be read.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"
 ///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]

@@ -1,4 +1,4 @@
-/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips unknown kinds that are 0x80 or greater.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -84,7 +84,7 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
 
-/// The transaction that last wrote a row, by its origin and clock.
+/// The origin and the clock of the transaction that last wrote a row.
 package struct Version: Equatable, Sendable {
   package var origin: String
   package var clock: UInt64
@@ -140,7 +140,7 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
-    /// A comparison of source and target found rows that differ.
+    /// The refresh repairs rows in which a compare found differences.
     case repair = 5
   }
   package enum Method: UInt8, Sendable {

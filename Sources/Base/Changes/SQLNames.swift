@@ -3,8 +3,8 @@
 /// SQL ends a name at the byte 0x22 and a text at the byte 0x27. Swift's `Character` may contain that byte together
 /// with its neighbors, so no code here may split or compare by characters.
 ///
-/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The connections refuse statements with a
-/// NUL.
+/// A NUL in a name or text is left unchanged, because SQL cannot quote it. The execution of a statement with a NUL
+/// throws.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///

@@ -24,8 +24,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// The constant values of the claim by column name, both as bytes. As characters, Swift could not separate an equals
-  /// sign from a combining mark after it.
+  /// The constant values of the claim by column name, both as bytes. The text is split by bytes, because in Swift an
+  /// equals sign and a combining mark after it are one character.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {

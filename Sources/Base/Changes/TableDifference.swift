@@ -25,7 +25,7 @@ package struct TableDifference: Equatable, Sendable {
   package let after: TableSchema
   /// For each column of `after`, its index in `before`; nil if the column is new.
   package let origins: [Int?]
-  /// The changes, in an order in which they can be executed: names, drops, additions, other changes, then keys and
+  /// The changes, in an order in which they can be executed: renames, drops, additions, other changes, then keys and
   /// indexes.
   package private(set) var changes: [Change] = []
 

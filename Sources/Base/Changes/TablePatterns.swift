@@ -12,7 +12,7 @@ package struct TablePatterns: Equatable, Sendable {
   /// Further lists of patterns. A table is also included if one of these lists includes it.
   private var others: [TablePatterns] = []
 
-  /// Creates a list from patterns. If no pattern includes, all tables are included except the excluded ones.
+  /// Creates a list from patterns. If no pattern includes tables, the list has all tables except the excluded ones.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
@@ -69,12 +69,13 @@ package struct TablePatterns: Equatable, Sendable {
   /// Whether the last pattern is `*`, in this list or in one of the further lists. The list then includes every table.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Returns whether this list certainly includes every table that another list includes. If false, that is unknown.
+  /// Returns whether this list certainly includes every table that another list includes. If the result is false, it
+  /// may still do so.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
-  /// Returns whether a pattern excludes, and its text without the `!`.
+  /// Returns whether a pattern excludes tables, and its text without the `!`.
   package static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
@@ -153,7 +154,7 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// A name in a list that no table has.
+  /// A name in a list, such as a misspelled one, that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
     /// The existing table with the most similar name, to suggest to the operator; nil if none is similar.

@@ -26,7 +26,7 @@ package struct TableTreatment: Equatable, Sendable {
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
-  /// The message and the hint for the operator if the rule cannot be applied to the present shape of the table.
+  /// The message and the hint for the operator if an apply's rule cannot be applied to the present shape of the table.
   package struct Refusal: Equatable, Sendable {
     @ByBytes package var message: String
     @ByBytes package var hint: String

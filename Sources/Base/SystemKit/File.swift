@@ -152,8 +152,8 @@ package final class File {
     try Folder.sync(Folder.parent(of: path))
   }
 
-  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing
-  /// releases it.
+  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing the
+  /// file releases the lock.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
       if errno == EWOULDBLOCK { return false }

@@ -4,7 +4,7 @@ import Glibc
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
-  /// The user that the file belongs to. It does not count when identities are compared.
+  /// The user that the file belongs to. Comparisons of identities ignore it.
   package let owner: UInt32
 
   /// Reads the identity of the file at a path; nil if there is no file. Without `followsLink`, a link has its own

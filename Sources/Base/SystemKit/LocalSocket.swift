@@ -44,7 +44,7 @@ package final class LocalSocket {
     }
   }
 
-  /// The user and the process of the peer, as the kernel reports them; nil if it does not.
+  /// The user and the process of the peer; nil if the kernel does not report them.
   package var peer: (user: UInt32, process: Int32)? {
     var (user, process): (UInt32, Int32) = (0, 0)
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
@@ -83,7 +83,7 @@ package final class LocalSocket {
     }
   }
 
-  /// Waits until bytes can be read or written. Throws EAGAIN when the time is over.
+  /// Waits until bytes can be read or written. Throws EAGAIN at the deadline, in ms of a monotonic clock.
   private func wait(_ events: Int16, until deadline: Int64) throws(FileError) {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     let left = Int32(clamping: max(0, deadline - Clock.monotonicMilliseconds))

@@ -131,7 +131,8 @@ extension OptionTable.Section {
 }
 
 extension OptionTable.Option {
-  /// Returns the text that says what Cairn does if the option is missing.
+  /// Returns a text about the option's absence in a conf: that it is required, its default, or what Cairn does without
+  /// it.
   ///
   /// - Parameter code: The quote character around code.
   package func without(code: String) -> String {

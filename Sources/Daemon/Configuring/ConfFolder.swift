@@ -7,7 +7,7 @@ package enum ConfFolder {
   package static let usual = "/etc/cairn"
   private static let bytesMax: UInt64 = 1 << 20
 
-  /// Loads a configuration. Never throws: unreadable files are problems of the configuration.
+  /// Loads a configuration. Never throws: an unreadable file becomes a problem in the result.
   /// - Parameter path: the folder, or a single file.
   /// - Parameter more: files to treat as if they were in the folder.
   package static func load(
@@ -170,7 +170,7 @@ package enum ConfFolder {
     return isService || file.hasPrefix(".") ? nil : file
   }
 
-  /// Returns the passwords of a folder by the names of their databases. The final newline of a file is not part of the
+  /// Returns the passwords in the files of a folder, by database name. The final newline of a file is not part of the
   /// password.
   private static func credentials(
     in folder: String, isService: Bool, _ problems: inout [ConfProblem]

@@ -1,7 +1,8 @@
 import Changes
 import Conflicts
 
-/// Checks references between sections: names of databases and trails, and conflicting uses of them.
+/// Checks references between sections: databases and trails that sections name must exist, and must not be used in
+/// conflicting ways.
 struct ConfReferences {
   let node: String?
   private let databases: [ReadSection]

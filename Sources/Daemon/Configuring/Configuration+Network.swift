@@ -75,7 +75,7 @@ extension Configuration {
     }
   }
 
-  /// Returns whether a trail of another node can arrive here: a pump fetches it, or a peer may push it.
+  /// Returns whether this node receives a trail of another node: a pump fetches it, or a peer may push it.
   package func receives(_ trail: String) -> Bool {
     pumps.contains { $0.way == .pull && $0.trails.includes(trail) } || peers.contains { $0.push.includes(trail) }
   }
@@ -152,7 +152,8 @@ extension Configuration {
     package let trails: Int
     /// The maximum number of bytes that the other node's trails may occupy on this node's disk; nil: no limit.
     package let diskBytes: Int64?
-    /// Whether the conf has a section `[peer.NAME]` for the node. Otherwise only pumps fetch trails from it.
+    /// Whether the conf has a section `[peer.NAME]` for the node. If not, its trails come only through pumps of this
+    /// node.
     package let isPeer: Bool
 
     package func includes(_ trail: TrailName) -> Bool { patterns.contains { $0.includes(trail) } }

@@ -29,8 +29,8 @@ extension Configuration {
 
   /// The role of an apply in chains of databases.
   package struct RelayPlan: Equatable, Sendable {
-    /// Whether the capture of the target may include the rows that this apply writes: they would not return to their
-    /// origin. The option `applied` of the capture may still exclude them.
+    /// Whether the capture of the target may include the rows that this apply writes, because these rows would not
+    /// return to their origin. The option `applied` of the capture may still exclude them.
     package var relays: Bool
     /// The trail of the capture that reads the target; nil if there is none. The apply skips rows that come from this
     /// trail.

@@ -56,7 +56,7 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  /// The choice whether a capture sends the rows that apply has written to its source.
+  /// The option `applied` of a capture: whether it sends the rows that apply has written to its source.
   package enum AppliedRows: String, CaseIterable, Sendable {
     /// The trail also includes rows that apply has written to the source.
     case include
@@ -106,7 +106,7 @@ package struct Configuration: Equatable, Sendable {
     /// time is further ahead is not applied until the difference is small enough.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
-    /// The treatment of rows that are in the target's tables before the first copy. Nil: the apply stops if there are
+    /// The action for rows that are in the target's tables before the first copy. Nil: the apply stops if there are
     /// such rows.
     package var existing: ExistingRows?
     package var names = NamePolicy.fold

@@ -15,7 +15,7 @@ struct ReadSection {
   /// The options that are present but invalid, each with its place in the conf.
   private(set) var wrong: [String: ConfPlace] = [:]
 
-  /// Reads the options of a section. Unknown, invalid and missing options become problems of the reader.
+  /// Reads the options of a section. Unknown, invalid and missing options are added to the problems of the reader.
   init(_ source: ConfSection, _ reader: inout OptionReader) {
     self.source = source
     let section = source.section

@@ -27,8 +27,8 @@ package struct LeftSlot: Equatable, Sendable {
   @ByBytes package private(set) var url: String
   @ByBytes private var file: String
 
-  /// Writes the URL of the source to a file in the folder of the trail. The file locates the slot after the source has
-  /// left the configuration.
+  /// Writes the URL of the source to a file in the folder of the trail. By this file, Cairn finds the slot after the
+  /// source was removed from the configuration.
   package static func note(source url: String, folder: String) throws {
     let file = Self.file(folder)
     do throws(FileError) {

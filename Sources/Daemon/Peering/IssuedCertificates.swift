@@ -2,7 +2,7 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that the authority of this node has signed for peers, one file each in `issued`.
+/// The certificates that the authority of this node has signed for peers, one file each in the folder `issued`.
 ///
 /// A peer has one valid certificate. After a renewal, the old one remains valid until the peer first uses the new one.
 /// If the peer joins again with a new invitation, all its earlier certificates become invalid.

@@ -58,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Returns the tables that the option `tables` of the apply excluded before and includes now. The list `before` is
-  /// empty for a table that the target does not know yet.
+  /// Returns the tables that the option `tables` of the apply excluded before and includes now. In the result, `before`
+  /// is empty for a table that the target does not know yet.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -96,7 +96,7 @@ extension ApplyEntry {
       context: ["table": first])
   }
 
-  /// Removes the request for a copy of a table that was made before the table's rule changed.
+  /// Removes the request for a copy of a table, because the table's rule has changed since the request was made.
   private func forgetRequest(for table: String) {
     context.requests.settle { $0.isOf(apply: name, trail, table) }
   }

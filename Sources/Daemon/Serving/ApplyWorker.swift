@@ -136,8 +136,9 @@ final class ApplyWorker: Worker {
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Starts an audit, which compares source and target while the apply works. Returns its thread, nil if there is no
-  /// audit, and the signal that stops it. If the source is at another node, that node is asked for digests of its rows.
+  /// Starts an audit, which compares source and target while the apply works. Returns the thread of the audit (nil: no
+  /// audit), and the signal that stops it. If the source is at another node, that node is asked for digests of its
+  /// rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {

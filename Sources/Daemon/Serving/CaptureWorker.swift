@@ -77,8 +77,8 @@ final class CaptureWorker: Worker {
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
-  /// Logs a warning if `cairn unhook` has switched off capture for tables: targets do not follow them until `cairn
-  /// rehook`.
+  /// Logs a warning if `cairn unhook` has switched off capture for tables. Changes of these tables do not reach targets
+  /// until `cairn rehook`.
   private func tellUnhooked(_ source: DatabaseURL) {
     guard case .sqlite(let path) = source,
       let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty

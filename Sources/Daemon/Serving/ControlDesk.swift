@@ -148,8 +148,8 @@ package struct ControlDesk: Sendable {
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Requests copies from the node where the trail begins, through the nodes between, because only that node can read
-  /// the rows.
+  /// Requests copies from the node where the trail begins, because only that node can read the rows. The request goes
+  /// through the nodes on the way.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {

@@ -170,7 +170,7 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// Returns whether the peer's own limit is reached, by the last measurement and the bytes received since.
+  /// Returns whether the trails of a peer have reached its limit, with the bytes received since the last measurement.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }

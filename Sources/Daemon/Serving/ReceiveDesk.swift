@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and refuses bytes
-/// while the disk budget is used up.
+/// A handler between the HTTP listener and the ``PumpDesk``. It records which peers push and pull, and rejects pushed
+/// bytes while the disk budget is used up.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk

@@ -134,7 +134,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Removes the requests of this node's apply workers whose rows have arrived.
+  /// Removes each request of this node's apply workers after the requested rows have arrived.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in

@@ -127,7 +127,7 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// Returns the open requests for copies of a trail, which are forwarded towards the node where it begins.
+  /// Returns the open requests for copies of a trail, which this node forwards towards the node where the trail begins.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
