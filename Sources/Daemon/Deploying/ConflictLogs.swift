@@ -62,7 +62,7 @@ package enum ConflictLogs {
 }
 
 extension StateFolders {
-  /// Returns the sources and targets of the replications in a state folder, as text from the folder's files.
+  /// Returns the sources and targets of the replications in a state folder, as they are written in its files.
   static func places(in state: String?) throws -> [String] {
     try folders(state).flatMap { folder -> [String] in
       guard Folder.exists("\(folder)/replication") else { return [] }

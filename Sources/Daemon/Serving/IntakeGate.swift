@@ -35,7 +35,8 @@ struct IntakeRoom: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the trails are full after `more` bytes have arrived since the trails were measured.
+  /// Returns whether the trails have reached their disk limit after `more` bytes have arrived since the trails were
+  /// measured.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     return isPaused || Share(allowed: allowed, held: held, left: left, live: live).isFull(more)
@@ -152,8 +153,8 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// Returns whether the trails are full. If the last measurement is at least a second old, it calls `look` to measure
-  /// them again, and other callers wait meanwhile.
+  /// Returns whether the trails have reached their disk limit. If the last measurement is at least a second old, calls
+  /// `look` to measure the trails again; other callers wait meanwhile.
   ///
   /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
