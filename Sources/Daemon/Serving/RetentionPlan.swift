@@ -31,7 +31,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var segment: UInt64?
     /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
-    /// Whether the reader expired by an earlier plan, and has not received the copies of its tables since.
+    /// Whether an earlier plan let the reader expire, and the reader has not received the copies of its tables since.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -44,7 +44,7 @@ package struct RetentionPlan: Equatable, Sendable {
 
   /// The number of the first segment to keep, by trail. All segments before it may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// The readers that expire by this plan: no segments are kept for them any longer. Readers that an earlier plan let
+  /// The readers that this plan lets expire: no segments are kept for them any longer. Readers that an earlier plan let
   /// expire are not included.
   package private(set) var expired: [ReaderID] = []
   /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.

@@ -50,7 +50,7 @@ package struct NodeStatus: Sendable {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
-    /// The code and the first line of the message.
+    /// The code of the error, and the first line of its message.
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
@@ -97,8 +97,7 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// A sentence for the operator if the trail's node has not confirmed row versions for so long that many are kept;
-    /// otherwise nil.
+    /// A sentence for the operator if the trail's node has left many row versions unconfirmed; otherwise nil.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return

@@ -85,11 +85,11 @@ extension PostgresTable {
     }
   }
 
-  /// Returns the index, in the schema, of the column that has this number in the catalog; nil if there is none.
+  /// Returns the index in `schema.columns` of the column that has this number in the catalog; nil if there is none.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
-  /// Returns the indexes, in the schema, of the columns of a PostgreSQL index. Nil if one of the columns is generated,
-  /// because the log lacks its values.
+  /// Returns the indexes in `schema.columns` of the columns of a PostgreSQL index. Nil if one of the columns is
+  /// generated, because the log lacks its values.
   private func places(of index: Index) -> [Int]? {
     let places = index.columns.compactMap(place)
     return places.count == index.columns.count ? places : nil

@@ -1,8 +1,7 @@
 import Changes
 
-/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file. A note has the number of the last
-/// transaction of a trail that apply has written to the file. It is a row in apply's transaction, so capture reads it
-/// in its order among the changes.
+/// Writes applied notes (``AppliedNote``) into the journal of a captured SQLite file, in apply's transaction. A note
+/// has the number of the last transaction of a trail that apply has written to the file.
 ///
 /// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
@@ -17,8 +16,8 @@ package final class JournalNotes {
   /// The schema version of the file for which this object's statements were prepared.
   private var schemaVersion: Int64 = -1
   private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
-  /// The id of the row of `cairn_control` that says whether capture takes the rows that applies write. If so, its
-  /// column `place` is ``relayed``.
+  /// The id of the row of `cairn_control` that says whether capture also reads the rows that apply writes. If so, the
+  /// row's column `place` is ``relayed``.
   package static let relayRow: Int64 = 4
   package static let relayed = "include"
 
@@ -37,7 +36,7 @@ package final class JournalNotes {
     try database.execute("DELETE FROM cairn_stage")
   }
 
-  /// Returns whether the file's capture also takes rows that applies write. Call it in a transaction that writes.
+  /// Returns whether the file's capture also reads the rows that apply writes. Call it in a transaction that writes.
   package func isRelayed() throws -> Bool {
     try look()
     guard let statement = statements?.relayed else { return false }

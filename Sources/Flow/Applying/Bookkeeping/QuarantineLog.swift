@@ -36,8 +36,8 @@ package struct QuarantineLog {
 
   // MARK: In apply's transaction
 
-  /// Creates the log's table in the caller's transaction; several applies may call this at once. Numbers of deleted
-  /// entries are never used again, as an operator may still refer to one.
+  /// Creates the log's table in the caller's transaction; several apply workers may call this at once. Numbers of
+  /// deleted entries are never used again, as an operator may still refer to one.
   private func install() throws {
     try state.lockForInstall()
     if try isInstalled() { return }

@@ -26,7 +26,7 @@ package struct ConflictRecord: Equatable, Sendable {
   package var kind: Conflict.Kind
   /// The rule that resolved the conflict, as written in the conf.
   @ByBytes package var rule: String
-  /// PostgreSQL: the schema of the row's table; empty in SQLite.
+  /// PostgreSQL: the schema (namespace) of the row's table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow

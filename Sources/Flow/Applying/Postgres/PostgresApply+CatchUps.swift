@@ -69,8 +69,8 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Runs the catch-up that is in progress. If there is none, runs those whose next attempt is due, until one commits
-  /// something. Returns whether anything was committed.
+  /// Runs the catch-up that is in progress. If none is in progress, runs the catch-ups whose next attempt is due, until
+  /// one of them commits something. Returns whether anything was committed.
   ///
   /// - Parameter isLast: Whether to run catch-ups that are not due, too.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -272,8 +272,8 @@ extension PostgresApply {
     return true
   }
 
-  /// Notes that a group of `count` transactions was rolled back because applications wrote to its rows. Apply then
-  /// waits for capture.
+  /// Notes that a group of `count` transactions was rolled back because applications wrote to the rows that it writes.
+  /// Apply then waits for capture.
   private func overtake(_ catchUp: inout CatchUp, _ count: UInt64) {
     guard let desk = catchUp.desk else { return }
     catchUp.share.shrink(count)
