@@ -47,7 +47,8 @@ package struct RetentionPlan: Equatable, Sendable {
   /// The readers that this plan lets expire: no segments are kept for them any longer. Readers that an earlier plan let
   /// expire are not included.
   package private(set) var expired: [ReaderID] = []
-  /// The readers in ``expired`` that expired for lack of disk space. The others lag longer than allowed.
+  /// The readers in ``expired`` that expired for lack of disk space. The other readers in ``expired`` lag longer than
+  /// the conf allows.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
   /// The bytes that the trails will hold after the plan's segments have been deleted.
@@ -147,8 +148,8 @@ package struct RetentionPlan: Equatable, Sendable {
       ?? false
   }
 
-  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if the others need
-  /// only open segments, the last ones of their trails.
+  /// Returns the reader that needs the oldest segment; readers in `given` are not considered. Nil if all other readers
+  /// need only the last segments of their trails, which are still written.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

@@ -19,7 +19,7 @@ package final class ServiceContext: Sendable {
   package let peers: PeerBook
   /// The requests for copies of tables, from apply workers of this node and from peers.
   package let requests: RequestBook
-  /// The questions about rows of sources at other nodes that are not answered yet.
+  /// The unanswered questions about rows of sources at other nodes.
   package let questions = QuestionBook()
   /// The object that answers questions about rows of this node's own sources.
   let answers = SourceAnswers()

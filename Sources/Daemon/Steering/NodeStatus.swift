@@ -14,7 +14,7 @@ package struct NodeStatus: Sendable {
     case failed
     /// An operator stopped the worker.
     case stopped
-    /// The worker rests because the disk budget is used up.
+    /// The worker is paused because the disk budget is used up.
     case paused
   }
 

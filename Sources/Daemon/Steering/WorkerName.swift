@@ -16,8 +16,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   }
 
   package let kind: Kind
-  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty if there is only
-  /// one worker of the kind.
+  /// The name of the section in the conf; for a purge, the name of the capture or of the trail. Empty for a kind of
+  /// which a daemon has only one worker.
   package let name: String
 
   package static let receive = WorkerName(.receive, "")

@@ -55,7 +55,7 @@ package struct MessageKey: Equatable, Sendable {
 
   // MARK: The table
 
-  /// Reads the key from the database; nil if no trusted role owns one, or if this role may not read it.
+  /// Reads the key from the database; nil if no trusted role owns one, or if the session's role may not read it.
   package static func read(_ place: Place, _ connection: PostgresConnection) throws -> MessageKey? {
     let isReadable = try connection.first(
       """

@@ -99,8 +99,8 @@ extension TablePatterns {
 
 extension PostgresConnection {
   /// Returns the users' tables, in order of schema and name. It leaves out the server's own tables, temporary tables,
-  /// tables in schema `cairn`, and tables of extensions. Partitions are part of their root. A table that cannot be
-  /// captured has a ``PostgresTable/refusal``.
+  /// tables in schema `cairn`, and tables of extensions. It returns a partitioned table, but not its partitions. A
+  /// table that cannot be captured has a ``PostgresTable/refusal``.
   ///
   /// Within ``catalog(patience:_:)``, all tables are read in one snapshot.
   ///

@@ -132,7 +132,8 @@ package final class Database {
     _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
   }
 
-  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows of triggers (`sqlite3_changes64`).
+  /// The number of rows that the last INSERT, UPDATE or DELETE changed, without rows that triggers changed
+  /// (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// The rowid of the last row that this connection inserted.
   package var lastInsertRowid: Int64 {

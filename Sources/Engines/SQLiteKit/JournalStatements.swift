@@ -46,8 +46,8 @@ package struct JournalStatements: ~Copyable {
 
   /// One execution of a statement.
   package struct Execution {
-    /// The sequence numbers of the last journal row before the statement, and of the last row that the statement
-    /// caused.
+    /// The sequence number of the last journal row before the statement. `last` is that of the last journal row that
+    /// the statement caused.
     package var before: Int64
     package var last: Int64
     package var rowsAffected: Int64
@@ -76,8 +76,7 @@ package struct JournalStatements: ~Copyable {
   private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
-  /// The sequence number of the last journal row before the first gathered statement. The journal rows of statements
-  /// are stored as differences from it.
+  /// The sequence number of the last journal row before the first gathered statement.
   private var base: Int64 = 0
   private var end: Int64 = 0
   private var parts = 0

@@ -54,8 +54,8 @@ package final class ProgramDatabase {
     touched.watch(database.handle)
   }
 
-  /// Lets a separate thread write the write-ahead log back while the application commits. An operation that needs the
-  /// file for itself calls ``settle()`` first.
+  /// Lets a separate thread write the write-ahead log back into the file while the application commits. An operation
+  /// that needs the file for itself calls ``settle()`` first.
   package func checkpointBeside() {
     guard isOwned else { return }
     checkpointer = Checkpointer.watch(database.handle)

@@ -108,7 +108,8 @@ package struct SchemaFollower: Sendable {
   /// Drops capture's triggers on a table before apply alters the table. `version`: SQLite's `schema_version` when the
   /// transaction began.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Updates capture's triggers to the new schema, before the commit of a transaction that has changed the schema.
+  /// Updates capture's triggers to the new definitions of tables, before the commit of a transaction that has changed
+  /// the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
   /// Creates TEMP triggers on apply's connection, which write apply's changes to the journal. Called in a transaction.

@@ -11,8 +11,8 @@ struct EarlyUpdates {
     /// The row after the update; nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Resolves the change as a conflict if its row does not appear in the trail, because an application at the target
-    /// has changed the row. Returns false if that is not possible.
+    /// Resolves the change as a conflict. Called if the row does not appear in the trail, because an application at the
+    /// target has changed it. Returns false if the change cannot be resolved.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000

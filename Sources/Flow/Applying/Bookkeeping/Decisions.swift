@@ -26,7 +26,7 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Reads an open decision from the stored texts. Nil if the texts have another version's format.
+  /// Reads an open decision from the stored texts. Nil if another version of Cairn stored them in another format.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil

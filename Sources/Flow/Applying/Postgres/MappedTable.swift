@@ -134,8 +134,8 @@ final class MappedTable {
 
   var isWholeRow: Bool { key.isEmpty }
 
-  /// The policy for rows that the table already has. Outside of copies it is `overwrite` if ``localWrites`` resolves
-  /// differing rows.
+  /// The policy for rows that the table already has. Outside of copies, it is `overwrite` if ``localWrites`` lets the
+  /// source's rows win.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// The changes of the table's rows that have not been sent yet, to be sent together.

@@ -222,7 +222,7 @@ extension PostgresApply {
   }
 
   /// Handles an error in a catch-up, whose group was rolled back. Returns false if its tables stay suspended, true to
-  /// try again.
+  /// try the catch-up again.
   private func recover(_ catchUp: inout CatchUp, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (catchUp.replay.number, catchUp.replay.applied)
     catchUp.replay.abandon()
