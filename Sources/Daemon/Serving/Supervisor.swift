@@ -158,7 +158,7 @@ package final class Supervisor: Sendable {
     return name
   }
 
-  /// Applies a command to a worker, and ends the worker's thread if the command needs that.
+  /// Carries out a command for a worker, and ends the worker's thread if the command requires that.
   func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
@@ -317,7 +317,7 @@ package final class Supervisor: Sendable {
   package struct Silent: Sendable {
     package let name: WorkerName
     /// Whether SQLite is inside one instruction of a statement, such as the call of a function. The database file then
-    /// causes the delay, so a restart of the daemon would not help. It would end the workers of all other databases.
+    /// causes the delay, so a restart of the daemon would not help, and would end the workers of all other databases.
     package let isInStatement: Bool
   }
 

@@ -89,7 +89,7 @@ package struct NodeStatus: Sendable {
     /// target, or writes the rows that it changed.
     package var statements = Statements()
     package var copying: Copying?
-    /// The number of copies of tables that have ended since the daemon was started.
+    /// The number of copies of tables that were completed since the daemon was started.
     package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?

@@ -11,7 +11,7 @@ import CodecKit
 package struct MessageKey: Equatable, Sendable {
   /// A schema in which Cairn keeps a secret key, in the table `key`. The raw value is the schema's name.
   package enum Place: String, Sendable {
-    /// The schema with the key of the role that captures or applies.
+    /// The schema with the key of the role that capture or apply uses.
     case own = "cairn"
     /// The schema with the key of the superuser that installed the event triggers.
     case triggers = "cairn_ddl"

@@ -5,7 +5,8 @@ import Changes
 ///
 /// Does nothing if the file is not captured, or if an older version of Cairn captures it.
 package final class JournalNotes {
-  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. No row of a table has this code.
+  /// The `code` of a journal row whose column `v0` has an ``AppliedNote``. Journal rows for rows of tables have other
+  /// codes.
   package static let code: Int64 = 1
   /// The first version of the journal in which rows can have an ``AppliedNote``.
   package static let versionMin: Int64 = 3

@@ -7,7 +7,7 @@ import Changes
 /// written earlier. A row stores the text of a repeated statement once. It stores a value only if it differs from the
 /// last one bound to the same text.
 package struct JournalStatements: ~Copyable {
-  /// The `code` of a journal row that ends a transaction. No row of a table has this code.
+  /// The `code` of a journal row that ends a transaction. Journal rows for rows of tables have other codes.
   package static let endCode: Int64 = 2
   /// The `code` of a journal row with statements that does not end a transaction.
   package static let partCode: Int64 = 3

@@ -4,7 +4,7 @@ import Reshaping
 import Trails
 
 /// A copy, later in the trail, with which a suspended table continues. The table was suspended because apply could not
-/// carry out its rule.
+/// carry out the table's rule.
 ///
 /// The copy also has the rows that the table missed while its columns did not fit the rule.
 struct LaterCopy {

@@ -282,7 +282,7 @@ extension PostgresApply {
   }
 
   /// Returns a copy, later in the trail, with which a suspended table can continue. The table was suspended because
-  /// apply could not carry out its rule. Nil if there is no such copy, or if it was already tried.
+  /// apply could not carry out the table's rule. Nil if there is no such copy, or if it was already tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ catchUp: CatchUp
   ) throws -> LaterCopy? {
