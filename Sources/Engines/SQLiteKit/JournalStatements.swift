@@ -9,7 +9,7 @@ import Changes
 package struct JournalStatements: ~Copyable {
   /// The `code` of a journal row that ends a transaction. Journal rows for rows of tables have other codes.
   package static let endCode: Int64 = 2
-  /// The `code` of a journal row with statements that does not end a transaction.
+  /// The `code` of a journal row with statements that is written before the end of the transaction.
   package static let partCode: Int64 = 3
   static let version: UInt8 = 1
   /// The size of the gathered statements, in bytes, from which they are written to the journal before the commit.

@@ -192,8 +192,8 @@ struct OwnersCode: Equatable {
 
   /// The WITH clause that finds the relations, the trusted roles and the code that matter when table `$1` is written.
   ///
-  /// The relations are the table, its partitions, and the tables that its foreign key actions change, if foreign key
-  /// triggers fire. The code is what runs when the table is written, with all objects that it uses; see
+  /// The relations are the table and its partitions. If foreign key triggers fire, they include the tables that foreign
+  /// key actions change. The code is what runs when the table is written, with all objects that it uses; see
   /// ``ReachedCode``.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
