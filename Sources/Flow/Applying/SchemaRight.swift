@@ -5,8 +5,7 @@ import Mapping
 ///
 /// A table that Cairn created follows each trail that adds columns, whichever trail created it. Only the trail that
 /// created the table may drop or rename columns or the table. That trail may not do so while another trail brings rows
-/// into the table, as a dropped column would lose the other trail's values. Two-way trails share all rows and all
-/// changes.
+/// into the table, as a dropped column would lose the other trail's values. In a two-way table, it may always do so.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {

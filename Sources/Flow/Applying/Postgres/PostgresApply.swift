@@ -51,7 +51,7 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// The conflict handling of two-way replication; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
-  /// One-way: the check that no transaction's clock is too far ahead. Two-way, ``desk`` has this check.
+  /// One-way: the check that no transaction's clock is too far in the future. Two-way, ``desk`` has this check.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
@@ -189,8 +189,8 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// Applies one group. With ``ApplyOptions/quarantines``, a transaction that the target refuses goes into quarantine.
-  /// Otherwise throws its error. Returns false if there is nothing to apply.
+  /// Applies one group; returns false if there is nothing to apply. A transaction that the target refuses goes into
+  /// quarantine. Without ``ApplyOptions/quarantines``, its error is thrown instead.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
@@ -333,8 +333,8 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// Runs each statement in its own transaction, before the group. If a statement's type was rolled back with the
-  /// group, the statement runs in the group instead.
+  /// Runs each statement in its own transaction, before the group. If a statement needs a type that the group itself
+  /// creates, the group runs the statement instead.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}

@@ -315,7 +315,7 @@ extension PostgresReplay {
 extension RowText {
   /// The values of all columns as texts; nil for NULL.
   var strings: [String?] { (0..<count).map { string($0) } }
-  /// The values of the columns that the row gives, by column index; nil for NULL.
+  /// The row's values as texts, by column index; nil for NULL. Columns for which the row has no value are absent.
   var given: [Int: String?] {
     var values: [Int: String?] = [:]
     for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }

@@ -11,10 +11,9 @@ extension PostgresTargetState {
   struct Waiting: Equatable {
     /// The number of the entry in `cairn.waiting`; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// The table's name in `cairn.table_state`. It is the name at the source as of the trail's main checkpoint. The
-    /// table's own checkpoint is earlier.
+    /// The table's name in `cairn.table_state`: the name that it has in the trail at the trail's checkpoint.
     @ByBytes var source: String
-    /// The table's name in the trail at the table's own checkpoint.
+    /// The name that the table has in the trail at its own, earlier checkpoint.
     @ByBytes var place: String
     /// The record at which the table is suspended: everything before it in the same transaction is applied. Nil if
     /// nothing of that transaction is applied.

@@ -17,9 +17,9 @@ import PostgresKit
 package struct PostgresTargetState {
   static let version = 1
 
-  /// The state that apply stores for each table of a trail, besides its columns.
+  /// The state that apply stores for one table of a trail.
   struct Table {
-    /// The table's schema at the target. ``name`` is the table's name there.
+    /// The schema (namespace) of the table at the target. ``name`` is the table's name there.
     var schema: String
     var name: String
     /// Whether Cairn created the table, so that its columns follow the source.
@@ -54,7 +54,7 @@ package struct PostgresTargetState {
     /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry of an
     /// earlier version.
     var key: PendingForeignKey?
-    /// The schema of the table that a foreign key references. ``needsTable`` is its name.
+    /// The schema (namespace) of the table that a foreign key references. ``needsTable`` is that table's name.
     var needsSchema = ""
     var needsTable = ""
   }
@@ -66,8 +66,8 @@ package struct PostgresTargetState {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Locks apply's state until the transaction ends, as several applies may use a database at once. Does nothing if the
-  /// state does not exist yet.
+  /// Locks apply's state until the transaction ends, as several apply workers may write to a database at once. Does
+  /// nothing if the state does not exist yet.
   ///
   /// This is a table lock, which needs rights on the table. An advisory lock would not be safe, as any role that may
   /// connect could hold it.
@@ -373,8 +373,8 @@ package struct PostgresTargetState {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
 
-  /// Removes everything that applies created in this database, except user tables and their rows: the schema `cairn`
-  /// and the replication origins. Returns false if there was nothing.
+  /// Removes everything that apply created in this database, except user tables and their rows: the schema `cairn` and
+  /// the replication origins. Returns false if there was nothing.
   package func detach() throws -> Bool {
     let prefix = try originPrefix()
     let origins = try connection.query(

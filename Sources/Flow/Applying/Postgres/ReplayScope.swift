@@ -2,9 +2,8 @@ import Changes
 
 /// The tables that one reader of a trail applies, while their names change along the trail.
 ///
-/// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. Apply's
-/// state has the name that a suspended table has at the main reader's place. At the earlier place of the catch-up, the
-/// table may have another name.
+/// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. A catch-up
+/// reads an earlier part of the trail, in which a table may still have a former name.
 struct ReplayScope {
   /// A table of a catch-up whose records are skipped up to the record `from`. At that record, its name is `place`.
   private struct Coming {
@@ -38,7 +37,8 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// Called before each record of a catch-up. Returns whether tables of the catch-up are applied from this record on.
+  /// Called before each record of a catch-up. Returns whether this record is the first one to apply for any suspended
+  /// table.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -49,7 +49,7 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// Excludes a table, so that this reader skips it from the present record on.
+  /// Excludes a table: this reader skips the present record and all later records of the table.
   mutating func leave(_ name: String) {
     if isCatchUp { places[name] = nil } else { places[name] = name }
   }
@@ -65,8 +65,8 @@ struct ReplayScope {
     return isCatchUp ? nil : new
   }
 
-  /// Returns the name that a catch-up's table has at the present place, and the record from which on the table is
-  /// applied (nil: it is already applied).
+  /// Returns the name that a catch-up's table has at the present place, and the first record to apply. That record is
+  /// nil if it was already reached.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

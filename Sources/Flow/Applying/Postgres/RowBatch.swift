@@ -289,7 +289,7 @@ struct KeyPlaces {
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// Stores the number of an entry under a hash, in place of an entry for which `isSame` is true.
+  /// Stores the number of an entry under a hash. Replaces the entry for which `isSame` is true, if there is one.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

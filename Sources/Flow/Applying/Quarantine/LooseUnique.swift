@@ -63,8 +63,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// Parses a term of an index: returns its column, and the differences that it ignores (nil: not known). Nil for an
-  /// expression.
+  /// Parses a term of an index: returns its column, and the text differences that the term ignores (nil: not known).
+  /// Returns nil if the term is an expression.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)

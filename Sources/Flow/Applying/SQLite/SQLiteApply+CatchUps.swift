@@ -231,8 +231,8 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the suspension of a table for which the trail has nothing more up to the main checkpoint. Removes apply's
-  /// state of a table that neither end has any more.
+  /// Ends the suspension of a table that has caught up with the trail's checkpoint. Removes apply's state of a table
+  /// that neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {

@@ -33,8 +33,8 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// Alters the target table as its new rule says before a schema change of the table is made. A table that the source
-  /// drops is not altered.
+  /// Before a schema change of a table, alters the target table as the table's new rule says. Does not alter a table
+  /// that the source drops.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }

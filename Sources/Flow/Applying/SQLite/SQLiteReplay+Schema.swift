@@ -109,8 +109,8 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Called before each record is applied. Starts the catch-up's table, or suspends a table, if that is due at this
-  /// record.
+  /// Called before each record is applied. Begins to apply the catch-up's table, or suspends a table, if that is due at
+  /// this record.
   func reach(_ record: Record) throws {
     if case .catchUp(let key) = scope, catchUpName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -130,7 +130,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Suspends a table from the present record on, because the target refuses that record. Everything before it is
+  /// Suspends the present record's table, because the target refuses that record. Everything before the record is
   /// applied.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
@@ -353,7 +353,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Stores the PostgreSQL schema of a table that Cairn created here.
+  /// If Cairn created the table here, stores the definition that the table has in PostgreSQL.
   private func saveOrigin(_ mapping: TableMapping) throws {
     guard target.tables[key(mapping.target.name)]?.isCreated ?? false else { return }
     let source = mapping.source

@@ -7,13 +7,13 @@ import SQLiteKit
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
 /// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): TargetState+Waiting.swift
-/// cairn_origin(name, shape): the schema that a table from PostgreSQL has there
+/// cairn_origin(name, shape): the definition that a table from PostgreSQL has there
 /// ```
 /// They are written in the transaction that applies the changes, so they are correct after any crash.
 package struct TargetState {
   static let version: Int64 = 1
 
-  /// The state that apply stores for each table of a trail, besides its columns.
+  /// The state that apply stores for one table of a trail.
   struct Table {
     /// Whether Cairn created the table, so that its columns follow the source.
     var isCreated = false
@@ -203,8 +203,8 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Stores the schema that a table has in the other engine, so that it can be recreated there. If `shape` is nil,
-  /// removes the stored one.
+  /// Stores the definition that a table has in the other engine, so that the table can be recreated there. If `shape`
+  /// is nil, removes the stored definition.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }

@@ -186,8 +186,8 @@ final class StatementDesk {
     differing[differs.text] = differs.reason
   }
 
-  /// Forgets which statements before `position` are not executed again, and reports the group's counts. Called after
-  /// the commit of a group that ends there: nothing before it is read again.
+  /// Removes the stored reasons about statements before `position`, and reports the group's counts. Called after the
+  /// commit of a group that ends there, as apply reads nothing before `position` again.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }

@@ -105,7 +105,7 @@ protocol RowForm {
   func version(_ stored: StoredVersion) throws -> RowVersion
   /// Returns the key of the row to which the version belongs.
   ///
-  /// - Throws: `trail-damaged` if the version does not give it.
+  /// - Throws: `trail-damaged` if the version does not contain the key.
   func key(_ stored: StoredVersion) throws -> [Value]
 }
 

@@ -26,8 +26,7 @@ struct ColumnsNow {
   /// Returns the columns of a trail's table that still exist here, under present names; nil if nothing was renamed or
   /// dropped.
   ///
-  /// - Parameter known: Returns the last transaction that the author of the rows knew, of the trail that has a rename
-  ///   or drop.
+  /// - Parameter known: Takes a rename or drop; returns the last transaction of its trail that the rows' author knew.
   /// - Parameter origin: The name of the trail that has the rows.
   func part(of table: TableSchema, knowing known: (ColumnStep) -> UInt64, of origin: String) -> LaterShape.Part? {
     guard let (now, move) = changed(table, knowing: known, of: origin) else { return nil }

@@ -296,8 +296,8 @@ final class RowNames {
     return names
   }
 
-  /// Returns all names that ``VersionWindow`` stores for a change: of the rows that it touches, and of those that they
-  /// reference.
+  /// Returns all names that ``VersionWindow`` stores for a change: those of the rows that the change touches, and those
+  /// of the rows that these reference.
   func namesAndReferences(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?
   ) throws -> ChangedRows {
@@ -316,7 +316,8 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// Returns a column's value after the change that was read last. It may be unchanged from the row before.
+  /// Returns a column's value after the change that was read last. A value that the change left unchanged is taken from
+  /// the row before the change.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }

@@ -239,11 +239,10 @@ final class RowResolver<Target: ApplyTarget> {
   }
 
   /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
-  /// if it was not written.
+  /// if nothing was written.
   ///
   /// - Parameter isReferred: True for a row from ``TwoWayDesk/neededRows()``; false for a row that only a restored row
-  ///   references. Only a needed row is written even if it exists: it may have been resolved before its references were
-  ///   known.
+  ///   references. If false, an existing row is not written.
   private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
     guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
     let form = target.form(of: table)

@@ -84,11 +84,10 @@ final class TwoWayDesk<Table: AnyObject> {
   /// The schema changes of the present group that renamed or dropped tables or columns.
   private var arriving: [ColumnStep] = []
 
-  /// Adds the renames and drops of a schema change that apply makes, as this database's own trail does not have it yet.
-  /// Ignores a change that this database already had.
+  /// Adds the renames and drops of a schema change that apply has made, as this database's own trail does not have them
+  /// yet. Ignores a change that this database already had.
   ///
-  /// Call this only for a change that apply itself has made: this database's trail has the changes of operators. If it
-  /// were called for a rename that was not made, two tables would count as one.
+  /// Must not be called for a change that apply did not make: two tables could then count as one.
   func learn(_ ddl: DDL, _ before: TableSchema?, _ after: TableSchema?) {
     guard !shared.isEcho(ddl), let before, let after else { return }
     names.learn(ddl, before, after)
@@ -134,7 +133,7 @@ final class TwoWayDesk<Table: AnyObject> {
     return admitted[origin]
   }
 
-  /// Returns the names of the rows that a change of this database's trail touches, and of those that they reference.
+  /// Returns the names of the rows that a change in this database's trail touches, and of their referenced rows.
   func ownNames(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     try names.namesAndReferences(schema, change, from: nil)
   }
@@ -196,7 +195,7 @@ final class TwoWayDesk<Table: AnyObject> {
     (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
-  /// Requests that all rows of transactions through `number` are resolved from versions. False: requested before.
+  /// Requests that all rows of transactions through `number` are resolved from versions. False if requested before.
   func settle(through number: UInt64) -> Bool {
     guard number > settlesThrough else { return false }
     settlesThrough = number
@@ -241,8 +240,8 @@ final class TwoWayDesk<Table: AnyObject> {
 
   // MARK: Transactions
 
-  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its timestamp is too far ahead. Throws `trail-forked` if its
-  /// author states that it knew transactions that this database's trail does not have.
+  /// Begins a transaction. Throws ``ClockGate/Ahead`` if its clock is too far in the future. Throws `trail-forked` if
+  /// its author states that it knew transactions that this database's trail does not have.
   func begin(_ told: TransactionHeader, at begin: Position) throws {
     try gate.check(told)
     let header = try shared.window.believed(told, of: trail)
@@ -275,7 +274,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns an empty list with this apply's memory limit, for results of a transaction's rows.
   func list<Element>() -> SpilledList<Element> { SpilledList(bytesMax: shared.deferredBytesMax) }
 
-  /// The rows that the present transaction references and that other nodes wrote without its author knowing of it.
+  /// The rows that the present transaction references and that have versions unknown to its author.
   private var needed: [RowName] = []
   var isToSettle: Bool { !deferred.isEmpty || !needed.isEmpty }
 
@@ -572,10 +571,9 @@ final class TwoWayDesk<Table: AnyObject> {
     return Candidate(candidate.row, copy, earlier: candidate.earlier)
   }
 
-  /// Returns a row's rank; nil if all nodes know its last write. It is the highest rank if capture has not read that
-  /// write. It is also the highest if `isMerged` (copies merge with present rows) and capture has not copied the row.
-  /// Throws ``LocalAhead`` if capture has not read the write, and `isNew`: the row that needs the value is from this
-  /// group.
+  /// Returns a row's rank; nil if all nodes know its last write. If capture has not read that write, returns the
+  /// highest rank, or throws ``LocalAhead`` if `isNew`: the row that needs the value is from this group. Also returns
+  /// the highest rank if `isMerged` (copies merge with present rows) and capture has not copied the row.
   func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
