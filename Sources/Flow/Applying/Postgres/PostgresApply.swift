@@ -41,7 +41,7 @@ package final class PostgresApply {
   var madeAhead: Set<NameKey> = []
   /// The records at which tables must be suspended, by their places in the trail, with the reasons.
   var refusals: [Position: CairnError] = [:]
-  /// The number of the last transaction that apply sends one statement at a time, after a failure; 0: none.
+  /// The number of the last transaction whose statements apply sends one by one, after a failure; 0: none.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
@@ -319,8 +319,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// Creates or drops the triggers that refuse local writes to tables. Uses its own transaction, as it waits for
-  /// sessions that write to these tables.
+  /// Creates or drops the triggers that keep applications from writing to tables. Uses its own transaction, as it waits
+  /// for sessions that write to these tables.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)

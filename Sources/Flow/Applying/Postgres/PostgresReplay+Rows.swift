@@ -185,7 +185,7 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// Returns the columns whose former values the trail gives, so that the statement checks them.
+  /// Returns the columns that the statement checks: those whose former values the trail has.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {

@@ -226,7 +226,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Deletes old conflicts if that is due. Called before the commit of a group with conflicts.
+  /// Deletes old entries of the conflict log if that is due. Called before the commit of a group with conflicts.
   func pruneConflicts() throws {
     guard conflicts > 0, let before = pruning.due(clock) else { return }
     try sink.settle()

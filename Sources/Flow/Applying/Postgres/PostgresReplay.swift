@@ -44,7 +44,7 @@ final class PostgresReplay {
 
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its tables continue, by the places where the tables are suspended.
+  /// In a catch-up: for each place where a table is suspended, the later copy with which it continues.
   let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
@@ -114,7 +114,7 @@ final class PostgresReplay {
   var conflicts = 0
   /// Whether apply itself makes the present schema change. False if an operator has already made it.
   var isShapeMade = false
-  /// Whether the list of tables that refuse local writes has changed since the last commit.
+  /// Whether the list of tables that applications may not write has changed since the last commit.
   private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
   /// The rows that COPY has sent since the last answer. If the server refuses one, all are sent again one by one.
@@ -625,8 +625,8 @@ final class PostgresReplay {
     return try read()
   }
 
-  /// Returns whether waiting rows may be written to a table: not if code of an untrusted role would run. Looked up once
-  /// in each group.
+  /// Returns whether waiting rows may be written to a table: not if that would run code of an untrusted role. Looked up
+  /// once in each group.
   func mayJudge(in target: PostgresTargetTable) throws -> Bool {
     let name = NameKey(target.qualifiedName)
     if let known = judgeable[name] { return known }

@@ -4,7 +4,7 @@ import Versions
 
 /// Reads transactions before apply does, to find which rows and tables they touch.
 ///
-/// Tables have their names at the source, without rules, as footprints are compared only within one trail.
+/// A footprint has the tables' names at the source, before rules change them.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?

@@ -166,7 +166,7 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Returns whether a change from one row image to another may change what the index has for the row. True for every
+  /// Returns whether a change from one row image to another may change the row's entry in the index. True for every
   /// insert and delete.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }

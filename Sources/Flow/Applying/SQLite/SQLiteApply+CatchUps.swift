@@ -41,8 +41,8 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Suspends a table after a record was refused and its group rolled back. The group is applied again, without the
-  /// table from that record on.
+  /// Suspends a table after the target refused one of its records and the group was rolled back. The group is applied
+  /// again, without this record and the table's later records.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.

@@ -35,7 +35,7 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// The records that the target refuses, by place, with the reasons. The table of such a record is suspended there.
   let refusals: [Position: CairnError]
-  /// In a catch-up: the later copies with which its table continues, by the place where the table is suspended.
+  /// In a catch-up: for each place where its table is suspended, the later copy with which the table continues.
   let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState

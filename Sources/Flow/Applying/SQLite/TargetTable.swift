@@ -116,7 +116,7 @@ final class TargetTable {
     names = schema.columns.map(\.name.quotedName)
   }
 
-  /// The policy for rows that the table held. Outside of copies, `overwrite` if local writes are resolved row by row.
+  /// The policy for rows from before the first copy; after a copy, `overwrite` if local writes are resolved row by row.
   var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// Returns whether a row can only be identified by all its values: the table has no key, or the key has NULL.
@@ -372,7 +372,7 @@ final class TargetTable {
     }
   }
 
-  /// Returns the first `limit` keys after `last`, in order, of rows in a range (nil: all rows), without keys with NULL.
+  /// Returns, in order, at most `limit` keys of a range (nil: all rows) that come after `last`; no keys with NULL.
   func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
     let ordered = ordered(schema.key)

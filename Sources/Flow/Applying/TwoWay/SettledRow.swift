@@ -97,8 +97,8 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// Returns the expressions and functions of the rules. They get the row's present values for columns that no version
-  /// gives.
+  /// Returns the expressions and functions of the rules. For a column that no version has, they are called with the
+  /// row's present value.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -156,8 +156,8 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// The kind of conflict if the only known version is the incoming one, and its author saw another row than the table
-  /// has; nil: no conflict.
+  /// The kind of conflict if the incoming version is the only known one, and the row that its author changed differs
+  /// from the table's; nil: no conflict.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {

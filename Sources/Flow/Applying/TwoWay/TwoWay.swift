@@ -298,8 +298,8 @@ package final class TwoWay: Sendable {
     arrivedSteps.withLock { $0.take(steps) }
   }
 
-  /// Returns whether the database already has a schema change: it is from its own trail, or from another trail that is
-  /// applied here. Such a change is not made again.
+  /// Returns whether the database already has a schema change, because the change came from this database's own trail
+  /// or from another trail that is applied here. Such a change is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
   /// By trail name, the last transaction of each trail that has been applied to the database.
