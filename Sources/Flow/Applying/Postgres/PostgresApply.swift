@@ -21,9 +21,9 @@ package final class PostgresApply {
   private static let lockedMillisecondsMax: Int64 = 5000
 
   /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
-  /// applications wait for the locks of its group.
+  /// applications wait for the rows that apply has locked.
   ///
-  /// It is below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction in favor of ours.
+  /// Both are below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction for apply.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String

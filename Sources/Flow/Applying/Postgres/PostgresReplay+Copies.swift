@@ -2,8 +2,8 @@ import Changes
 
 // Copied rows whose unique values other rows have.
 extension PostgresReplay {
-  /// Writes ``after``, a copied row. If another row has one of its unique values, ``RowResolver`` decides which of the
-  /// two becomes a waiting row.
+  /// Writes ``after``, a copied row. If another row has the same unique value, ``RowResolver`` decides which of the two
+  /// becomes a waiting row.
   /// - Parameter isInPlace: Whether the copied row replaces the row with its key, and rows with its unique values that
   ///   the copy's source no longer has.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {

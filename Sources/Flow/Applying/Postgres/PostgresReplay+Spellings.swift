@@ -63,7 +63,7 @@ extension PostgresReplay {
 
   /// Inserts ``after``, a copied row.
   ///
-  /// - Throws: `row-exists` if another row of the copy has one of its unique values.
+  /// - Throws: `row-exists` if another row of the copy has the same unique value.
   func insertCopied(_ image: ImageView, _ table: MappedTable) throws {
     if earlyRows.contains(try sourceKey(image, table), of: table.stateKey) { return try insertInPlace(table) }
     do {
@@ -124,7 +124,7 @@ extension PostgresReplay {
   static let foldedHint =
     "the source may have two rows whose keys are one value at the target, such as two spellings of a UUID: make them one row there"
 
-  /// Returns the error for a copied row whose unique value equals that of another row at the target. Names the other
+  /// Returns the error for a copied row that has the same unique value as another row at the target. Names the other
   /// row if it is found.
   private func folded(_ image: ImageView, _ table: MappedTable, _ error: PostgresError) -> CairnError {
     let index = table.target.uniqueIndexes.firstIndex { $0.name.hasSameBytes(as: error.constraint) }

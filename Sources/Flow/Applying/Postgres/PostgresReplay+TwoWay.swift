@@ -152,7 +152,8 @@ extension PostgresReplay {
   }
 
   /// Throws ``LocalAhead`` if a group failed and was rolled back because applications wrote to its rows in the
-  /// meantime. Does nothing if apply had locked the rows first: such a write may be later than the rollback.
+  /// meantime. Does nothing if apply had locked the rows first, as applications may have written to them only after the
+  /// rollback.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard !desk.hasLocked, case .stream(let capture) = desk.shared.local else { return }
     guard try capture.pass(stop, false) != nil else { throw ApplyStopped() }

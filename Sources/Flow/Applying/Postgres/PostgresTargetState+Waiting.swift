@@ -55,7 +55,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// Returns how far a trail has been applied to this target; nil: not at all.
+  /// Returns how far a trail has been applied to this target; nil if nothing of the trail has been applied.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
@@ -86,7 +86,8 @@ extension PostgresTargetState {
       [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
-  /// Moves the checkpoint of a suspended table. Fails if the stored one is not that of `waiting` (compare-and-swap).
+  /// Moves the checkpoint of a suspended table. Fails if the stored checkpoint is not the one in `waiting`
+  /// (compare-and-swap).
   ///
   /// - Parameter to: The new place; nil: ends the suspension.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {

@@ -12,7 +12,7 @@ struct ReplayScope {
   }
 
   let isCatchUp: Bool
-  /// For each suspended table, its name in apply's state, by the name that it has at the present place in the trail.
+  /// By a suspended table's name at the present place in the trail: its name in apply's state.
   private(set) var places: [NameKey: String] = [:]
   /// The catch-up's tables whose first record to apply is not reached yet, by their names in apply's state.
   private var coming: [NameKey: Coming] = [:]

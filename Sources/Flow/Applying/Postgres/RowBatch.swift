@@ -21,15 +21,15 @@ final class RowBatch {
   struct Entry {
     /// The index in ``shapes`` of the entry's statement form.
     var shape: Int
-    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is that of the row after the
-    /// change.
+    /// The index in ``rows`` of the row before the change; nil if there is none. ``after`` is the index of the row
+    /// after the change.
     var before: Int?
     var after: Int?
   }
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// The statement forms of the entries. The first one is that of inserts.
+  /// The statement forms of the entries. The first one is the form of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0

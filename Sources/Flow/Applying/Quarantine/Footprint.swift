@@ -1,7 +1,7 @@
 import Changes
 import Versions
 
-/// The rows and tables that a transaction touches, as far as other transactions may depend on it.
+/// The rows and tables that a transaction touches. They show which other transactions depend on it.
 package struct Footprint: Equatable, Sendable {
   /// The number of rows above which a footprint lists whole tables instead of single rows.
   static let rowsMax = 10_000

@@ -118,7 +118,7 @@ extension Footprint {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// Returns the name of a row by the values of these columns, in the order of the columns' names.
+  /// Returns a row name that is computed from the values of these columns, taken in the order of the columns' names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

@@ -207,7 +207,7 @@ struct LooseUnique: Equatable {
 
 /// Finds keys by which SQLite treats rows as equal although their bytes differ.
 enum LooseKey {
-  /// Returns the collations except `BINARY` that an SQLite key column has, as far as the schema shows them.
+  /// Returns the collations except `BINARY` that the table's schema shows for an SQLite key column.
   static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {
     (LooseUnique.keyCollations(in: table) + [column.collation]).filter { !["", "BINARY"].contains($0.asciiUppercased) }
   }

@@ -82,7 +82,7 @@ extension SQLiteApply {
 
   /// Runs the catch-ups whose next attempt is due. Returns whether any of them has committed anything.
   ///
-  /// - Parameter isLast: Whether to run all catch-ups, due or not, as far as they get.
+  /// - Parameter isLast: Whether to run all catch-ups, even if their next attempt is not due.
   func tryCatchUps(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()

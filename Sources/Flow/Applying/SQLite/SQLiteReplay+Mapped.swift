@@ -45,8 +45,8 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs `body`, which writes a row. If another row has one of its unique values, keeps the row to write it at the end
-  /// of the transaction.
+  /// Runs `body`, which writes a row. If another row has the same unique value, keeps the new row, to write it at the
+  /// end of the transaction.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64

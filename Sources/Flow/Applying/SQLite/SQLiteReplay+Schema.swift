@@ -71,7 +71,7 @@ extension SQLiteReplay {
     if case .catchUp(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// Notes a rename of the catch-up's table: it has the new name in the trail from the present record on.
+  /// Notes that the catch-up's table is renamed in the trail at the present record.
   func follow(_ key: NameKey, to name: String) throws {
     catchUpName = name
     guard var known = target.tables[key],

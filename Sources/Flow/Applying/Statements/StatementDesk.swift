@@ -199,7 +199,7 @@ final class StatementDesk {
   // MARK: Tables
 
   /// Returns the source's schema of a table, given by its name in lower case, at the present place in the trail. Nil if
-  /// there is none, or if a rule changes the table.
+  /// there is no such table, or if a rule changes the table.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }

@@ -360,7 +360,7 @@ final class RowNames {
     return name.name
   }
 
-  /// Returns the rows that a row references, as far as the row's given values show them.
+  /// Returns the rows that a row references. Ignores foreign keys for which the row lacks a value.
   func parents(_ schema: TableSchema, _ row: [Value?], from admitted: AdmittedRows?) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in

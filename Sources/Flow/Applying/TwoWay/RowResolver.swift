@@ -133,7 +133,7 @@ final class RowResolver<Target: ApplyTarget> {
     try write(put, one.key, in: row.table, outcome: one.outcome) { try one.stamp ?? desk.lastStamp(row) }
   }
 
-  /// Writes a row, or makes it a waiting row if another row has one of its unique values.
+  /// Writes a row, or makes it a waiting row if another row has the same unique value.
   ///
   /// - Parameter outcome: The whole row, with all columns.
   /// - Parameter stamp: The stamp (clock, origin and number) of the last write to the row.

@@ -173,8 +173,8 @@ struct SettledRow {
 
   /// Returns the entries for the conflict log about this row; empty if there was no conflict.
   ///
-  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, a different row in the
-  ///   table is no conflict.
+  /// - Parameter isAhead: Whether the author knew changes that have not arrived here. If so, it is no conflict if the
+  ///   table's row differs from the row that the author saw.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {

@@ -363,8 +363,8 @@ final class TwoWayDesk<Table: AnyObject> {
     }
   }
 
-  /// Returns the rows that may have to be restored, with their known versions: ``needed``, the rows that these
-  /// referenced when they were deleted, and so on. Leaves out rows that the present transaction writes.
+  /// Returns, with their known versions, the rows that may have to be restored: ``needed``, and the rows that these
+  /// referenced before they were deleted, directly or indirectly. Leaves out rows that the present transaction writes.
   func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
@@ -497,14 +497,14 @@ final class TwoWayDesk<Table: AnyObject> {
       }
   }
 
-  /// Returns the known versions of a row, read from their trails, without that of the present transaction.
+  /// Returns the known versions of a row, read from their trails, without the present transaction's version.
   private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   func others(_ row: KeyedRow) throws -> [StoredVersion] {
     try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
   }
 
-  /// Returns the places of a row's versions, except that of the present transaction.
+  /// Returns the places of a row's versions, except the place of the present transaction's version.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
 
   /// Returns the places of a row's versions in the order of their stamps, without versions that the database lacks.
@@ -515,7 +515,7 @@ final class TwoWayDesk<Table: AnyObject> {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
-  /// Returns the fingerprint of a row's versions, without those of the present transaction and of `other`.
+  /// Returns the fingerprint of a row's versions, without the versions of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
@@ -558,8 +558,8 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Adds the version that the present transaction makes of a resolved row to the version window.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
-  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. Its stamp is later than
-  /// those of all changes that the copy includes.
+  /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. This stamp is later than
+  /// the stamps of all changes that the copy includes.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
     try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
       ?? shared.window.lastForgotten(row.copied)
