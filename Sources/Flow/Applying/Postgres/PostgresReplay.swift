@@ -37,7 +37,7 @@ final class PostgresReplay {
   /// The choice of statements that apply executes instead of writing their rows; nil: none, only rows are written.
   let statements: StatementDesk?
   let pruning: ConflictPruning
-  /// Whether the transaction that is being read is skipped: it is in quarantine, or began in the target itself.
+  /// Whether the transaction that is being read is skipped: it is in quarantine, or its origin is the target itself.
   private var isAside = false
   /// The last transaction that this replay may read.
   private(set) var limit = UInt64.max
@@ -196,7 +196,7 @@ final class PostgresReplay {
 
   private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a clock is too far in the future. Only one-way, and not in a catch-up or a retry.
+  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up or retry.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isCatchUp, retried == nil else { return }
     try gate.check(header)

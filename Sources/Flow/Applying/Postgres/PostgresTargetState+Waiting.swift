@@ -29,7 +29,7 @@ extension PostgresTargetState {
       message text NOT NULL, hint text NOT NULL);
     """
 
-  /// Returns whether `cairn.waiting` exists; an older version's database lacks it.
+  /// Returns whether `cairn.waiting` exists. It does not exist in a database that an older version of Cairn set up.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
   func waiting(of trail: TrailName) throws -> [Waiting] {

@@ -107,7 +107,7 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// Returns a row, with missing values taken from the row's other image.
+  /// Returns one image of a row, with missing values taken from the row's other image (before or after the change).
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }

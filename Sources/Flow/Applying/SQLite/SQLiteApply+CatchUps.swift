@@ -111,8 +111,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// Applies the next transactions of a catch-up, and returns how far it got. In two-way tables, conflicts are resolved
-  /// as for other tables, from all row versions that are known by now.
+  /// Applies the next transactions of a catch-up, and returns the catch-up's progress. In two-way tables, conflicts are
+  /// resolved from all row versions that are known by now.
   private func advanceOrSettle(_ key: NameKey, _ catchUp: inout CatchUp, _ stop: StopSignal) throws -> Progress {
     guard let desk = catchUp.desk else { return try advance(key, &catchUp, stop) }
     // Apply waits after it has released the lock of the applies, because other applies wait for the lock.

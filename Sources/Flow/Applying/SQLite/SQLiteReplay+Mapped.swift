@@ -6,8 +6,8 @@ import SQLiteKit
 extension SQLiteReplay {
   /// Applies a change of a PostgreSQL source.
   ///
-  /// Such a change may lack the row before, or unchanged large values. Its unique constraints may be deferred to the
-  /// end of the transaction.
+  /// Such a change may lack the row's former values, or large values that did not change. The source may check unique
+  /// constraints only at the end of the transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:

@@ -198,7 +198,7 @@ final class SQLiteReplay {
 
   private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  /// Throws ``ClockGate/Ahead`` if a clock is too far in the future. Only one-way, and not in a catch-up.
+  /// Throws ``ClockGate/Ahead`` if a header's clock is too far in the future. Only one-way, not in a catch-up.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
     try gate.check(header)

@@ -131,8 +131,8 @@ extension TargetState {
     }
   }
 
-  /// Ends the suspension of tables in a trail that no longer exists. They continue with the next records of the new
-  /// trail.
+  /// Ends the suspension of tables in a trail that no longer exists. The tables then continue with the records of the
+  /// new trail.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

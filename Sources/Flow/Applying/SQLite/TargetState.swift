@@ -20,7 +20,7 @@ package struct TargetState {
     /// The method of the copy of this table that is in progress; nil: none.
     var refreshing: Refresh.Method?
     /// Whether a copy of the table was requested and has not begun. Until then, its changes are skipped, as the copy
-    /// includes them; in two-way tables not all, see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
+    /// has them. In two-way tables, only some are: see ``ApplyOptions/leavesOut(_:in:isAwaited:goesBothWays:)``.
     var isAwaited = false
     /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite

@@ -23,7 +23,7 @@ struct StatementDiffers: Error {
 final class StatementDesk {
   /// The least number of rows for which a statement is executed again. Fewer rows can be written just as fast.
   static let rowsMin: UInt64 = 1000
-  /// The most statements that are kept in memory because their effect at the target differed from that at the source.
+  /// The most statements that are kept in memory because their effects at source and target differed.
   private static let differingMax = 1000
 
   /// A statement that is executed at the target, while its changes in the trail are skipped.
@@ -51,8 +51,7 @@ final class StatementDesk {
   private var isRunning = false
   /// The places in the trail of statements that are not executed again, with the reasons.
   private var refused: [Position: String] = [:]
-  /// The texts of statements that the target refused, or whose effect there differed from that at the source, with the
-  /// reasons.
+  /// The texts of statements that the target refused, or whose effects at source and target differed, with the reasons.
   private var differing: [NameKey: String] = [:]
   /// The counts of statements in the open group.
   private var counts = StatementCounts()

@@ -54,8 +54,7 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Bookkeeping
 
-  /// The waiting rows of the target: those kept outside their tables because other rows have one of their unique
-  /// values.
+  /// The waiting rows of the target: those kept outside their tables because other rows have the same unique values.
   var candidates: Displaced { get }
   var decisions: Decisions { get }
   /// The rows that waited for a unique value and are back in their tables.

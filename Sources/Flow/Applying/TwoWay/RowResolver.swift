@@ -16,7 +16,7 @@ final class RowResolver<Target: ApplyTarget> {
   private var resolvedBefore = SettledBefore<Target.Table>()
   /// The copied rows that have the same unique value as another row. ``judge()`` decides about them before the commit.
   var displacedCopies: [ContestedRow] = []
-  /// The rows that could not be written since the last ``judge()`` because other rows have their unique values.
+  /// The rows that could not be written since the last ``judge()`` because other rows have the same unique values.
   private var displaced: [ContestedRow] = []
   /// The rows that a copy brought since the last ``judge()`` as waiting rows: they waited at the copy's source.
   var met: [ContestedRow] = []
@@ -224,8 +224,8 @@ final class RowResolver<Target: ApplyTarget> {
     return back
   }
 
-  /// Restores deleted rows that the present transaction references, and the rows that these reference. Such deletes
-  /// have no effect. Rows that exist stay unchanged.
+  /// Restores deleted rows that the present transaction references, as their deletes have no effect. Also restores
+  /// deleted rows that the restored rows reference.
   private func bringBackNeeded() throws {
     // A row that waits for a unique value is not in its table afterwards, and rows may reference each other in a ring.
     var met: Set<KeyedRow> = []

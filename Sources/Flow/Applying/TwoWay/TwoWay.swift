@@ -16,7 +16,7 @@ package final class TwoWay: Sendable {
 
   /// The method by which apply finds commits of applications that this database's own trail does not have yet.
   package enum LocalCommits: Sendable {
-    /// SQLite: passes each journal row after a source position to a function, in apply's transaction. False: too many.
+    /// SQLite: passes journal rows after a source position to a function, in apply's transaction; false: too many rows.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: apply waits until capture has read all commits.
     case stream(CaptureStream)
@@ -346,7 +346,7 @@ package final class TwoWay: Sendable {
     return isFull ? [.init(row: nil, known: ids), entry] : [entry]
   }
 
-  /// Notes that apply has read, in this database's trail, everything that applications wrote here before.
+  /// Notes that apply has read, in this database's trail, everything that applications wrote here so far.
   ///
   /// - Returns: The transaction to store with ``StoredReturns/close(by:)``; nil if no entry needs it.
   func noteCaptured() -> UInt64? {
