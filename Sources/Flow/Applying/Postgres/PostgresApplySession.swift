@@ -103,7 +103,7 @@ enum PostgresApplySession {
   }
 
   /// The SQL expression for the `application_name` of a session that applies the trail `$1`. Long names are hashed, as
-  /// the server would cut them.
+  /// the server would truncate them.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
   /// The query that finds an earlier session of this role for the same trail. An advisory lock would not be safe, as

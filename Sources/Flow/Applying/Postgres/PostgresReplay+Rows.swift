@@ -291,7 +291,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Returns whether the trail gives the row's values in a unique index.
+  /// Returns whether the trail has the row's values in a unique index.
   private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {

@@ -798,7 +798,7 @@ final class PostgresReplay {
     return claim
   }
 
-  /// Stores apply's state of a new table. Throws `name-collision` if another source table has its name at the target.
+  /// Stores apply's state of a new table. Throws `name-collision` if another source table has the same target name.
   func register(
     _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
     isSaved: Bool = true

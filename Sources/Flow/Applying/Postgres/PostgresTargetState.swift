@@ -51,8 +51,8 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry of an
-    /// earlier version.
+    /// The parts of a foreign key. Nil for an index, as the table's schema defines it. Nil also for an entry that an
+    /// earlier version of Cairn stored.
     var key: PendingForeignKey?
     /// The schema (namespace) of the table that a foreign key references. ``needsTable`` is that table's name.
     var needsSchema = ""

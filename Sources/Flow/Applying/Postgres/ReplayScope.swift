@@ -54,8 +54,8 @@ struct ReplayScope {
     if isCatchUp { places[name] = nil } else { places[name] = name }
   }
 
-  /// Follows a rename of a table, perhaps to the same name. Returns its name in apply's state afterwards; nil if this
-  /// reader does not apply the table.
+  /// Follows a rename of a table, perhaps to the same name. Returns the table's name in apply's state afterwards; nil
+  /// if this reader does not apply the table.
   mutating func rename(_ old: String, to new: String) -> String? {
     guard !old.hasSameBytes(as: new) else { return key(old) }
     if let known = places.removeValue(forKey: old.nameKey) {

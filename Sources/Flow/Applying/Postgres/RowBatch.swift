@@ -171,8 +171,8 @@ final class RowBatch {
     }
   }
 
-  /// Returns the number of a row of the entry (before or after the change) that has the key column. Both rows of an
-  /// entry have the same key.
+  /// Returns the number of the entry's row, before or after the change, that has a value for the key column. Both rows
+  /// of an entry have the same key, so either one can be used.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }

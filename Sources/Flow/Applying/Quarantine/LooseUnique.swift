@@ -11,7 +11,8 @@ struct LooseUnique: Equatable {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Letters outside of ASCII: the index may treat different ones as equal, as it is not known how it compares them.
+    /// Differences between letters outside of ASCII. They count as ignored, as it is not known how the index compares
+    /// such letters.
     static let otherLetters = Fold(rawValue: 4)
   }
 

@@ -13,8 +13,8 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// The renames of tables and columns, and the drops of columns. First those in this database's own trail, in its
-  /// order; then those that applied trails brought.
+  /// The renames of tables and columns, and the drops of columns: first those in this database's own trail, in that
+  /// trail's order; then those from applied trails.
   var steps: [ColumnStep] = []
 
   /// The two names of a table that was renamed here: the former name, which the trail uses, and the present name.

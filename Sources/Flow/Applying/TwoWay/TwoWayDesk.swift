@@ -260,7 +260,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the row with this index among those to be resolved when the present transaction ends.
   func row(_ index: Int) throws -> Row { try row(deferred[index]) }
 
-  /// Passes each row to be resolved when the present transaction ends to `body`, with its index.
+  /// Calls `body` with each row that must be resolved when the present transaction ends, and with the row's index.
   func forEachRow(_ body: (Int, Row) throws -> Void) throws {
     for index in 0..<deferred.count { try body(index, row(index)) }
   }
