@@ -23,7 +23,7 @@ package final class PostgresApply {
   /// The `lock_timeout` of two-way apply in ms: the first value and the highest. While apply waits for a lock,
   /// applications wait for the rows that apply has locked.
   ///
-  /// Both are below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction for apply.
+  /// Both are below `deadlock_timeout` (1 s), so in a deadlock PostgreSQL never cancels an application's transaction.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String

@@ -37,7 +37,7 @@ package struct PostgresTargetState {
     var existing: ExistingRows = .overwrite
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
     var claim: TableClaim?
   }
 

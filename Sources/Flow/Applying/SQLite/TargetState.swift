@@ -27,7 +27,7 @@ package struct TargetState {
     /// The full name of the PostgreSQL table that is replicated to this one; empty for an SQLite source, which has the
     /// same names.
     var source = ""
-    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older version did not store it.
+    /// The part of the table's rows that belongs to the trail; nil: no rows yet, or an older Cairn did not store it.
     var claim: TableClaim?
     /// Whether triggers at the target refuse writes of applications to the table.
     var isGuarded = false

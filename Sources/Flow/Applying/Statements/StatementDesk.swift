@@ -151,7 +151,7 @@ final class StatementDesk {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// Ends the last statement at its end record in the trail, and compares its effect with that at the source.
+  /// Ends the last statement at its end record in the trail, and compares its effects at source and target.
   ///
   /// - Throws: ``StatementDiffers`` if the statement had another effect here.
   func end(_ end: StatementEnd) throws {

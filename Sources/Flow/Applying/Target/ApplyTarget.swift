@@ -38,8 +38,8 @@ protocol ApplyTarget: AnyObject {
   func row(_ key: [Value], of table: Table) throws -> [Value]?
   /// Writes the row with this key. If `row` is nil, deletes the row. Columns that are nil keep their values.
   ///
-  /// - Returns: False, and nothing is written, if another row has one of the row's unique values.
-  /// - Throws: an error that names the row, if a constraint refuses it.
+  /// - Returns: False, and nothing is written, if another row has the same unique value.
+  /// - Throws: An error that names the row, if a constraint refuses the row.
   func put(_ row: RowVersion.Row?, _ key: [Value], in table: Table) throws -> Bool
   /// Returns whether another row references this row by a foreign key.
   func isReferred(_ row: [Value], key: [Value], of table: Table) throws -> Bool

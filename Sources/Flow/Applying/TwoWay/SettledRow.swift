@@ -20,7 +20,7 @@ struct SettledRow {
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// Whether the target's row stays unchanged because the table's rule lets no other node change it, conflict or not.
+  /// Whether the target's row stays unchanged because the table's rule lets no other node change it.
   let isKept: Bool
   /// Whether the incoming version has no effect, because the row's rule does not let its author change the row.
   private let isLeftOut: Bool

@@ -555,7 +555,7 @@ final class TwoWayDesk<Table: AnyObject> {
   /// Returns the stamp by which a row of the present transaction competes for a unique value.
   func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
 
-  /// Adds the version that the present transaction makes of a resolved row to the version window.
+  /// Adds to the version window the version of a resolved row that the present transaction makes.
   func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
   /// Returns the stamp of the last copy that brought a row; nil if all nodes know the copy. This stamp is later than
