@@ -5,7 +5,8 @@ import Changes
 /// The main reader applies all tables except suspended ones. A catch-up applies only some suspended tables. A catch-up
 /// reads an earlier part of the trail, in which a table may still have a former name.
 struct ReplayScope {
-  /// A table of a catch-up whose records are skipped up to the record `from`. At that record, its name is `place`.
+  /// A table of a catch-up whose records are skipped up to the record `from`. `place` is the table's name at that
+  /// record.
   private struct Coming {
     let place: String
     let from: Position

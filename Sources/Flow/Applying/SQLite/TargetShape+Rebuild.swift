@@ -49,7 +49,7 @@ extension TargetShape {
   /// Returns the number of values of each storage class in a column. Compared before and after a rebuild, the numbers
   /// show whether values were converted.
   ///
-  /// - Parameter isBefore: Whether -0.0 is counted separately, as a REAL column in the rebuilt table does not keep its
+  /// - Parameter isBefore: Whether -0.0 is counted separately, as a REAL column in the rebuilt table does not keep the
   ///   sign.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
