@@ -14,7 +14,7 @@ package struct TableWait: Equatable, Sendable {
 package final class CaptureProgress: Sendable {
   package struct Snapshot: Sendable {
     package var tablesToCopy = 0
-    /// The suspended tables, by name; all others are captured.
+    /// The suspended tables, sorted by name.
     package var waits: [TableWait] = []
     /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if no copy is
     /// running.
@@ -25,7 +25,7 @@ package final class CaptureProgress: Sendable {
     /// The sequence number of the last row of the SQLite journal that is durable in the trail.
     package var taken: Int64 = 0
     package var isCaughtUp = false
-    /// The number of refused messages in PostgreSQL's log since the start: they have a prefix of Cairn, but no valid
+    /// The number of logical messages that were refused since the start: they have a prefix of Cairn, but no valid
     /// signature.
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
@@ -52,7 +52,8 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// Stores the progress of a capture in another process. `isCaughtUp`: whether the trail has all changes and copies.
+  /// Stores the progress of a capture that runs in another process. `isCaughtUp`: whether the trail has all changes and
+  /// copies.
   package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
     update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
   }

@@ -9,7 +9,7 @@ package struct RowRequest: Equatable, Sendable {
   /// The most keys that one transaction with a request contains.
   static let keysMax = 1000
 
-  /// The schema of the table; empty for SQLite.
+  /// The schema (namespace) of the table in PostgreSQL; empty for SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   /// The keys of the requested rows: for each row, the values of its key columns in key order; for PostgreSQL as text.

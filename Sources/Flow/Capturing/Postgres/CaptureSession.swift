@@ -106,14 +106,14 @@ final class CaptureSession {
     if hasNewShapes { try sync() }
   }
 
-  /// Makes the changes to known tables and table copies final, because a transaction of the trail is complete. After
-  /// this, ``abandon()`` does not undo them.
+  /// Makes the changes to the list of known tables and to running copies final, because a transaction of the trail is
+  /// complete. After this, ``abandon()`` does not undo them.
   func settle() {
     tables.settle()
     refreshes.settle()
   }
 
-  /// Drops the unfinished transaction of the trail, and undoes the changes to known tables that it contains.
+  /// Drops the unfinished transaction of the trail, and undoes the changes that it made to the list of known tables.
   func abandon() throws {
     guard openNumber != nil || incoming.isOpen else { return }
     if openNumber != nil { try trail.abandon() }
@@ -219,8 +219,8 @@ final class CaptureSession {
 
   // MARK: Server
 
-  /// Commits a message with a random text at the source, and returns the text. The stream brings the message after
-  /// everything that was committed before.
+  /// Commits a logical message with a random text at the source, and returns the text. The stream brings the message
+  /// after everything that was committed before.
   func emitBarrier() throws -> String {
     barrierNumber += 1
     // No other session can write this text, because none knows it.
@@ -242,7 +242,7 @@ final class CaptureSession {
     progress.update { ($0.tablesToCopy, $0.waits) = (waiting, waits) }
   }
 
-  /// Replaces all suspended tables of one cause, and reports those that were not suspended before.
+  /// Replaces the list of tables that are suspended for this cause, and reports those that were not suspended before.
   func set(_ found: [UInt32: TableWait], _ cause: WaitingTables.Cause) {
     for wait in waits.set(found, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()

@@ -22,19 +22,20 @@ package final class PostgresCapture {
     package var copiesRows = true
     /// Whether it is an error if the source has no tables.
     package var needsTables = true
-    /// The object through which applies learn how far capture has read; nil if no apply needs it.
+    /// The object through which an apply learns how far capture has read; nil if no apply needs it.
     package var watch: LocalWatch?
-    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil without such applies.
+    /// The lock that keeps capture from reading rows for a copy while a two-way apply writes; nil if there is no
+    /// two-way apply.
     package var turns: AlternatingLock?
-    /// The trails whose applied transactions stay out of this trail: this trail goes to the nodes from which those
-    /// trails come. Transactions of other applies go into this trail as if an application had made them. Nil: all
-    /// applied transactions stay out.
+    /// The trails whose applied transactions stay out of this trail, because this trail goes to the nodes from which
+    /// those trails come. All other applied transactions go into this trail as if an application had made them. Nil:
+    /// all applied transactions stay out.
     package var applies: Set<String>?
     /// Whether rows that an apply writes also go into the trail, if the applied note in the log names the origin of the
     /// rows.
     package var relays = false
-    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, capture
-    /// refuses two tables, or two columns of a table, whose names differ only in the case of ASCII letters.
+    /// Whether the replication is two-way: rows also come from the nodes to which the trail goes. If so, the names of
+    /// tables, and of a table's columns, must differ in more than the case of ASCII letters.
     package var goesBothWays = false
     /// The largest allowed lead of another node's clock, µs. A clock in an applied note that leads by more is reduced
     /// to this limit, so that the trail's clock does not follow it.
@@ -67,7 +68,8 @@ package final class PostgresCapture {
   var image = ByteWriter()
   var scratch = ByteWriter()
 
-  /// Connects, creates a missing publication and slot, and checks that the server continues where the trail ends.
+  /// Connects, creates a missing publication and slot, and checks that no change after the end of the trail is missing
+  /// at the server.
   ///
   /// Errors: the errors of ``PostgresError``; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
   /// `source-went-back`.

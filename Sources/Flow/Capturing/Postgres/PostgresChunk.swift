@@ -6,9 +6,11 @@ import Trails
 /// A part of a table, read in a snapshot that stays open until the stream has reached it.
 ///
 /// The snapshot shows some transactions and not others. The chunk belongs in the trail right before the first
-/// transaction of the stream that its snapshot does not show; there it is exact. Transactions become visible in nearly,
-/// but not quite, the order of their commit records. A chunk is raced if a transaction that its snapshot shows comes
-/// after the chunk's place and before `end`. Then the same range of rows is read again.
+/// transaction of the stream that its snapshot does not show; there it is exact.
+///
+/// But transactions become visible in nearly, not exactly, the order of their commit records. So after the chunk's
+/// place and before `end`, a transaction may come that the snapshot shows. The chunk is then *raced*, and the same
+/// range of rows is read again.
 struct PostgresChunk {
   enum Part {
     /// The next rows of the table in key order, after the last chunk.

@@ -45,7 +45,7 @@ extension PostgresCopier {
     return count
   }
 
-  /// Appends the waiting rows of a table.
+  /// Appends to the trail those waiting rows of a table that belong to a chunk.
   ///
   /// - Parameter after: The value of the first key column after which the chunk begins; nil: at the start of the table.
   /// - Parameter through: The value of the first key column with which the chunk ends; nil: at the end of the table.

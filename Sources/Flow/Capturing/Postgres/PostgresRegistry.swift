@@ -73,8 +73,8 @@ final class RegistryFile {
   private var stored = PostgresRegistry()
   private static let version: UInt8 = 2
 
-  /// Reads the file. `number`, the trail's last whole transaction, selects one of the two stored states. The result is
-  /// empty if the file is missing or damaged.
+  /// Reads the file. `number`, which is that of the trail's last whole transaction, selects one of the two stored
+  /// states. The result is empty if the file is missing or damaged.
   init(folder: String, number: UInt64) throws {
     path = folder + "/tables"
     guard Folder.exists(path) else { return }

@@ -125,7 +125,7 @@ extension PostgresSource {
   private static let beginReportMilliseconds: Int64 = 3000
   private static let beginMillisecondsMax: Int64 = 60_000
 
-  /// Removes a table from the publication: the server refuses the application's own UPDATE and DELETE if a published
+  /// Removes a table from the publication: PostgreSQL rejects the application's own UPDATE and DELETE if a published
   /// table has no replica identity. Returns the reason if the table could not be removed; nil on success.
   func unpublish(_ table: PostgresTable) throws -> Unpublished? {
     let statement = "ALTER PUBLICATION \(name.quotedName) DROP TABLE \(table.schema.qualifiedName)"
@@ -181,8 +181,8 @@ extension PostgresSource {
       "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
-  /// Waits until new snapshots show a transaction. The stream may bring its commit a moment before snapshots show it;
-  /// until then the transaction's session holds its lock.
+  /// Waits until new snapshots show a transaction. The stream may bring the commit a moment before snapshots show it.
+  /// Until they do, the transaction holds the lock on its own number (`xid`).
   private func waitUntilVisible(_ transaction: UInt32) throws {
     let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
     let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
@@ -201,8 +201,8 @@ extension PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// Returns the statements that add to the publication what it lacks, for one transaction. A table that is published
-  /// with a filter must be removed and added again.
+  /// Returns the statements that add to the publication what it lacks; they must be executed in one transaction. A
+  /// table that is published with a filter is removed and added again.
   private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }

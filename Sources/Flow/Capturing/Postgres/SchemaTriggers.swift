@@ -39,7 +39,7 @@ struct SchemaTriggers {
   }
 
   /// Creates the triggers if they are missing. Throws ``PostgresError`` with `isPrivilege` if the connection's role is
-  /// no superuser. Throws `privilege-missing` if the schema, or an object in it, belongs to an untrusted role.
+  /// no superuser. Throws `privilege-missing` if schema `cairn_ddl`, or an object in it, belongs to an untrusted role.
   func install() throws {
     // Two captures may begin at the same time.
     try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
@@ -67,7 +67,7 @@ struct SchemaTriggers {
 
   private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
-  /// Removes the triggers and their schema. Returns false if neither existed.
+  /// Removes the triggers and their schema `cairn_ddl`. Returns false if the database had neither.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
     let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil

@@ -79,8 +79,8 @@ final class TableTracker {
     try session.append(change)
   }
 
-  /// Returns whether a captured table of another schema has the same full name `SCHEMA.NAME`, because a name contains a
-  /// dot. The trail would mix up their rows. In two-way replication, the case of ASCII letters does not matter.
+  /// Returns whether a captured table of another schema has the same full name: `a.b.c` is table `c` of `a.b`, or `b.c`
+  /// of `a`. In two-way replication, returns true also if two names differ only in the case of ASCII letters.
   private func isTaken(_ schema: TableSchema, by relation: UInt32) -> Bool {
     session.tables.all.contains { other in
       guard other.relation != relation else { return false }
@@ -134,8 +134,8 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Writes to the trail a new table that an apply created. No event trigger reports it if capture's role is no
-  /// superuser. Returns nil for any other table.
+  /// Records in the trail a new table that an apply created, because event triggers may be missing. Returns nil for any
+  /// other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)

@@ -19,7 +19,7 @@ struct Adoption {
   /// Whether an apply, or an application through the embedded API, made the schema change in the open transaction.
   private let isApplied: Bool
 
-  /// The trail whose apply changed the schema; nil if none did.
+  /// The trail whose apply changed the schema; nil if no apply changed it.
   private let trail: TrailName?
 
   init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool, trail: TrailName?) {

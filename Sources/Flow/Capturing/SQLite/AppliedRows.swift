@@ -38,7 +38,7 @@ package enum AppliedRows {
 }
 
 extension Journal {
-  /// Stores whether rows that applies write are logged in the journal; call it in a transaction.
+  /// Stores whether the journal logs the rows that an apply writes; call it in a transaction.
   func setRelay(_ isRelayed: Bool) throws {
     let row: [Value] = [.integer(JournalNotes.relayRow)]
     let there = try database.text("SELECT place FROM cairn_control WHERE id = ?", row)

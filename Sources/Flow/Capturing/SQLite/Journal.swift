@@ -7,9 +7,9 @@ import SystemKit
 /// Every change to them is one transaction of the source, so capture is either complete or absent.
 /// `docs/explanation/sqlite-capture.md` describes the tables.
 package struct Journal {
-  /// The version of the journal. 2: rows can be requested. 3: applies write their applied notes into it. 4:
-  /// applications write their statements and the ends of their transactions. 5: applied notes have the trail's id. An
-  /// older cairn refuses a newer version; a newer cairn upgrades an older one.
+  /// The version of the journal. 2: rows can be requested. 3: apply writes its applied notes into it. 4: applications
+  /// write their statements and the ends of their transactions. 5: applied notes have the trail's id. An older cairn
+  /// rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
   /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
   package static let defaultCapRows: Int64 = 5_000_000
@@ -20,7 +20,7 @@ package struct Journal {
 
   /// Returns the row limit for a journal of `bytes`: `bytes / bytesPerRow`, but at least 1000 and at most `rows`.
   ///
-  /// Triggers cannot count bytes without calling a function, which would slow every statement of the application.
+  /// Triggers count rows, because counting bytes needs a function, which would slow the application's statements.
   package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
     min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
   }
@@ -116,8 +116,8 @@ package struct Journal {
       hint: "rename it: names that begin with cairn_ are reserved", remedy: .badInput, context: ["table": taken])
   }
 
-  /// Upgrades a new journal, or one of an older cairn, so that applies write their applied notes into it. Also writes
-  /// the applied notes for the transactions that the file already contains.
+  /// Upgrades a new journal, or one of an older cairn, so that apply writes its applied notes into it. Also writes the
+  /// applied notes for the transactions that the file already contains.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
@@ -254,7 +254,7 @@ package struct Journal {
 
   /// Returns, for each trail, the last transaction up to which the file has everything. It comes before the first
   /// transaction that a suspended table lacks or that is in quarantine. The result replaces missing applied notes in
-  /// the journal. The true clock is unknown, so the present time is used as its upper bound.
+  /// the journal. Each note gets the present time as its clock, which is not before the unknown true clock.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
@@ -295,7 +295,7 @@ package struct Journal {
   }
 
   /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
-  /// that Cairn did not write: an application can create the table again, without its key.
+  /// that Cairn cannot have written, for example if an application created the table again without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }

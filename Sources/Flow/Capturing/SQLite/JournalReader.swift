@@ -21,7 +21,7 @@ struct JournalReader: ~Copyable {
   /// The CRC-32C of every journal row after the last row that the source has recorded as captured (its mark).
   var checksum: UInt32 = 0
 
-  /// Whether a VACUUM between the rows that are read may have renumbered rows of tables without key.
+  /// Whether a VACUUM between the journal rows that are being read may have renumbered rows of tables without key.
   var mayHaveVacuumed = false
   /// The layouts (recorded shapes) of tables that must be copied again, because a VACUUM may have renumbered their
   /// rows.

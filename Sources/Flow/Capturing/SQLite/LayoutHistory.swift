@@ -94,7 +94,7 @@ struct LayoutHistory {
     relaxed[layout.id].map { TableShape(schema: $0, token: layout.token | 1 << 61) }
   }
 
-  /// Returns the schema change that drops the indexes which `layout` lacks; nil if there are none. Nil also if an apply
+  /// Returns the schema change that drops the indexes which `layout` lacks; nil if it lacks none. Nil also if an apply
   /// or the embedded API made the change: then the trail drops the indexes exactly at its place in the journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }

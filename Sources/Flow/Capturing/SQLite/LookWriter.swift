@@ -10,7 +10,7 @@ import Trails
 /// A reading becomes one or more transactions of the trail. A transaction ends before each applied note in the journal:
 /// applications that wrote after the note may have seen the apply's rows.
 final class LookWriter {
-  /// The error if rows of tables must be read, but capture lacks the lock that keeps two-way applies from writing.
+  /// The error if rows of tables must be read, but capture lacks the lock that keeps every two-way apply from writing.
   struct NeedsTurn: Error {}
 
   /// The progress of writing the present reading of the source into the trail.

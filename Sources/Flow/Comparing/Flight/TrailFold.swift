@@ -161,8 +161,8 @@ struct TrailFold {
 
   private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
 
-  /// Returns the index of each compared column in rows with the schema `id`; -1 for a column that the schema lacks.
-  /// Returns nil if the schema is of another table.
+  /// Returns, for each compared column, its index in rows with the table definition `id`; -1 if the definition lacks
+  /// the column. Returns nil if the definition is of another table.
   private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
     if reader.position.segment != segment {
       segment = reader.position.segment

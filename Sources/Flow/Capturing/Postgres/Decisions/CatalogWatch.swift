@@ -10,8 +10,8 @@ import PostgresKit
 struct CatalogWatch {
   /// The content of the catalog, as capture has read it once.
   ///
-  /// If no table was locked, all tables are of one moment. Otherwise each table was read at its own moment between two
-  /// events: capture computed the fingerprint (a digest of the catalog), and capture committed the barrier message.
+  /// If no table was locked, all tables are of one moment. Otherwise each table may be of another moment. These moments
+  /// are after the fingerprint (a digest of the catalog) was computed, and before the barrier message was committed.
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
@@ -26,7 +26,7 @@ struct CatalogWatch {
   /// The longest pause after a slow comparison of the catalog's fingerprint (a digest), ms.
   private static let restMilliseconds: Int64 = 10_000
   private(set) var isWanted = true
-  /// Whether the catalog was read on this connection, and the trail has all its tables as they are now.
+  /// Whether, on this connection, the trail has got every table as the catalog showed it, and no table was locked.
   private(set) var isDone = false
   private var fingerprint: String?
   private var barrier: String?
@@ -86,7 +86,7 @@ struct CatalogWatch {
     if found != fingerprint { isWanted = true }
   }
 
-  /// Postpones the next time that the catalog is read, by 0.5 to 5 s: by more each time, as long as tables are locked.
+  /// Postpones the next reading of the catalog by 0.5 s at first, and by up to 5 s while tables stay locked.
   mutating func postpone(now: Int64) {
     postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
     (dueAt, isPostponed) = (now + postponedMilliseconds, true)

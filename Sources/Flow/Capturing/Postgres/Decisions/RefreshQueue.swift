@@ -74,11 +74,11 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Makes the changes to copies final, because a transaction of the trail is complete: ``abandon()`` no longer undoes
-  /// them.
+  /// Makes the changes to running copies final, because a transaction of the trail is complete: ``abandon()`` no longer
+  /// undoes them.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to copies since ``settle()``, because the transaction of the trail is dropped.
+  /// Undoes the changes to running copies since ``settle()``, because the transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
   /// Returns the state of the running copy, for the position that capture writes to the trail; nil if no copy is
@@ -103,8 +103,8 @@ struct RefreshQueue {
     }
   }
 
-  /// Forgets moved rows, and the running copy if it cannot continue on another connection to the server: it needed
-  /// moved rows, or its table has no key.
+  /// Forgets moved rows. Also forgets the running copy if it cannot continue on another connection to the server: it
+  /// needs moved rows, or its table has no key.
   mutating func disconnect(_ tables: KnownTables) {
     movedRows = []
     if current?.wantsRows == true { current = nil }
@@ -154,7 +154,7 @@ struct RefreshQueue {
   /// Forgets that a table could not be read, because its rows were read or the table no longer exists.
   mutating func endObstacle(of relation: UInt32) { obstacles[relation] = nil }
 
-  /// Ends a chunk, once the stream has passed its snapshot.
+  /// Ends a chunk, once the stream has passed everything that its snapshot shows.
   ///
   /// - Parameter isRaced: Whether the stream brings again changes that the chunk shows. If so, the same range is read
   ///   again, which corrects it. A table without key is copied again from its beginning.

@@ -20,7 +20,7 @@ struct WaitingTables {
 
   private var waits: [Cause: [UInt32: TableWait]] = [:]
 
-  /// Replaces all suspended tables of one cause. Returns those that were not suspended before.
+  /// Replaces the list of tables that are suspended for `cause`. Returns those that were not suspended before.
   mutating func set(_ found: [UInt32: TableWait], _ cause: Cause) -> [TableWait] {
     let known = waits[cause] ?? [:]
     waits[cause] = found
