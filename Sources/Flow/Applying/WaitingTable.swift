@@ -23,7 +23,7 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
-  /// Returns whether the table is already suspended with this error, with the same code, message and hint.
+  /// Returns whether the table is already suspended with this error: the same code, message and hint.
   func isSuspended(by error: CairnError) -> Bool {
     CairnError(code, message, hint: hint).isReported(as: error)
   }

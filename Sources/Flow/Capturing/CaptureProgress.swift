@@ -30,8 +30,8 @@ package final class CaptureProgress: Sendable {
     package var refusedMessages: UInt64 = 0
     /// The durable end of the trail into which capture writes.
     package var position = Position.start
-    /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. SQLite does not
-    /// report it: for SQLite, the time at which the transaction was read.
+    /// The commit time of the last source transaction that is durable in the trail, µs since 1970 UTC. For SQLite,
+    /// which does not record commit times: the time at which the transaction was read.
     package var lastCommitTime: Int64 = 0
     /// The time from the last commit at the source until it was durable in the trail, µs. `lags` has the histogram of
     /// all such times.

@@ -2,9 +2,9 @@ import Changes
 
 /// A request to a source to send rows of one table again, by their keys. If a row no longer exists, its delete is sent.
 ///
-/// A request is written into the source itself, in a transaction of its own, so any process that can write there may
-/// ask. Capture answers a request at the request's place in the order of changes, at least once; a second answer does
-/// no harm. Rows of a table that is being copied, or is to be copied, are not sent: the copy brings them.
+/// A request is written into the source itself, in a transaction of its own, so any process that can write there can
+/// make one. Capture answers a request at the request's place in the order of changes, at least once; a second answer
+/// does no harm. Rows of a table that is being copied, or is to be copied, are not sent: the copy brings them.
 package struct RowRequest: Equatable, Sendable {
   /// The most keys that one transaction with a request contains.
   static let keysMax = 1000

@@ -3,7 +3,7 @@ import PostgresKit
 
 /// The place in the source up to which a trail has all changes, from the progress record at the end of a transaction.
 package enum SourceReach: Equatable, Sendable {
-  /// The last row of an SQLite source's journal that the trail has; it also has all earlier rows.
+  /// The last row of an SQLite source's journal that the trail has. The trail also has all earlier rows.
   case journal(Int64)
   /// The place in PostgreSQL's log before which the trail has everything. `last` is the id (`xid`) of the trail's last
   /// transaction; nil if there is none.

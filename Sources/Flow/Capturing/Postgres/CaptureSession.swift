@@ -254,7 +254,7 @@ final class CaptureSession {
     refreshes.endObstacle(of: relation)
   }
 
-  /// Adds a suspended table, and reports it if it is new.
+  /// Adds a suspended table, and reports it if it was not suspended before.
   func add(_ wait: TableWait, of relation: UInt32, _ cause: WaitingTables.Cause) {
     if waits.add(wait, of: relation, cause) { progress.tell("\(wait.message); \(wait.hint)") }
     showWaiting()

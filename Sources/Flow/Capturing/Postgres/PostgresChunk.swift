@@ -193,8 +193,8 @@ struct PostgresCopier {
     isUTF8 ? "\(text) COLLATE \"C\"" : "convert_to(\(text), 'UTF8')"
   }
 
-  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value at an
-  /// index.
+  /// Returns an SQL condition that compares the key with given values. `value`: the SQL expression for the value of the
+  /// key column with this index.
   private func comparison(
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {

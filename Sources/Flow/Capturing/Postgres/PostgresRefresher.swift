@@ -164,8 +164,8 @@ final class PostgresRefresher {
     }
   }
 
-  /// Handles an error while a chunk is read. If the table cannot be read now, drops the chunk and the open transaction
-  /// of the trail, and reads other tables first. Throws any other error again.
+  /// Handles an error that occurred while a chunk was read. If the table cannot be read now, drops the chunk and the
+  /// open transaction of the trail, and reads other tables first. Throws any other error again.
   private func putOff(_ error: any Error) throws {
     guard let table = place.chunk?.table else { throw error }
     func putOff(milliseconds: Int64) {

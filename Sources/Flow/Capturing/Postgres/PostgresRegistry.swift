@@ -36,7 +36,7 @@ struct PostgresRegistry: Equatable {
     /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
     /// row back by its own copy of the table.
     var passesChanges: Bool { refresh == .asked && isKeyed }
-    /// The value of `copyNotBefore` for a table that must be published first.
+    /// The value of `copyNotBefore` for a table that must be published before it can be copied.
     static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {
@@ -62,12 +62,12 @@ struct PostgresRegistry: Equatable {
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
 }
 
-/// The file in the state folder that stores the known tables. After a start, a comparison with the catalog finds shapes
-/// that changed while capture did not run.
+/// The file in the state folder that stores the known tables. After a start, capture compares it with the catalog, to
+/// find shapes that changed while capture did not run.
 ///
-/// Before a transaction that changes the known tables goes into the trail, two states are written to the file. They are
-/// the new one, with the number of that transaction, and the previous one. After a crash, the last transaction of the
-/// trail shows which of the two is valid.
+/// The file is written before the trail gets a transaction that changes the known tables. It has the new state, with
+/// the number of that transaction, and the previous state. After a crash, the last transaction of the trail shows which
+/// of the two is valid.
 final class RegistryFile {
   private let path: String
   private var stored = PostgresRegistry()

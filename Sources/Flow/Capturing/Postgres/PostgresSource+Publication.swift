@@ -95,7 +95,8 @@ extension PostgresSource {
   /// Repeats an attempt until no table that it needs is locked. Reports the wait, and gives up after a minute with
   /// `database-busy`.
   ///
-  /// - Parameter attempt: Makes an attempt. Returns no tables on success, otherwise tables among which some are locked.
+  /// - Parameter attempt: Makes an attempt. Returns an empty array on success, otherwise tables of which some are
+  ///   locked.
   private func waitToBegin(tell: (String) -> Void, _ attempt: () throws -> [PostgresTable]) throws {
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -156,8 +157,8 @@ extension PostgresSource {
   }
 
   /// Returns whether an apply created a table and published it in the same transaction, before it wrote a row. If so,
-  /// the stream has every change of the table. Proof: the same transaction wrote the catalog rows of the table and of
-  /// its publication.
+  /// the stream has every change of the table. The catalog shows it: the same transaction wrote the row of the table
+  /// and the row of its publication.
   func isPublishedByApply(_ relation: UInt32) throws -> Bool {
     let isReadable = try connection.first(
       "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")

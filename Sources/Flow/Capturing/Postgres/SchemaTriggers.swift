@@ -112,7 +112,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Returns the notice to the operator that the role may not read the key by which the triggers sign messages.
+  /// Returns the notice to the operator that capture's role may not read the key with which the triggers sign messages.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -134,8 +134,8 @@ struct SchemaTriggers {
     return (functions + triggers).joined(separator: "\n")
   }
 
-  /// The settings with which the functions run. The functions' output must not depend on the session, and the functions
-  /// must not wait for locks.
+  /// The settings with which the triggers' functions run. The functions' output must not depend on the session, and the
+  /// functions must not wait for locks.
   private static let settings =
     (PostgresConnection.printSettings + [
       "search_path=pg_catalog, pg_temp", "standard_conforming_strings=on", "lock_timeout=20",

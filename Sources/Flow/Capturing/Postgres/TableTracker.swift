@@ -213,7 +213,7 @@ final class TableTracker {
     session.catalog.noteReport()
   }
 
-  /// Returns whether a table no longer exists. A dropped object stays in the catalog until the commit of the drop.
+  /// Returns whether a table is gone once the catalog shows the changes of the stream's open transaction.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = session.incoming.transaction?.xid else { return false }
     return try !session.source.isTable(relation, after: transaction)
@@ -378,7 +378,7 @@ final class TableTracker {
   }
 
   /// Separates tables that can be captured from tables that must be suspended. A table that logical replication does
-  /// not support, or a new one with the name of a captured one, is left out with a notice.
+  /// not support, or a new one whose name a captured table has, is left out with a notice.
   private func sort(_ found: [PostgresTable]) -> (usable: [PostgresTable], refused: [PostgresTable]) {
     var (usable, refused): ([PostgresTable], [PostgresTable]) = ([], [])
     for table in found {

@@ -1,12 +1,12 @@
 import Changes
 import SQLiteKit
 
-/// Logs in the journal the rows that an apply writes to a captured SQLite file. It does so if the trail of that file
-/// must have them too, as in a chain.
+/// Logs in the journal the rows that an apply writes to a captured SQLite file, if the trail of that file must have
+/// them too, as in a chain.
 ///
-/// An apply fires none of the file's triggers, because the application's triggers would fire too. So its connection has
-/// triggers of its own, in the schema `temp`, which do the same as those of the capture. Since SQLite 3.35, TEMP
-/// triggers fire even if other triggers are off.
+/// An apply switches the file's triggers off, because the application's triggers would fire too. So its connection has
+/// TEMP triggers, which do the same as the triggers of capture. Since SQLite 3.35, TEMP triggers fire even if other
+/// triggers are off.
 ///
 /// Source: https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_TRIGGER
 package enum AppliedRows {

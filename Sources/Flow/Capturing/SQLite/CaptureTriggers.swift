@@ -154,8 +154,9 @@ struct CaptureTriggers {
   /// The statements that purge the journal for about one row in 128, chosen by the rowid. This choice is cheap, but
   /// needs a table in which all rowids differ.
   ///
-  /// All bits of the rowid are used: some ids, such as Twitter's, have constant low bits. The remainder by a prime
-  /// below 2^31, times a number below 2^31, cannot overflow. The high bits of the product decide.
+  /// All bits of the rowid matter, because some ids, such as Twitter's, have constant low bits. So the remainder of the
+  /// rowid by a prime is multiplied by a number, and the high bits of the product decide. Both factors are below 2^31,
+  /// so the product cannot overflow.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
       ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")

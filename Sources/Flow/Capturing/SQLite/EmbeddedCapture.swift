@@ -113,7 +113,7 @@ extension Journal {
   func noteEmbedded() throws { try database.run("INSERT OR IGNORE INTO cairn_control(id) VALUES (2)") }
 
   /// Assigns a journal that belongs to no trail to a trail. Table rows from before the journal was created are copied
-  /// only with `copiesRows`.
+  /// only if `copiesRows` is true.
   func claim(trail: TrailID, place: String, copiesRows: Bool) throws {
     try database.run(
       "UPDATE cairn_control SET trail = ?, place = ? WHERE id = 0", [.blob(trail.bytes), .text(place)])

@@ -6,10 +6,10 @@ import Trails
 
 /// Turns journal rows into change records of the trail, in their order.
 ///
-/// The reader decides only one thing: which rows a REPLACE has deleted. A trigger logs an existing row with the same
-/// rowid *before* a write, as a candidate. SQLite does not report whether the write then replaced the row, was ignored,
-/// or became an upsert. The next journal row with that rowid shows it. After an insert, the existing row was deleted. A
-/// delete, or an update to another rowid, shows that the existing row was still there.
+/// The reader decides only one thing: which rows a REPLACE has deleted. Before a write, a trigger logs the existing row
+/// that has the new row's rowid, as a candidate. SQLite does not report whether the write then replaced that row, was
+/// ignored, or became an upsert. The next journal row with the same rowid shows it: an insert means that the existing
+/// row was deleted. A delete, or an update to another rowid, means that it was not.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 

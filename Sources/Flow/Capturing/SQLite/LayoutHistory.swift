@@ -8,7 +8,7 @@ import SQLiteKit
 struct LayoutHistory {
   enum Step {
     case change(ShapeChange)
-    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. They follow
+    /// The copy of some rows of this table begins: those whose added columns differ from the defaults. The rows follow
     /// later in the trail.
     case beginRows(Layout)
   }
@@ -28,13 +28,13 @@ struct LayoutHistory {
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns a schema change for each table that loses indexes after journal row `from`; it only drops these indexes.
+  /// Returns a schema change for each table that loses indexes after journal row `from`. It only drops these indexes.
   ///
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.
   ///
-  /// - Parameter told: If an earlier run began this reading of the journal: the journal row up to which the trail
-  ///   already has these schema changes. Nil otherwise.
+  /// - Parameter told: The journal row up to which the trail already has these schema changes, if an earlier run began
+  ///   this reading of the journal; otherwise nil.
   mutating func dropIndexes(behind from: Int64, told: Int64?) -> [ShapeChange] {
     relaxed = [:]
     var changes: [ShapeChange] = []

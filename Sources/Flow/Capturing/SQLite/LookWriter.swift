@@ -79,7 +79,7 @@ final class LookWriter {
     position = SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Sets the mark, which is the last journal row that the source has recorded as captured, after a restart of capture.
+  /// Sets the mark (the last journal row that the source has recorded as captured) after a restart of capture.
   ///
   /// - Parameter checksum: The checksum of the journal rows that come after the mark and are in the trail already.
   func resume(marked: SourcePosition.Mark, checksum: UInt32 = 0) {

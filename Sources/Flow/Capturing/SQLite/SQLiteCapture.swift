@@ -14,7 +14,7 @@ package final class SQLiteCapture {
     /// The folder of the trail, which is stored in the source. If another capture wants the same source, the error of
     /// that capture names this folder.
     package var place = ""
-    /// Whether rows from before capture began are copied. If not, they must reach the targets in another way.
+    /// Whether rows from before capture began are copied. If not, the targets must get these rows in another way.
     package var copiesRows = true
     /// Whether rows that an apply writes to the file also go into the trail.
     package var relays = false

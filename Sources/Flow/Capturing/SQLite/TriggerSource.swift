@@ -42,7 +42,7 @@ final class TriggerSource: ChangeSource {
   private var schemaVersion: Int64
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
-  /// The last journal row seen. The trail has all rows up to it, except perhaps applied notes.
+  /// The last journal row that capture has seen. The trail has all rows up to it, except perhaps applied notes.
   private var seenThrough: Int64 = 0
   var takesNotesAtOnce = false
   private var ignored: IgnoredObjects
@@ -150,8 +150,8 @@ final class TriggerSource: ChangeSource {
     return SourcePosition(mark: mark, previous: mark, checksum: 0)
   }
 
-  /// Throws `source-captured` if the journal belongs to a trail in another folder. If it belongs to an earlier trail of
-  /// this folder, removes it, or throws `source-went-back` if the present trail has begun.
+  /// Throws `source-captured` if the journal belongs to a trail in another folder. Removes the journal of an earlier
+  /// trail of this folder, or throws `source-went-back` if the present trail has begun.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: SQLiteCapture.Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty {

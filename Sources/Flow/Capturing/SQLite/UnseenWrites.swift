@@ -2,12 +2,12 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-/// Finds writes to captured tables that left no row in the journal. They come from an application that switches
-/// triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires none.
+/// Finds writes to captured tables that left no row in the journal. Such a write comes from an application that
+/// switches triggers off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or from incremental blob I/O, which fires no triggers.
 ///
 /// When capture is idle, it computes a digest of each table. If another connection then changes the file without a
-/// change to journal or schema, the digests are computed again. A table with another digest had an unseen write. A
-/// write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
+/// change to journal or schema, the digests are computed again. If the digest of a table differs, the table had an
+/// unseen write. All digests are equal after a checkpoint, or after a write to tables that are not captured.
 struct UnseenWrites {
   /// The largest file, in bytes, for which digests are computed. The limit is smaller for a file with a rollback
   /// journal, because readers of such a file block commits.

@@ -74,11 +74,11 @@ package final class OriginAnswers: Sendable {
   ///
   /// - Parameters:
   ///   - asker: The node that asks, or that forwards the question.
-  ///   - mayRepair: Returns whether the source may send rows again for this asker now: a whole table if the argument
-  /// is true, else up to 1,000 rows.
+  ///   - mayRepair: Returns whether the source may send rows again for this asker now: a whole table if the argument is
+  ///     true, else up to 1,000 rows.
   ///   - isOver: Returns whether the asker has stopped waiting for the answer.
-  /// - Throws: `busy` if the asker asks too much; `usage` if the bytes are no valid question; the errors of the
-  ///   database.
+  /// - Throws: `busy` if the asker has too many questions or the wait is too long; `usage` if the bytes are no valid
+  ///   question; the errors of the database.
   package func answer(
     _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
   ) throws -> [UInt8] {

@@ -21,7 +21,7 @@ enum OriginQuestion {
   case standing
   /// Makes a PostgreSQL source write its progress into the trail.
   case progress
-  /// Requests the parts in which a whole table is read.
+  /// Requests the list of parts, such as partitions, in which a whole table can be read.
   case parts(QuestionedTable)
   /// Requests the hashes of each row in a slice. If `naming` is false, only the number of rows and the sum of their
   /// hashes are requested.

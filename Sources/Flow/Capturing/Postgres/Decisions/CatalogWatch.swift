@@ -15,8 +15,8 @@ struct CatalogWatch {
   struct Catalog {
     var fingerprint: String
     var tables: [PostgresTable]
-    /// The tables whose definition could not be read, because other sessions keep them locked. They have no columns
-    /// here.
+    /// The tables whose definition could not be read, because other sessions keep them locked. The lists of their
+    /// columns are empty.
     var locked: [PostgresTable] = []
     /// The time that it took to read the catalog, ms.
     var tookMilliseconds: Int64 = 0
@@ -105,11 +105,12 @@ struct CatalogWatch {
     (barrier, catalog, isReached) = (nil, nil, false)
   }
 
-  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it.
+  /// Ends one reading of the catalog, after the trail has every table as the catalog showed it. The catalog is read
+  /// again after a pause if `isWhole` is false or `looksAgain` is true.
   ///
   /// - Parameter isWhole: Whether all tables could be read, because none was locked.
-  /// - Parameter looksAgain: Whether a table is suspended for a cause that the fingerprint of the catalog does not
-  ///   show. Then the catalog is read again after a pause.
+  /// - Parameter looksAgain: Whether a table is suspended for a cause that the catalog's fingerprint (a digest) does
+  ///   not show.
   mutating func adopted(now: Int64, isWhole: Bool = true, looksAgain: Bool = false) {
     let took = catalog?.tookMilliseconds ?? 0
     fingerprint = catalog?.fingerprint

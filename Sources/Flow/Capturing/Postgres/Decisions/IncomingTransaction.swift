@@ -14,7 +14,8 @@ struct IncomingTransaction {
     let trail: String
   }
 
-  /// The kinds of logical messages that Cairn writes into the server's log. The prefix of a message shows its kind.
+  /// The kinds of logical messages that Cairn writes into the server's write-ahead log. The prefix of a message shows
+  /// its kind.
   enum Message: Equatable {
     /// A message with a random text that capture committed itself. When the stream brings it, all earlier commits have
     /// arrived.
@@ -91,7 +92,7 @@ struct IncomingTransaction {
     var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
   }
 
-  /// The prefix of applied notes in PostgreSQL's log.
+  /// The prefix of applied notes in PostgreSQL's write-ahead log.
   private static let notePrefix = "cairn"
   /// The most bytes of a barrier's text (``Message/barrier``) that are accepted. Cairn writes shorter texts only.
   private static let barrierBytesMax = 256

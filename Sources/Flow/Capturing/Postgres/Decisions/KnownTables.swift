@@ -143,7 +143,7 @@ struct KnownTables {
 
   // MARK: Changes of shape
 
-  /// Removes a table. Returns the record of the drop for the trail.
+  /// Removes a table from the known tables. Returns the record of the drop for the trail.
   mutating func drop(_ table: PostgresRegistry.Table, _ text: String) -> Change {
     let record = ShapeChange(action: .drop, before: table.shape, text: text)
     registry.remove(table.relation)

@@ -1,12 +1,11 @@
 import Changes
 import PostgresKit
 
-/// The order in which capture reads rows of tables. Also the copies whose start record, but not whose end record, is in
-/// the trail.
+/// The queue of table rows that capture must read, and the state of the running copies. This type does no I/O; `now` is
+/// monotonic time in ms.
 ///
-/// Capture reads rows for initial loads, refreshes and requests, and rows that an update moved to another key. The
-/// reason why a table is to be copied is part of ``KnownTables``, which the caller passes. This type does no I/O; `now`
-/// is monotonic time in ms.
+/// Rows are read for initial loads, refreshes and requests, and if an update has moved a row to another key. The list
+/// of tables to copy is part of ``KnownTables``, which the caller passes.
 struct RefreshQueue {
   /// A part of a table that is read in one snapshot.
   enum Part {
@@ -56,8 +55,8 @@ struct RefreshQueue {
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now. For each: since when, the time of the next attempt, both in monotonic ms, and
-  /// whether the operator was informed.
+  /// The tables that cannot be read now. For each: the time since when, the time of the next attempt, both in monotonic
+  /// ms, and whether the operator was informed.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
   /// The tables for which the trail has the start record, but not the end record, of requested rows.
   private var openRows: Set<UInt32> = []
@@ -74,11 +73,12 @@ struct RefreshQueue {
 
   // MARK: Transactions
 
-  /// Makes the changes to running copies final, because a transaction of the trail is complete: ``abandon()`` no longer
-  /// undoes them.
+  /// Keeps the changes to the list of started but unfinished copies of requested rows, because a transaction of the
+  /// trail is complete.
   mutating func settle() { committedOpenRows = openRows }
 
-  /// Undoes the changes to running copies since ``settle()``, because the transaction of the trail is dropped.
+  /// Undoes the changes to the list of started but unfinished copies of requested rows since ``settle()``, because the
+  /// transaction of the trail is dropped.
   mutating func abandon() { openRows = committedOpenRows }
 
   /// Returns the state of the running copy, for the position that capture writes to the trail; nil if no copy is
@@ -90,9 +90,8 @@ struct RefreshQueue {
 
   // MARK: Connections
 
-  /// Forgets the running copy if it cannot continue after a restart of capture. That is so if its table has no key or
-  /// got another shape, or if the copy is complete. It is also so if updates moved rows: their keys are no longer
-  /// known.
+  /// Forgets the running copy if it cannot continue after a restart of capture. It cannot if its table has no key or
+  /// got another shape, if it is complete, or if updates moved rows: their keys are no longer known.
   mutating func restart(_ tables: KnownTables) {
     guard let refresh = current else { return }
     let table = tables[refresh.relation]
@@ -185,7 +184,7 @@ struct RefreshQueue {
   }
 
   /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
-  /// change. If the copy has passed that key, no chunk would bring these values. Returns how the row is treated.
+  /// change. A copy that has passed the new key would not bring these values either. Returns how the row is treated.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {
@@ -218,8 +217,9 @@ struct RefreshQueue {
   // MARK: Requested rows
 
   /// Adds a request for rows. Returns the table if the trail must now get the start record of its requested rows.
-  /// Targets need that record, because later changes may concern rows that they do not have. Nil if no record is
-  /// needed, for example because a copy of the table brings the rows.
+  /// Returns nil if not, for example because a copy of the table brings the rows.
+  ///
+  /// Targets need the start record because later changes may concern rows that they do not have.
   mutating func add(_ message: RequestMessage, _ tables: KnownTables) -> PostgresRegistry.Table? {
     requests.add(message)
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
@@ -326,6 +326,6 @@ struct RefreshQueue {
 }
 
 extension PostgresRegistry.Table {
-  /// The name under which rows of the table are requested.
+  /// The name of the table in requests for its rows.
   fileprivate var name: PostgresRequests.Name { .init(namespace: schema.namespace, table: schema.name) }
 }

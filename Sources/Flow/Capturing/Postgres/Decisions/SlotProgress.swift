@@ -142,9 +142,8 @@ struct SlotProgress {
   /// Returns the position of capture, to be written at the end of a transaction of the trail.
   ///
   /// - Parameter refresh: The state of the running copy; nil if there is none.
-  /// - Parameter isQuiet: Whether no transaction of the stream is open. Then the position includes everything received,
-  ///   also transactions that were left out because a chunk shows them. So those transactions are not captured after a
-  ///   restart.
+  /// - Parameter isQuiet: Whether no transaction of the stream is open. If so, the position includes everything
+  ///   received. A restart then does not capture transactions that were left out because a chunk shows them.
   mutating func record(refresh: PostgresPosition.RefreshState?, isQuiet: Bool) -> PostgresPosition {
     if isQuiet {
       position.reached = max(position.reached, passed)
