@@ -45,7 +45,7 @@ struct CaptureTriggers {
   }
 
   /// Returns the layout id (the number of the recorded table shape) in a trigger's name; nil if the trigger is not one
-  /// of capture. An application can give a trigger such a name, with an id that is not in `cairn_layout`.
+  /// of capture. The id may be missing in `cairn_layout`, because an application can give a trigger such a name.
   static func layout(ofTrigger name: String) -> Int64? {
     let parts = name.split(at: "_", maxSplits: 2)
     guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix), let layout = Int64(parts[1]),

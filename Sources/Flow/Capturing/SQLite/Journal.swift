@@ -295,7 +295,7 @@ package struct Journal {
   }
 
   /// Returns all rows of `cairn_layout`: the recorded shapes of the captured tables. Throws `database-damaged` for rows
-  /// that Cairn cannot have written, for example if an application created the table again without its key.
+  /// that Cairn cannot have written, for example if an application created `cairn_layout` again without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
@@ -345,7 +345,7 @@ package struct Journal {
   /// journal row marks the changes.
   ///
   /// Since the last call, a unique index may have existed for a time, and a REPLACE on it may have deleted rows without
-  /// journal rows. So if the schema changed several times, the tables with new journal rows are copied again.
+  /// journal rows. So if the schema changed several times, tables with new inserts or updates are copied again.
   ///
   /// - Parameter written: The result of ``writtenLayouts()`` before the transaction.
   /// - Returns: The layouts of the tables to copy again.

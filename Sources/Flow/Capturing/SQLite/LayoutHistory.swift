@@ -28,7 +28,8 @@ struct LayoutHistory {
 
   mutating func forgetDroppedIndexes() { relaxed = [:] }
 
-  /// Returns a schema change for each table that loses indexes after journal row `from`. It only drops these indexes.
+  /// Returns a schema change for each table that loses indexes after journal row `from`. The change only drops these
+  /// indexes.
   ///
   /// Journal rows before such a change may already violate the index. So the target drops the index before those rows,
   /// once it has the table's earlier shape. Other schema changes follow at their place in the journal.

@@ -55,8 +55,8 @@ struct RefreshQueue {
   private(set) var current: PostgresPosition.RefreshState?
   private(set) var requests: PostgresRequests
   private var movedRows: [(relation: UInt32, key: [String])] = []
-  /// The tables that cannot be read now. For each: the time since when, the time of the next attempt, both in monotonic
-  /// ms, and whether the operator was informed.
+  /// The tables that cannot be read now. For each: the time of the first failed attempt and of the next attempt, both
+  /// in monotonic ms, and whether the operator was informed.
   private var obstacles: [UInt32: (since: Int64, until: Int64, isReported: Bool)] = [:]
   /// The tables for which the trail has the start record, but not the end record, of requested rows.
   private var openRows: Set<UInt32> = []

@@ -42,7 +42,7 @@ struct SlotProgress {
   /// history is not that of the trail. Nil if the transaction has come, or need not come.
   private var expected: PostgresPosition.Transaction?
   /// The latest commit time in the stream, µs since 1970; at the start, the server's time. It is the clock of
-  /// transactions that capture itself adds to the trail. The present time could be later than the commits that follow.
+  /// transactions that capture itself adds to the trail, because the present time could be later than the next commits.
   private(set) var streamTime: Int64 = 0
   /// The number of transactions written to the trail since its last sync.
   private var unsyncedCount = 0
