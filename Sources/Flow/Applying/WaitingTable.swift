@@ -31,7 +31,7 @@ package struct WaitingTable: Equatable, Sendable {
   /// The most tables of one trail that may be suspended at the same time. Each of them is retried separately.
   package static let countMax = 1000
 
-  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already: then apply stops.
+  /// Throws `schema-stopped` if the trail has ``countMax`` suspended tables already. Apply then stops.
   ///
   /// - Parameter error: The reason why one more table would be suspended.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {

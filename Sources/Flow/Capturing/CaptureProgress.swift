@@ -16,8 +16,8 @@ package final class CaptureProgress: Sendable {
     package var tablesToCopy = 0
     /// The suspended tables, sorted by name.
     package var waits: [TableWait] = []
-    /// The table that is being copied: its name, the number of rows sent, and its estimated rows; nil if no copy is
-    /// running.
+    /// The table that is being copied: its name, the number of rows sent, and the estimated number of its rows; nil if
+    /// no copy is running.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var rowsCopied: UInt64 = 0
     package var changes: UInt64 = 0

@@ -27,8 +27,9 @@ package enum SourceMoment: Sendable {
   /// The moment of a PostgreSQL snapshot. All transactions that it shows were committed before place `end` of the log.
   case log(PostgresSnapshot, end: LSN)
 
-  /// Returns whether a trail has all transactions that a read at this moment saw. The trail has everything up to
-  /// `reach`.
+  /// Returns whether a trail has all transactions that a read at this moment saw.
+  ///
+  /// - Parameter reach: The place up to which the trail has everything.
   package func isBehind(_ reach: SourceReach) -> Bool {
     switch (self, reach) {
     case (.journal(let seq), .journal(let taken)): seq <= taken

@@ -200,7 +200,7 @@ final class CaptureSession {
 
   func saveRequests() throws { try requestsFile.save(refreshes.requests) }
 
-  /// Reports to the server how much of its log has been received, and how much the server may forget.
+  /// Reports to the server how much of its log has been received, and up to where the server may delete its log.
   ///
   /// - Parameter wantsReply: Whether the server is asked for an answer.
   func report(wantsReply: Bool = false) throws {
@@ -230,7 +230,7 @@ final class CaptureSession {
     return text
   }
 
-  /// Whether table rows are still to be read, for copies or for requested rows, and can be read now.
+  /// Whether table rows, for copies or for requests, are still to be read and can be read now.
   var hasRefreshes: Bool { !refreshes.isIdle || tables.hasReadable }
 
   /// Whether table rows are still to be read, apart from tables that are suspended until an operator acts.
@@ -270,8 +270,8 @@ final class CaptureSession {
     )
   }
 
-  /// Returns the error for a slot that cannot be used, or whose publication is missing. To create the publication again
-  /// does not help: the server looks it up as it was at each moment of the log.
+  /// Returns the error for a slot that cannot be used, or whose publication is missing. Creating the publication again
+  /// does not help, because the server looks it up as it was at each place of the log.
   func lost(_ loss: SlotProgress.Loss) -> CairnError {
     let copy = "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: "
     let newSlot = "a new slot is made and every table is copied again"

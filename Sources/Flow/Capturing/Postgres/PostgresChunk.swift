@@ -56,8 +56,8 @@ struct PostgresCopier {
   let connection: PostgresConnection
   /// Whether this database sorts text by its bytes in UTF-8: it has collation `C` and encoding UTF-8.
   private let isC: Bool
-  /// Whether the database keeps text in UTF-8. All targets sort chunks by the bytes of UTF-8; in another encoding,
-  /// collation `C` sorts by other bytes.
+  /// Whether the database keeps text in UTF-8. If not, capture must convert text before it sorts by bytes: all targets
+  /// sort chunks by the bytes of UTF-8.
   private let isUTF8: Bool
 
   init(_ connection: PostgresConnection) throws {
@@ -100,8 +100,8 @@ struct PostgresCopier {
     }
   }
 
-  /// Checks the rows that were read since ``lock(_:)``. They must be of the table that the snapshot shows, with the
-  /// types that the trail has.
+  /// Checks the rows that were read since ``lock(_:)``. Throws ``PostgresChunk/Obstacle`` if the table or its types
+  /// have changed since the snapshot.
   ///
   /// - Parameter other: A connection outside of the snapshot. It reads the present types, because types cannot be
   ///   locked and do not follow the snapshot.

@@ -58,8 +58,8 @@ extension PostgresCopier {
     try records.append(within: .init(from: bound(after), through: bound(through)), from: connection, to: trail)
   }
 
-  /// Returns the equality operator that the key's index uses for a column. The operator of an extension's type may be
-  /// in a schema outside of the search path.
+  /// Returns the equality operator that the key's index uses for a column. Its schema (namespace) is included, because
+  /// an extension's schema may be outside of the search path.
   private func equality(_ column: TableSchema.Column) throws -> String {
     let found = try connection.first(
       """

@@ -12,7 +12,7 @@ struct PostgresPosition: Equatable {
     /// The key of the last row that chunks in the trail have covered; nil if there is no chunk yet.
     @ByBytes var cursor: [String]? = nil
     var isDone: Bool
-    /// Whether rows that updates moved must still be read again. Their keys are not stored here.
+    /// Whether rows that updates moved must still be read again. The keys of these rows are not stored here.
     var wantsRows = false
   }
   struct Transaction: Equatable {

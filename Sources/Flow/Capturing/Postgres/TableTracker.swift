@@ -11,7 +11,7 @@ final class TableTracker {
   private let session: CaptureSession
   /// The tables that were locked when the catalog was read, each with the first such time, in monotonic ms.
   private var lockedSince: [UInt32: Int64] = [:]
-  /// The least time between two attempts to publish that wait for an autovacuum, ms. Such a wait delays the stream.
+  /// The least time between two attempts to publish that wait for an autovacuum, ms: each wait delays the stream.
   private static let patienceIntervalMilliseconds: Int64 = 60_000
   /// The next time at which an attempt to publish may wait for an autovacuum, in monotonic ms.
   private var patientAt: Int64 = 0

@@ -11,9 +11,9 @@ package struct Journal {
   /// write their statements and the ends of their transactions. 5: applied notes have the trail's id. An older cairn
   /// rejects a newer version; a newer cairn upgrades an older one.
   static let version: Int64 = 5
-  /// The most journal rows that wait for capture. Above it, the oldest are dropped, and all tables are copied again.
+  /// The most journal rows that may wait for capture. Above that, the oldest are dropped and all tables copied again.
   package static let defaultCapRows: Int64 = 5_000_000
-  /// The most estimated bytes of journal rows that wait for capture: 4 GiB. Above it, the oldest rows are dropped.
+  /// The most estimated bytes of journal rows that may wait: 4 GiB. Above that, the oldest rows are dropped.
   package static let capBytes: Int64 = 4 << 30
   /// The smallest allowed size limit of the journal, in rows, because the triggers purge up to 1,024 rows at a time.
   private static let capRowsMin: Int64 = 1000
@@ -461,13 +461,13 @@ package struct Journal {
     for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
-  /// Requests a copy of every captured table from the next capture.
+  /// Asks the next run of capture to copy every captured table.
   package func askForRefresh() throws {
     guard try isInstalled() else { return }
     try database.transaction { try refreshAll(.asked) }
   }
 
-  /// Requests a copy of the captured tables that a list includes, from the next capture. Returns false if nothing is
+  /// Asks the next run of capture to copy those captured tables that `tables` includes. Returns false if nothing is
   /// captured yet.
   @discardableResult
   package func askForRefresh(of tables: TablePatterns) throws -> Bool {

@@ -347,7 +347,7 @@ struct JournalReader: ~Copyable {
     return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
   }
 
-  /// Corrects the old values of an update by earlier changes of the same statement, and remembers the new values.
+  /// Corrects the old values of an update with those of earlier changes of the statement. Keeps the new values.
   private mutating func followUpdate(_ layout: Layout) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }

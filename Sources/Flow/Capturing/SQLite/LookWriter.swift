@@ -49,8 +49,8 @@ final class LookWriter {
   private var part: Part?
   /// The layouts (recorded table shapes) with a requested copy whose start record is already in the trail.
   private var awaited: Set<Int64> = []
-  /// The commit time that an application recorded in the next end-of-transaction row of the journal, µs since 1970; nil
-  /// if there is none. Journal rows before that row were committed earlier.
+  /// The commit time in the next end-of-transaction row of the journal, which an application wrote, µs since 1970; nil
+  /// if there is no such row. It is an upper limit for the commit times of the journal rows before that row.
   private var nextCommit: Int64?
   /// The applied note that names the origin of the rows that are being read; nil if an application wrote them.
   private var relay: AppliedNote?
@@ -207,7 +207,7 @@ final class LookWriter {
 
   /// Begins a transaction of the trail if none is open.
   ///
-  /// - Parameter time: The commit time, µs since 1970, if the transaction is exactly one of the source; else nil.
+  /// - Parameter time: The commit time, µs since 1970; nil if the transaction may combine several of the source.
   private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
     let latest = min(part.readAt, nextCommit ?? .max)

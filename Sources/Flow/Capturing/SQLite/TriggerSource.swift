@@ -12,7 +12,7 @@ final class TriggerSource: ChangeSource {
   struct Look: ChangeLook {
     let readAt: Int64
     let begun: Int64
-    /// The journal row after which this reading of the source writes rows to the trail, through row `through`.
+    /// The journal row after which this reading begins to write to the trail; it writes through row `through`.
     fileprivate let from: Int64
     fileprivate let through: Int64
     /// The last journal row in the snapshot of this reading.

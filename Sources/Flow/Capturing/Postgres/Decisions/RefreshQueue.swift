@@ -24,7 +24,8 @@ struct RefreshQueue {
     case isComplete(PostgresPosition.RefreshState)
   }
 
-  /// The treatment of a row that an update moved to another key while its table is being copied.
+  /// The decision about a row that an update moved to another key while its table is being copied: whether and how the
+  /// row is read again.
   enum MovedRow: Equatable {
     case ignored
     case queued
@@ -68,7 +69,7 @@ struct RefreshQueue {
 
   func isCurrent(_ relation: UInt32) -> Bool { current?.relation == relation }
 
-  /// Whether no requested or moved rows are to be read. There may be whole tables to copy.
+  /// Whether no requested or moved rows are to be read. Whole tables may still have to be copied.
   var isIdle: Bool { movedRows.isEmpty && requests.isEmpty }
 
   // MARK: Transactions
@@ -184,7 +185,8 @@ struct RefreshQueue {
   }
 
   /// Queues a row that an update moved to another key. The update lacks values that are stored out of line and did not
-  /// change. A copy that has passed the new key would not bring these values either. Returns how the row is treated.
+  /// change. A copy that has passed the new key would not bring these values. Returns whether and how the row will be
+  /// read.
   mutating func move(_ key: [String], of table: Captured) -> MovedRow {
     guard readsRows(of: table), key.count == table.schema.key.count else { return .ignored }
     guard isCurrent(table.relation) else {

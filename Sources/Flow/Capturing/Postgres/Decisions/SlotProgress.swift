@@ -14,10 +14,10 @@ import PostgresKit
 ///     slot.noteSynced(now: now)                                        // the trail is durable
 ///     let (received, flushed) = slot.report(now: now)                  // goes to the server
 struct SlotProgress {
-  /// The most bytes of processed log that the server may keep for the slot. Above it, capture writes its position to
-  /// the trail, so that the slot can be confirmed.
+  /// The most bytes of processed log that the server may keep for the slot. If it keeps more, capture writes its
+  /// position to the trail, so that the slot can be confirmed.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// The longest time between two records of capture's position in the trail while the server sends log, ms.
+  /// The longest time until capture writes its position to the trail again while the server sends log, ms.
   private static let recordMilliseconds: Int64 = 10_000
   /// The least time between two transactions of the trail that contain only applied notes, ms.
   private static let notesMilliseconds: Int64 = 1000
@@ -101,8 +101,8 @@ struct SlotProgress {
     case isNew
     /// The trail has the transaction already.
     case isRecorded
-    /// The server sends another transaction instead of the expected one, at or after its place in the log. So the
-    /// server was restored from a backup.
+    /// The server sends another transaction instead of the expected one, at the place of the expected one in the log or
+    /// after it. So the server was restored from a backup.
     case isForeign(expected: LSN)
   }
 
