@@ -150,9 +150,7 @@ final class PostgresRowReader: RowReader {
   }
 
   /// Runs `body`. Throws `table-refused` if another session keeps the table locked for longer than
-  /// ``patienceMilliseconds``.
-  ///
-  /// The owner of a table may lock it for any time. That must not keep other tables from being compared.
+  /// ``patienceMilliseconds``. Without this limit, a lock on one table could keep all other tables from being compared.
   private func patiently<T>(_ name: String, _ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as PostgresError where error.isLockTimeout {
       throw CairnError(

@@ -33,8 +33,8 @@ struct PostgresRegistry: Equatable {
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
     /// Whether changes of the table go into the trail before the table's copy has begun. They do if the copy was only
-    /// requested, because targets already have the rows. If deletes were left out, a two-way peer could bring a deleted
-    /// row back by its own copy of the table.
+    /// requested, because targets already have the rows. Without the deletes, a two-way peer could bring a deleted row
+    /// back by its own copy.
     var passesChanges: Bool { refresh == .asked && isKeyed }
     /// The value of `copyNotBefore` for a table that must be published before it can be copied.
     static let unpublished = UInt64.max

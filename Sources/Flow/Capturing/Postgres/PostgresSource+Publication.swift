@@ -37,8 +37,9 @@ extension PostgresSource {
   }
 
   private static let lockMilliseconds = 100
-  /// The time to wait for an autovacuum that holds a lock, ms: it gives up after `deadlock_timeout`, 1 s by default.
-  /// Meanwhile, applications can write: their locks do not conflict with the lock of ALTER PUBLICATION.
+  /// The time to wait for an autovacuum that holds a lock, ms: an autovacuum gives up after `deadlock_timeout`, 1 s by
+  /// default. Meanwhile, applications can write, because their locks do not conflict with the lock of ALTER
+  /// PUBLICATION.
   private static let vacuumMilliseconds = 2500
   /// The most locked tables for which publishing waits ``lockMilliseconds`` each. For further locked tables it waits
   /// only 1 ms.

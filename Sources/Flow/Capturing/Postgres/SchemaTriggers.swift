@@ -223,8 +223,8 @@ struct SchemaTriggers {
     END IF;
     """
 
-  /// Returns the SQL of a trigger's body with two additions. It writes nothing if no slot of Cairn exists, and its
-  /// errors never reach the application.
+  /// Returns the SQL of a trigger's body with two additions: the trigger writes nothing if no slot of Cairn exists, and
+  /// its errors never reach the application.
   ///
   /// - Parameter isOurs: The SQL condition that selects the commands to report.
   private static func guarded(_ body: String, where isOurs: String) -> String {

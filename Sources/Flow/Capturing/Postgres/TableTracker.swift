@@ -134,8 +134,8 @@ final class TableTracker {
       ?? Captured(ignored: relation.id)
   }
 
-  /// Records in the trail a new table that an apply created, because event triggers may be missing. Returns nil for any
-  /// other table.
+  /// Records in the trail a new table that an apply created, in case no event trigger has reported it. Returns nil for
+  /// any other table.
   private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
     guard session.options.tables.includes(namespace: relation.namespace, name: relation.name),
       try session.source.isPublishedByApply(relation.id)

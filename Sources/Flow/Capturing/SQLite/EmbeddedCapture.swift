@@ -3,8 +3,8 @@ import CodecKit
 import SQLiteKit
 import SystemKit
 
-/// The capture of an SQLite file that an application sets up itself, through the embedded API. It creates the usual
-/// journal and triggers, and a capture into a trail may take them over later.
+/// The setup of capture for an SQLite file by an application itself, through the embedded API. It creates the usual
+/// journal and triggers, which a capture into a trail may take over later.
 ///
 /// Until then, the journal belongs to no trail, and keeps committed changes up to its size limit.
 package struct EmbeddedCapture {

@@ -96,7 +96,8 @@ struct LayoutHistory {
   }
 
   /// Returns the schema change that drops the indexes which `layout` lacks; nil if it lacks none. Nil also if an apply
-  /// or the embedded API made the change: then the trail drops the indexes exactly at its place in the journal.
+  /// or the embedded API made the change: then the trail drops the indexes exactly at the place of the change in the
+  /// journal.
   private mutating func relax(_ before: Layout, for layout: Layout) -> ShapeChange? {
     guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return nil }
     relaxed[layout.id] = schema

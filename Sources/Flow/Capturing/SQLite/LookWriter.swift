@@ -110,7 +110,7 @@ final class LookWriter {
     }
   }
 
-  /// Remembers that the schema changed: it may have been a VACUUM, which renumbers the rows of tables without key.
+  /// Remembers that the schema version changed. A VACUUM may be the cause, which renumbers rows of tables without key.
   func noteSchemaChange() { reader.mayHaveVacuumed = true }
 
   func reloadLayouts() throws {

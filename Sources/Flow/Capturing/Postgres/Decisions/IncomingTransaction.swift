@@ -51,7 +51,7 @@ struct IncomingTransaction {
     case readCatalog
   }
 
-  /// The facts about an incoming transaction that has ended.
+  /// The results of reading one whole transaction of the stream.
   struct Outcome {
     let transaction: PostgresPosition.Transaction
     /// The time of the transaction's commit, µs since 1970 UTC.
