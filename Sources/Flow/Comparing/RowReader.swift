@@ -29,8 +29,8 @@ protocol RowReader: AnyObject {
   /// In SQLite, `index` is the index in `keys` of the key by which the row was found; in PostgreSQL, it is nil.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 
-  /// Adds to `counts` the rows that are identified by all their values. These are all rows of a table without a key;
-  /// in other tables, the rows with NULL in the key.
+  /// Adds to `counts` the rows that are identified by all their values: rows with NULL in their key, or all rows if the
+  /// table has no key.
   func count(_ table: ComparedTable, into counts: RowCounts) throws
 }
 

@@ -6,8 +6,8 @@ import PostgresKit
 /// common form (``CanonicalColumn``). For some types, PostgreSQL must decide.
 final class RowVerdict {
   let table: ComparedTable
-  /// The connection to a PostgreSQL target; nil for SQLite. For some types, only PostgreSQL knows which value a text
-  /// means. It then converts the source's text, and prints the value for the comparison.
+  /// The connection to a PostgreSQL target; nil for SQLite. For some types, PostgreSQL must convert the source's text
+  /// to a value and print it, so that it can be compared.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()

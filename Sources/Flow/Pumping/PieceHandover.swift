@@ -29,8 +29,8 @@ final class PieceHandover {
 
   /// Creates a buffer that passes its pieces to `work`.
   ///
-  /// - Parameter work: Processes a piece, in one thread at a time. Usually that is another thread. For the last piece,
-  ///   or if no thread can be started, it is the calling thread. It is not called after ``settle()`` until the next
+  /// - Parameter work: Processes one piece at a time, usually on another thread. The last piece is processed on the
+  ///   calling thread; if no thread can be started, all pieces are. It is not called after ``settle()`` until the next
   ///   call of ``put(_:)`` or ``finish()``.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work

@@ -189,7 +189,8 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the response to a request whose body is not read. The connection is closed after it.
+  /// Returns the response that reports an error if the body of the request was not read. The connection is closed after
+  /// the response.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true

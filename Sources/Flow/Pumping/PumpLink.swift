@@ -103,8 +103,8 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Reports to the peer that this node has everything before `place` durably. If the peer rejects the place, the
-  /// error is thrown by the next request.
+  /// Reports to the peer that this node has the trail durably up to `place`. It does not throw if the peer rejects the
+  /// place; the next request throws that error.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }

@@ -106,8 +106,8 @@ final class BlockOpener {
   }
 }
 
-/// The unused ``BlockOpener`` objects for blocks from peers. A copy borrows one for each call, so hundreds of open
-/// copies keep no memory.
+/// The unused ``BlockOpener`` objects for blocks from peers. All copies share them: each call of a copy borrows one, so
+/// an idle copy needs no memory for blocks.
 final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8

@@ -83,7 +83,8 @@ package final class CopyFeed {
     return taken
   }
 
-  /// Returns the number of bytes that `rest` still needs: to complete its header or block, or first to show their size.
+  /// Returns the number of bytes that `rest` needs until its header or block is whole. While that size is unknown,
+  /// returns the number of bytes until it is known.
   private func missing(_ copy: TrailCopy) throws -> Int {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count

@@ -80,7 +80,7 @@ package final class TrailCopy {
     return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
-  /// Throws the errors of ``append(_:at:of:)`` if the copy of trail `id` does not end at `place`.
+  /// Throws the error of ``append(_:at:of:)`` if bytes of trail `id` at `place` cannot be added to the copy.
   package func expect(_ place: TrailPlace, of id: TrailID) throws {
     try guarded { try expect(place, id) }
   }
@@ -346,8 +346,8 @@ extension TrailCopy {
     if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
-  /// Returns whether the segment continues the one before it, or there is none before it. After a crash during a
-  /// restart of the copy at this segment, older segments may be left that it does not continue.
+  /// Returns whether the segment continues the one before it; true if there is none. After a crash during a restart of
+  /// the copy, older segments may be left that this segment does not continue.
   private func isJoined(to number: UInt64) throws -> Bool {
     guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
     guard before == number - 1 else { return false }

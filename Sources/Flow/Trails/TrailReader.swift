@@ -17,8 +17,8 @@ package final class TrailReader {
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
-  /// The position in the source from the last progress record that was read; nil if there was none. This includes
-  /// records that were read only to find the checkpoint at which the reader was opened.
+  /// The position in the source from the last progress record that was read; nil if none was read. Records that were
+  /// read only to open the reader at a checkpoint count too.
   package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
@@ -228,8 +228,8 @@ extension TrailReader {
     try skip(to: checkpoint) { try self.advance() }
   }
 
-  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. If the chain hash
-  /// at the checkpoint differs, or a block is not whole, throws the error for a checkpoint of another trail.
+  /// Looks for a checkpoint in the blocks after the durable end; ``seek(_:)`` looks before that end. Throws
+  /// `checkpoint-foreign` if the chain hash at the checkpoint differs, or if a block is not whole.
   private func seekBehindMark(_ checkpoint: Checkpoint) throws {
     do {
       try skip(to: checkpoint) {

@@ -19,7 +19,7 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The most segments whose schemas and block places are kept in memory.
+  /// The maximum number of segments whose schemas and block places are kept in memory.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]

@@ -14,8 +14,7 @@ struct TrailScan {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
-    /// The tables whose copy ends with the transaction, or that the transaction created. All rows that these tables had
-    /// before are in the trail.
+    /// The tables whose rows are all in the trail after this transaction: it ends their copy, or it created them.
     var wholeTables: [String] = []
     /// The schema changes of the transaction in which columns or tables lost their names.
     var columnSteps: [ColumnStep] = []

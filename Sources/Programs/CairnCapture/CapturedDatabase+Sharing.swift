@@ -3,7 +3,7 @@ import SystemKit
 
 // The parts of a database that the synchroniser and the C library use.
 extension CapturedDatabase {
-  /// The absolute path of the file.
+  /// The absolute path of the database file.
   /// - Throws: ``DatabaseError`` of kind `refused` for a database in memory.
   var file: String {
     get throws {

@@ -96,7 +96,8 @@ extension ConfCheck {
     }
   }
 
-  /// Returns whether applies write to the database, so that they may still create tables in it.
+  /// Returns whether an apply of the configuration writes to the captured database, and so may still create tables in
+  /// it.
   private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
     configuration.applies.contains { $0.database == capture?.database }
   }
@@ -243,8 +244,8 @@ extension ConfCheck {
     }
   }
 
-  /// Checks that no other trail is applied to the same tables: neither by another apply of this configuration, nor by a
-  /// trail that the target has recorded.
+  /// Checks that no other trail is applied to the same tables. It considers the other apply workers of this
+  /// configuration, and the trails that the target has recorded.
   private func checkFeeders(
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {
