@@ -4,8 +4,7 @@ import SystemKit
 /// A buffer that gathers bytes from the network into larger pieces. Another thread processes one piece while the next
 /// one is filled.
 ///
-/// To check and to write a piece takes longer than to receive it. Pieces are processed in order, one at a time; at
-/// most two exist. Only one thread may add bytes.
+/// Pieces are processed in order, one at a time; at most two exist. Only one thread may add bytes.
 final class PieceHandover {
   /// A piece of the bytes that one thread fills and another thread processes, never both at the same time.
   private final class Piece: @unchecked Sendable {

@@ -189,8 +189,8 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Returns the response that reports an error if the body of the request was not read. The connection is closed after
-  /// the response.
+  /// Returns the response with an error to a request whose body was not read. The connection is closed after the
+  /// response.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true

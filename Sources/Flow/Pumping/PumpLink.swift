@@ -140,8 +140,8 @@ final class PumpLink {
   /// The maximum number of trails whose requests are read from one answer.
   private static let requestsMax = 4096
 
-  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push there. The peer
-  /// answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
+  /// Returns the peer's requests for copies of tables, by trail, for all trails that this node may push to the peer.
+  /// The peer answers as soon as the checksum of its list (`mark`) differs from `known`, or after some time.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {

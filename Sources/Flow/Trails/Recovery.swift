@@ -179,7 +179,7 @@ struct Recovery {
   }
 
   /// Returns `end`. If the last segment has no transaction yet, the result also has the header of the last transaction,
-  /// from the previous segment. A copy does not need that header.
+  /// from the previous segment. For a copy, this header is left out.
   private func withHeader(_ end: End) throws -> End {
     guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end

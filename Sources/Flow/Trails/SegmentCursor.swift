@@ -13,7 +13,7 @@ final class SegmentCursor {
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// The number of columns of each schema; the index is the schema's id minus one.
+  /// The number of columns in each schema record of the segment; the index is the id of the schema minus one.
   private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
   /// The offset in the segment's unpacked content of the record that ``nextRecord()`` returned last.

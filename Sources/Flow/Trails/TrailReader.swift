@@ -77,7 +77,8 @@ package final class TrailReader {
   /// The durable end of the trail when the reader last read the file `durable`.
   package var durableEnd: Checkpoint { mark.checkpoint }
 
-  /// Returns the schema with an id in the segment that is being read; nil before the schema's record has been read.
+  /// Returns the schema (definition) of a table by its id in the segment that is being read. Nil before the schema's
+  /// record has been read.
   package func schema(_ id: UInt64) -> TableSchema? { cursor.schemas[id] }
 
   /// Returns the next record; nil at the durable end, where a later call may find more.

@@ -120,8 +120,9 @@ package final class TrailWriter {
     return header
   }
 
-  /// Returns the id of a schema in the segment that is being written. Writes the schema record if the segment does not
-  /// have it yet. `token` is the caller's number for the schema; the same token always means the same schema.
+  /// Returns the id of a table's schema (definition) in the segment that is being written. Writes the schema record if
+  /// the segment does not have it yet. `token` is the caller's number for the schema; the same token always means the
+  /// same schema.
   package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
     if failure == nil, header != nil, let id = schemaIDs[token] { return id }
     try check(isOpen: true)

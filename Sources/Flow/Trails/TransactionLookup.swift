@@ -4,8 +4,8 @@ import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order.
 ///
-/// The lookup reads a segment once, to check it and to learn its schemas and the places of its blocks. After that, it
-/// reads only the blocks that contain a transaction. One thread uses a lookup.
+/// The lookup reads a segment once, to check it and to learn its table schemas and the places of its blocks. After
+/// that, it reads only the blocks that contain a transaction. One thread uses a lookup.
 package final class TransactionLookup {
   /// The facts that the first reading of a segment has gathered.
   private struct Segment {
@@ -19,7 +19,7 @@ package final class TransactionLookup {
     var use = 0
   }
 
-  /// The maximum number of segments whose schemas and block places are kept in memory.
+  /// The maximum number of segments whose table schemas and block places are kept in memory.
   private static let segmentsMax = 64
   private let folder: TrailFolder
   private var segments: [UInt64: Segment] = [:]

@@ -9,7 +9,7 @@ import Trails
 ///     ALTER TABLE item DROP COLUMN name              ->   names: ["name": nil]
 ///     ALTER TABLE item RENAME TO goods               ->   moved: goods(id, name)
 package struct ColumnStep: Equatable, Sendable {
-  /// A table, by its schema and name.
+  /// A table, by its schema (namespace) and name.
   package struct Table: Equatable, Sendable {
     @ByBytes package var namespace: String
     @ByBytes package var name: String

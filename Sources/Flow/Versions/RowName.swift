@@ -130,7 +130,7 @@ extension Value {
   }
 }
 
-/// Computes the names (hashes) of a table's rows from their key values. It is started once for a table and copied for
+/// Computes the names (hashes) of a table's rows from their key values. Create it once for a table, and copy it for
 /// each row.
 package struct RowNaming: Sendable {
   private var state: UInt64

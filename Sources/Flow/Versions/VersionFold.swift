@@ -29,7 +29,7 @@ package struct VersionFold {
     }
   }
 
-  /// The schema of the values in `before` and `after`.
+  /// The table definition, with the columns of the rows `before` and `after`.
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
@@ -45,7 +45,7 @@ package struct VersionFold {
   }
 
   /// Returns whether `step` changes this row, and not another row with the same name (hash): their keys must be equal.
-  /// Also returns true if the keys cannot be compared, because the two schemas have different key columns.
+  /// Also returns true if the keys cannot be compared, because the two table definitions have different key columns.
   package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
@@ -76,7 +76,7 @@ package struct VersionFold {
     }
   }
 
-  /// Returns a row with the columns of another schema, matched by name; nil for columns that the row lacks.
+  /// Returns a row with the columns of another table definition, matched by name; nil for columns that the row lacks.
   private func reshaped(_ row: [Value?], to other: TableSchema) -> [Value?] {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
@@ -101,7 +101,7 @@ extension VersionFold {
     return 100 + count(before) + count(after) + (early.map { count($0.row) } ?? 0)
   }
 
-  /// Appends this net change in encoded form, without its schema.
+  /// Appends this net change in encoded form, without its table definition.
   package func append(to writer: inout ByteWriter) {
     var flags: UInt8 = 0
     if before != nil { flags |= 1 }

@@ -40,8 +40,8 @@ extension WindowIndex {
     }
   }
 
-  /// Returns the limit up to which the nodes of all other trails know a trail's transactions. The limit has a number
-  /// and a clock: no author knew a transaction with a later clock than its own, even if it stated so.
+  /// Returns which transactions of a trail the nodes of all other trails know. The result has a number and a clock,
+  /// because no author can have known a transaction with a later clock than its own.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {

@@ -71,7 +71,7 @@ struct WindowIndex {
     var floor: KnownFloor
   }
 
-  /// Whether any row with a foreign key was added. Most databases have none, which makes ``sweep()`` cheaper.
+  /// Whether any row with a foreign key was added. If not, ``sweep()`` has less to do.
   private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {

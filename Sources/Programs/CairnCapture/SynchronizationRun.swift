@@ -30,7 +30,7 @@ final class SynchronizationRun: Sendable {
   init(until limit: Int64 = .max) { self.limit = limit }
 
   /// The last row of this database's journal that the peer is known to have. It is 0 if the peer has put transactions
-  /// into quarantine. The end of the run writes these to the file `refused`.
+  /// into quarantine. The run writes these to the file `refused` at its end.
   var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {

@@ -126,14 +126,14 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else run 'cairn explain \(code.rawValue)'")
   }
 
-  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema with
-  /// Cairn's tables.
+  /// Prints the rights that the connection's role has beyond those that Cairn needs, and the owner of the schema
+  /// (namespace) with Cairn's tables.
   private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
     for notice in try Self.rightsNotices(server, isSource: isSource) { note(notice) }
   }
 
   /// Returns sentences about the rights that the connection's role has beyond those that Cairn needs, and about the
-  /// owner of the schema with Cairn's tables.
+  /// owner of the schema (namespace) with Cairn's tables.
   static func rightsNotices(_ server: PostgresConnection, isSource: Bool) throws -> [String] {
     let row = try server.query(
       """
