@@ -6,8 +6,8 @@ import PostgresKit
 /// common form (``CanonicalColumn``). For some types, PostgreSQL must decide.
 final class RowVerdict {
   let table: ComparedTable
-  /// The connection to a PostgreSQL target; nil for SQLite. For some types, PostgreSQL must convert the source's text
-  /// to a value and print it, so that it can be compared.
+  /// The connection to a PostgreSQL target; nil for SQLite. For some types, the source's text is converted to a value
+  /// and printed by PostgreSQL before the comparison.
   private let server: PostgresConnection?
   private var given = ByteWriter()
   private var there = ByteWriter()

@@ -8,8 +8,7 @@ final class PumpLink {
   private static let version: Int64 = 1
   /// The longest time, in seconds, for which a request lets the peer wait before it answers.
   static let waitSeconds = IdleWait.longest
-  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk; a broken
-  /// connection is detected sooner.
+  /// The time, in seconds, that an answer may take beyond the requested wait. It is enough for a slow disk.
   private static let answerSeconds = 10
 
   let client: HTTPClient

@@ -67,8 +67,8 @@ extension BlockHeader {
       contentOffset: get(16), durable: get(24), chain: chain, checksum: get(68))
   }
 
-  /// Returns the checksum of the header's bytes. To get the checksum of the whole block, continue it over the stored
-  /// bytes.
+  /// Returns the checksum of the header's bytes. To get the checksum of the whole block, continue this checksum over
+  /// the stored bytes.
   static func checksumStart(_ header: UnsafeRawBufferPointer) -> UInt32 {
     CRC32C.of(UnsafeRawBufferPointer(rebasing: header[..<68]))
   }

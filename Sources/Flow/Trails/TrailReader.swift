@@ -21,7 +21,7 @@ package final class TrailReader {
   /// read only to open the reader at a checkpoint count too.
   package private(set) var lastSourcePosition: [UInt8]?
 
-  /// Opens the trail in `folder` after a checkpoint, or at the start of its oldest segment.
+  /// Opens the trail in `folder` to read it from a checkpoint on; nil: from the start of its oldest segment.
   ///
   /// Reads the checkpoint's segment from its beginning to check it. Throws `.trailMissing`, `.trailDamaged`,
   /// `.trailVersion`, and `.checkpointForeign` if the checkpoint is not one of this trail.

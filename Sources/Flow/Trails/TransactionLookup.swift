@@ -30,7 +30,7 @@ package final class TransactionLookup {
   package init(folder path: String) { folder = TrailFolder(path) }
 
   /// Reads the transaction whose begin record is at a position. Calls `body` with every record from there to the
-  /// commit, with the schema if the record is a changed or copied row. A record is valid during the call.
+  /// commit. For a changed or copied row, `body` also gets the table's schema. A record is valid during the call.
   ///
   /// - Throws: `checkpoint-foreign` if no transaction begins there, or if it has been purged. Errors of `body` pass
   ///   through, except that a ``DecodingError`` becomes `trail-damaged`.

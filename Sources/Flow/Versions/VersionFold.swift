@@ -33,9 +33,8 @@ package struct VersionFold {
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// The old row of an update that was the first change, or that followed a delete. The journal may have such an update
-  /// before the insert of its old row. Nil if there is no such update. `isFirst`: the update is the transaction's first
-  /// change of the row.
+  /// The old row of an update that came while no row was known; nil if there was none. In the journal, an update may
+  /// come before the insert of its old row. `isFirst`: the update is the transaction's first change of the row.
   private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {

@@ -49,7 +49,7 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Stores the id of the trail with a name. Throws `busy` if the window has read another trail of this name. The
+  /// Stores the id of a trail by its name. Throws `busy` if the window has read another trail of this name. The
   /// versions of that trail do not count for the new one, so a new window is needed.
   package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
     let isSame = state.withLock { state in

@@ -334,8 +334,8 @@ extension WindowIndex {
   /// does not have durably; for the own trail, the first that is still to be read.
   func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
-  /// Marks a trail as read through transaction `number`, up to the state that the database had when the process
-  /// started.
+  /// Marks a trail as read up to the state that the database had when the process started. Transaction `number` is the
+  /// last one of that part.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
     origins[place].met = max(origins[place].met, number)

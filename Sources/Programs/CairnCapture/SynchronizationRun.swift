@@ -90,8 +90,8 @@ final class SynchronizationRun: Sendable {
     options.overwrites && !ends.isBegun()
   }
 
-  /// Discards the journal rows that capture has not read yet. Call it before a first copy replaces the rows of this
-  /// database: capture would otherwise send the discarded changes to the other end.
+  /// Discards the rows in a database's journal that capture has not read yet. Call it before a first copy replaces the
+  /// database's rows: capture would otherwise send the discarded changes to the other end.
   private static func forgetWaiting(_ end: DatabaseURL) throws {
     guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
     let database = try Database(path: path)

@@ -26,8 +26,8 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// Requests the daemon's status. Returns the apply, the capture of its trail (nil if it is at another node), and the
-  /// time of the status. Nil if there is no such apply.
+  /// Requests the daemon's status. Returns the state of the apply, the state of its trail's capture (nil if the capture
+  /// is at another node), and the time of the status. Returns nil if there is no such apply.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
   ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
