@@ -356,9 +356,9 @@ extension VersionWindow {
     state.withLock { $0.index.forgetMet(trail.description) }
   }
 
-  /// Sets a limit for a peer's trail while one of its tables is suspended: only transactions through `number` show
-  /// which versions the peer knows. Nil: no table is suspended. Call it before the commit that suspends the table, and
-  /// at a start before any trail is read.
+  /// Sets the last transaction of a peer's trail that shows which versions the peer knows. Use it while a table of the
+  /// trail is suspended; nil removes this limit. Call it before the commit that suspends the table, and at a start
+  /// before any trail is read.
   package func hold(_ trail: TrailName, through number: UInt64?) {
     state.withLock { $0.index.hold(trail.description, through: number) }
   }

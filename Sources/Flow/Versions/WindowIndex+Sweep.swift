@@ -40,8 +40,8 @@ extension WindowIndex {
     }
   }
 
-  /// Returns which transactions of a trail the nodes of all other trails know. The result has a number and a clock,
-  /// because no author can have known a transaction with a later clock than its own.
+  /// Returns which transactions of a trail the nodes of all other trails know. The result has a number and a clock: an
+  /// author can know only transactions with an earlier clock than its own transaction.
   private func floor(of place: Int) -> KnownFloor {
     var floor: KnownFloor?
     for (index, other) in origins.enumerated() where index != place {
