@@ -14,16 +14,16 @@ package final class VersionReader {
 
   /// Creates a reader.
   ///
-  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. If an author knew an earlier trail with the name
-  ///   of a present one, the function must leave the earlier trail out.
+  /// - Parameter seen: A function such as ``VersionWindow/seen(_:)``. Its result must leave out trails that were
+  ///   replaced by a new trail of the same name.
   package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
   /// Returns the versions that the transaction at a place gave to the rows with one name (a hash). There is usually one
   /// version; more if rows share the name, none if the transaction did not change the row. Memory holds only the
   /// result, however large the transaction is.
   ///
-  /// - Parameter rowNames: The function with which the version window reads trails. For a changed key it returns the
-  ///   old name first: the change counts as a delete of one row and an insert of the other.
+  /// - Parameter rowNames: Returns the names of the rows that a change concerns, as for the version window. For a
+  ///   changed key, the old name comes first: the change counts as a delete of one row and an insert of the other.
   /// - Throws: `checkpoint-foreign` if the trail does not have the version's transaction at that place.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
