@@ -3,14 +3,15 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// A test of how a column's values are preserved: edge values of its type are converted to the target's type and back.
+/// A test whether a column's values survive a copy: edge values of its type are converted to the target's type and
+/// back.
 ///
-/// SQLite is represented by a database in memory. The PostgreSQL server of the replication evaluates casts only.
+/// The test writes to neither database. It uses an SQLite database in memory, and PostgreSQL only evaluates casts.
 package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
-    /// The number of values that the target's type refused, as ``ColumnContract`` says in advance.
+    /// The number of values that the target's type does not accept. The ``ColumnContract`` lists them as misfits.
     package var refused = 0
     /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []

@@ -33,7 +33,8 @@ package enum Detaching {
     }
   }
 
-  /// Drops the slot of a capture that was removed from the conf, and its publication. Everything else stays.
+  /// Drops the replication slot and the publication of a capture that was removed from the conf. Everything else in the
+  /// database stays.
   package static func drop(slot name: String, at url: DatabaseURL) throws {
     guard case .postgres(let uri) = url else {
       throw CairnError(

@@ -28,7 +28,7 @@ package struct DrawnKey: Equatable, Sendable {
     }
   }
 
-  /// The PostgreSQL schema of the table; empty in SQLite.
+  /// The schema (namespace) of the table in PostgreSQL; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   @ByBytes package var column: String

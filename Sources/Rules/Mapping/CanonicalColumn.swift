@@ -37,7 +37,7 @@ package struct CanonicalColumn: Sendable {
   /// SQLite by that text.
   private let isExactKey: Bool
 
-  /// Creates the comparison of a column of the source with a column of the target, as both databases have them.
+  /// Creates the conversion for a column of the source and the column of the target that gets its values.
   /// - Parameter isUnique: whether the column is part of a unique key.
   /// - Parameter isKey: whether the column is part of the key by which apply finds rows.
   package init(

@@ -73,7 +73,7 @@ package enum DefaultText {
     }
   }
 
-  /// Returns whether a literal that is cast to the type `cast` has the form of literals of the column's type `type`.
+  /// Returns whether a literal of the type `cast` is written in the same way as a literal of `type`, the column's type.
   private static func isSame(_ cast: PostgresType, _ type: PostgresType, _ name: String) -> Bool {
     guard name.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "|") }) else {
       return false

@@ -126,7 +126,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema and name of the source's table at the target. The schema is empty in SQLite.
+  /// Returns the schema (namespace) and name of the source's table at the target. The schema is empty in SQLite.
   package static func targetPlace(
     of source: TableSchema, in engine: Engine, names: NamePolicy = .fold
   ) -> (namespace: String, name: String) {
@@ -137,7 +137,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the schema and name at the target of the table that a foreign key references.
+  /// Returns the schema (namespace) and name at the target of the table that a foreign key references.
   private static func targetPlace(
     of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
   ) -> (namespace: String, name: String) {

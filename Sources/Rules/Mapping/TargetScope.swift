@@ -30,7 +30,7 @@ package struct TargetScope: Equatable, Sendable {
   }
 
   /// Returns what an apply may do to a table of the target.
-  /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
+  /// - Parameter namespace: the schema (namespace) in PostgreSQL; empty in SQLite.
   package func verdict(_ namespace: String, _ name: String, in engine: Engine) -> Verdict {
     if Self.isReserved(namespace, name, in: engine) { return .reserved }
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut

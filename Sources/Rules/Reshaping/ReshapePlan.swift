@@ -51,8 +51,8 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
-  /// Returns the shape of a table under a rule, or without one. For each column it gives the index of its source
-  /// column, if there is one. Nil if the rule is impossible.
+  /// Returns the shape of a table under a rule, or without one; nil if the rule is impossible. The list `columns` has
+  /// the index of the source column for each column of the shape; nil if the column is not a copy of one.
   package static func shape(
     of source: TableSchema, under rule: TableRule?, to target: Engine
   ) -> (schema: TableSchema, columns: [Int?])? {

@@ -1,8 +1,8 @@
 import Changes
 import Mapping
 
-/// Checks that a statement has the same effect wherever the tables are the same. It may not depend on time, chance or
-/// the order of rows, but only on the rows. Everything that is not known to be safe is refused.
+/// Checks that a statement has the same effect wherever the tables are the same. The effect must depend only on the
+/// rows, not on time, chance or the order of rows. Everything that is not known to be safe is refused.
 struct Checker {
   /// A replacement in the statement's text. It makes the current time a constant, equal for each execution.
   struct Edit: Equatable {

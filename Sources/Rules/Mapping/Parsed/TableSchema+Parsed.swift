@@ -12,7 +12,7 @@ extension TableSchema {
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
   package var parsed: (schema: TableSchema, notices: [String]) { parsed(within: TargetReach()) }
 
-  /// The functions that expressions of a table in PostgreSQL may call.
+  /// The functions that the definition of a table in PostgreSQL may call.
   package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
   /// Returns ``parsed`` without the parts that use objects or functions of the target beyond `reach`.
