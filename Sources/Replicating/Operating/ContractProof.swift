@@ -11,7 +11,8 @@ package struct ContractProof {
   package struct Outcome: Equatable, Sendable {
     /// The number of values that were equal after the conversion to the target's type and back.
     package var equal = 0
-    /// The number of values that the target's type does not accept. The ``ColumnContract`` lists them as misfits.
+    /// The number of values that the target's type does not accept. The column's ``ColumnContract`` lists them as
+    /// misfits.
     package var refused = 0
     /// The values that were different after the conversion to the target's type and back, each with its new form.
     @ByBytes package var broken: [String] = []
@@ -120,7 +121,8 @@ package struct ContractProof {
     uuid.asciiLowercased.utf8.filter { ![UInt8(ascii: "-"), UInt8(ascii: "{"), UInt8(ascii: "}")].contains($0) }
   }
 
-  /// Returns a time in its shortest form, without zero fractions, zero minutes and the zone UTC.
+  /// Returns a time without the parts at its end that mean zero, such as `.000`, `:00`, `+00` and `Z`, to compare
+  /// times.
   private static func plain(_ time: String) -> String {
     var text =
       time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time

@@ -79,8 +79,8 @@ extension Replication {
     readers.map(\.target).joined(separator: ", ")
   }
 
-  /// Requests copies of tables that were added by `--tables`. If the trail already has changes of these tables for
-  /// another reader, this target still lacks their rows.
+  /// Requests copies of tables that were added by `--tables`, because this target lacks their rows. The trail may
+  /// already have changes of these tables for another reader.
   func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
     guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
       return

@@ -137,7 +137,8 @@ package final class Replication: Sendable {
 
   // MARK: Before anything is written
 
-  /// Checks both databases and locks the state folder. The lock lasts as long as the result: keep it until the end.
+  /// Checks both databases and locks the state folder. The lock is held as long as the returned object exists, so keep
+  /// the object until the replication ends.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     try findCapture(from)

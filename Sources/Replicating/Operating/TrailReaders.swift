@@ -8,7 +8,7 @@ import Trails
 /// the trail.
 ///
 /// A reader is known from its first start until its target is detached or its state folder is removed, even while it
-/// does not run. Only segments that every known reader has durably are deleted. The capture takes the tables of all
+/// does not run. Only segments that every known reader has durably are deleted. The capture reads the tables of all
 /// readers.
 package struct TrailReaders: Sendable {
   package struct Reader: Equatable, Sendable {

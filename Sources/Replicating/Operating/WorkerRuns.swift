@@ -51,8 +51,8 @@ package struct CaptureRun: Sendable {
 
   /// Opens trail and source, calls `ready`, and captures until `stop` is set.
   ///
-  /// - Parameter untilCaughtUp: Whether it ends as soon as the trail includes everything that was committed before the
-  ///   call.
+  /// - Parameter untilCaughtUp: Whether the run ends as soon as the trail includes everything that was committed before
+  ///   the call.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
@@ -114,7 +114,8 @@ package struct ApplyRun: Sendable {
     (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
   }
 
-  /// Applies transactions until `stop` is set. After `drain` is set, it also ends when it reaches the end of the trail.
+  /// Applies transactions until `stop` is set. After `drain` is set, the run also ends when it reaches the end of the
+  /// trail.
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):

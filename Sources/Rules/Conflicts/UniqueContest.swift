@@ -40,7 +40,7 @@ package struct UniqueClaim<Row: Hashable> {
   /// from the table to make room for another one.
   package var isNew: Bool
   /// The rows in the table that hold a unique value of this row, although their rank is lower. They keep the value as
-  /// long as this row waits for another row, which has a higher rank.
+  /// long as this row waits for a row with a higher rank.
   package var earlier: [Row]
 
   package init(_ row: Row, _ rank: UniqueRank, isNew: Bool, earlier: [Row] = []) {

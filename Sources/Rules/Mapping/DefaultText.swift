@@ -89,7 +89,8 @@ package enum DefaultText {
     }
   }
 
-  /// Returns the value as a column of the type prints it.
+  /// Returns the value as PostgreSQL prints it for a column of the type: with all digits of a `numeric(p,s)` after the
+  /// point, and with the spaces of a `char(n)`.
   private static func padded(_ value: String, _ type: PostgresType) -> String {
     switch type.kind {
     case .numeric(let digits?) where digits.scale > 0 && value.utf8.first != UInt8(ascii: "N"):

@@ -204,7 +204,7 @@ extension PostgresType {
     }
   }
 
-  /// Returns whether every value has the same text in the other type, by an assignment cast.
+  /// Returns whether an assignment cast to the other type leaves the text of every value unchanged.
   func isHeld(by other: PostgresType) -> Bool {
     switch (kind, other.kind) {
     case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),

@@ -193,7 +193,8 @@ extension PostgresScript.Constraint.Kind {
 }
 
 extension PostgresAlteration.Target {
-  /// Creates the description of the table that PostgreSQL makes from `schema`, with the names that PostgreSQL gives.
+  /// Creates the description of the table that PostgreSQL makes from `schema`. Constraints without a name get the name
+  /// that PostgreSQL would choose.
   init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,

@@ -9,8 +9,8 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// The pragmas before and after the rename in ``rebuild``. Under the legacy rules, a rename leaves the text of
-  /// triggers and views unchanged.
+  /// The pragma to run before the rename in ``rebuild``, so that triggers and views keep their text. Run
+  /// ``presentRules`` after the rename.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 

@@ -148,7 +148,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// Returns the error for two tables of a source that have one name at the target.
+  /// Returns the error for two tables of a source that get the same name at the target.
   package static func collision(_ one: String, _ other: String, at target: String) -> CairnError {
     CairnError(
       .nameCollision,
@@ -156,7 +156,7 @@ package struct TableMapping: Sendable {
       hint: "rename one of them, or leave one out with 'tables' (--tables)", context: ["table": other])
   }
 
-  /// Throws when two columns of a table would have one name.
+  /// Throws when two columns of a table would have the same name.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
     var seen: [NameKey: String] = [:]
     for column in table.columns {

@@ -19,7 +19,7 @@ package struct TableRule: Equatable, Sendable {
     }
   }
 
-  /// The effect at the target of a row that disappears at the source: a deleted one, or one that leaves the filter.
+  /// The effect at the target when a row disappears at the source, because it is deleted or leaves the filter.
   package enum Delete: Equatable, Sendable {
     case apply
     /// The target's row stays unchanged.

@@ -65,7 +65,7 @@ package struct TargetScope: Equatable, Sendable {
       || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
   }
 
-  /// Returns the error for a record of a trail that is not to be applied to a table.
+  /// Returns the error for a trail's record that must not be applied to a table.
   package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
     CairnError(
       .tableForbidden,

@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// Finds errors in the text of an expression that do not depend on the columns of its table.
+/// Finds those errors in the text of an expression that do not depend on the columns of its table.
 package enum ExpressionFault {
   private static let noColumn = "no such column: "
   /// The largest number of columns in the table with which an expression is tested. The table has one column for each

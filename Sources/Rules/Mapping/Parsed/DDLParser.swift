@@ -171,7 +171,7 @@ struct DDLParser {
     return (first, try name())
   }
 
-  /// Reads the columns of a key, such as `(a, b)`, and counts them as columns that the text names.
+  /// Reads the columns of a key, such as `(a, b)`, and adds them to ``columns``.
   mutating func keyColumns() throws(Unparsed) {
     for name in try names() { columns.insert(name.key(in: engine)) }
   }

@@ -412,8 +412,8 @@ struct PostgresDDL {
     return isKept
   }
 
-  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum of all. Returns false, with a notice, if
-  /// the sum is above the limit.
+  /// Adds the weight of a generated column (``DDLParser/weight``) to the sum for the table. If the sum would exceed its
+  /// limit, adds a notice instead and returns false.
   private mutating func weigh(generated column: String) -> Bool {
     generatedWeight += max(1, parser.weight)
     guard generatedWeight > SQLiteDDL.generatedMax else { return true }
