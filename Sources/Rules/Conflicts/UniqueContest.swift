@@ -24,8 +24,8 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   /// A rank below those of all rows in trails: a row with this rank loses its unique values to any other row.
   static let least = UniqueRank(Stamp(clock: 0, origin: "", number: 0), tie: 0)
 
-  /// The rank just above this one: that of a row which the origin's next transaction would have written at the same
-  /// time. The transaction number does not grow beyond its upper limit.
+  /// The rank just above the ranks of all rows that the same transaction wrote: it has the next transaction number. The
+  /// number does not grow beyond its upper limit.
   var next: UniqueRank {
     let number = min(stamp.number, NumberBounds.numbers - 2) + 1
     return UniqueRank(Stamp(clock: stamp.clock, origin: stamp.origin, number: number), tie: 0)

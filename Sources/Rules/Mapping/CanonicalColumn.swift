@@ -1,6 +1,6 @@
 import Changes
 
-/// Converts the values of one column, of a source and of its target, into a common form of bytes. Two values have the
+/// Converts the values of a column, and of its copy at the target, into a common form of bytes. Two values have the
 /// same form if, and only if, they count as equal between the two types (``ColumnContract``).
 ///
 /// There is one exception: if ``needsServer`` is true, two equal values may have different forms. Unequal values never

@@ -7,8 +7,8 @@ import Changes
 /// itself checks types whose input only it knows (arrays, ranges, enums, inet, …).
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as the type prints
-  /// them.
+  /// Whether the source's column has the same PostgreSQL type, so that its values are already texts as PostgreSQL
+  /// prints them.
   private let isSame: Bool
   /// Whether the column is in a unique key, in which two values that differ in SQLite must not become equal.
   private let isUnique: Bool

@@ -21,7 +21,7 @@ package struct TableMapping: Sendable {
   /// Maps a table of a source to an engine.
   ///
   /// - Parameter reach: the objects that the definition may use beside the table.
-  /// - Throws: `name-collision` if two columns fold to one name; `table-refused` if the target cannot have such a
+  /// - Throws: `name-collision` if two columns get the same name; `table-refused` if the target cannot have such a
   ///   table; `rule-refused` if a rule is impossible for it.
   package init(
     _ source: TableSchema, to engine: Engine, names: NamePolicy = .fold, reach: TargetReach = TargetReach()

@@ -25,8 +25,8 @@ package struct ReshapePlan {
   package let schema: TableSchema
   /// The properties of the source's table that the target's lacks, or has in another form, for messages.
   package let notices: [String]
-  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if it does not, and
-  /// for SQLite.
+  /// The reason why the rule needs complete old rows from PostgreSQL (REPLICA IDENTITY FULL). Nil if the rule needs
+  /// none, and for SQLite.
   package let fullIdentity: String?
 
   let outputs: [Output]

@@ -34,13 +34,13 @@ struct DDLParser {
   /// The sum of the ``weight`` of all CHECKs that were read.
   var checkWeight = 0
 
-  /// The objects of the target that the text may name.
+  /// The objects of the target that the DDL may name.
   var reach = TargetReach()
 
   /// The deepest nesting of expressions that the parser accepts.
   static let depthMax = 200
-  /// The largest ``weight`` of an accepted expression. With large column values, a greater one could need gigabytes for
-  /// one row.
+  /// The largest ``weight`` of an accepted expression. With large column values, a greater weight could need gigabytes
+  /// for one row.
   static let weightMax = 64
   /// The largest sum of the ``weight`` of kept CHECKs. With more, each row would be slow to check.
   static let checkWeightMax = 1024

@@ -309,7 +309,7 @@ struct PostgresDDL {
 
   // MARK: Expressions
 
-  /// Reads an expression up to a comma or one of `words`. If it is left out, adds a notice and returns false.
+  /// Reads an expression up to a comma or one of `words`. If it must be left out, adds a notice and returns false.
   private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
@@ -354,7 +354,7 @@ struct PostgresDDL {
     return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// Reads a column or constraint, with the columns that a constraint names. Nil if it is left out of the script.
+  /// Reads a column or constraint, with the columns that a constraint names. Nil if the script must not have it.
   private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {
@@ -368,7 +368,7 @@ struct PostgresDDL {
     }
   }
 
-  /// Reads a constraint. If the constraint is left out of the script, adds a notice and returns false.
+  /// Reads a constraint. If the script must not have it, adds a notice and returns false.
   private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
     let what = "the constraint \(name ?? "CHECK")"
     var isKept = true

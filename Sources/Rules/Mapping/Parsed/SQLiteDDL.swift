@@ -19,11 +19,11 @@ struct SQLiteDDL {
 
   /// The greatest sum of the weights of all generated columns of a table (``DDLParser/weight``).
   static let generatedMax = 128
-  /// The most UNIQUE constraints of a table. While SQLite writes a row, it holds a copy of the columns of each
-  /// constraint.
+  /// The largest number of UNIQUE constraints in a table. While SQLite writes a row, it holds a copy of the columns of
+  /// each constraint.
   static let uniquesMax = 64
-  /// The most times that one statement is read. It is read again if a generated column names a later one, because the
-  /// ``DDLParser/weight`` of the later one was not known before.
+  /// The maximum number of times that one statement is read. It is read again if a generated column names a later one,
+  /// because the ``DDLParser/weight`` of the later one was not known before.
   private static let passesMax = 8
 
   /// Reads one CREATE TABLE statement, and prints it with `name` as the name of the table. Throws for any other
@@ -199,7 +199,7 @@ struct SQLiteDDL {
 
   /// Reads a reference: `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`.
   ///
-  /// Returns false, with a notice, if the apply may not write the other table.
+  /// If the apply may not write the other table, adds a notice and returns false.
   private mutating func readReferences() throws(Unparsed) -> Bool {
     try parser.expect("REFERENCES")
     let other = try parser.name()
@@ -330,7 +330,7 @@ struct SQLiteDDL {
     if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
   }
 
-  /// Reads a default. If the default is left out of the printed statement, adds a notice and returns false.
+  /// Reads a default. If the printed statement must not have it, adds a notice and returns false.
   private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
     if parser.isSymbol("(") { return try parser.parenthesized("the default of column \(column)", &notices) }
     if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }

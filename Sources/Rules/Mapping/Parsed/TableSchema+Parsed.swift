@@ -4,8 +4,8 @@ extension TableSchema {
   /// The table with every text of DDL parsed by Cairn's grammar and printed again. With `--ddl follow`, these texts may
   /// run at a target.
   ///
-  /// A schema record of a trail is untrusted, and so is the shape that table `cairn_origin` of an application's file
-  /// has. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
+  /// The schema records of a trail are untrusted, and so are the shapes in table `cairn_origin` of an application's
+  /// file. Their original texts are never executed. Parts that the grammar does not know are left out and listed in
   /// `notices`.
   ///
   ///     let (safe, notices) = record.parsed
