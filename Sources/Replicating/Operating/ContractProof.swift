@@ -153,7 +153,7 @@ package struct ContractProof {
     return String(decoding: writer.bytes, as: UTF8.self)
   }
 
-  /// Returns the value that an SQLite column with this type name stores.
+  /// Returns the value that SQLite stores when `value` is inserted into a column with this declared type.
   private func store(_ value: Value, _ declared: String) throws -> Value {
     try memory.execute("DROP TABLE IF EXISTS proof")
     try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")

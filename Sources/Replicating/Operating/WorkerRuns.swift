@@ -18,7 +18,7 @@ package struct CaptureRun: Sendable {
   package var journalRows = Journal.defaultCapRows
   /// Whether SQL statements that applications report to Cairn go into the trail, beside the rows that they changed.
   package var statements = true
-  /// Whether the rows that exist when capture begins are sent.
+  /// Whether the rows that exist when capture begins go into the trail.
   package var copiesRows = true
   /// Whether a source without tables is an error.
   package var needsTables = true

@@ -24,7 +24,8 @@ package struct ConflictRules: Equatable, Sendable {
   /// The rule for whole rows, and for columns without a rule of their own. It is always a rule that can resolve whole
   /// rows.
   package var rule: Rule
-  /// The rules of single columns, by index of the column. Each such column is tracked by itself.
+  /// The rules of single columns, by index of the column. Changes of such a column are in conflict only with changes of
+  /// the same column.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
   /// The node or trail that decides the conflicts that nodes would otherwise resolve differently. Until it has decided,

@@ -148,7 +148,7 @@ package struct CanonicalColumn: Sendable {
     }
   }
 
-  /// Appends the common form of the value that a source value becomes in the target's type.
+  /// Converts a source value to the target's type, and appends the common form of the result.
   private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
     switch (type.kind, value) {
     case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):

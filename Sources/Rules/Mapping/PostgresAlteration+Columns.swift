@@ -65,7 +65,7 @@ extension PostgresAlteration {
     return was != now && target.columns.first { $0.name.hasSameBytes(as: new) }?.type == now
   }
 
-  /// Returns the renames. If two columns exchange their names, one goes through a temporary name.
+  /// Returns the statements that rename columns. If two columns exchange their names, one gets a temporary name first.
   func renames() -> [String] {
     if isKnown, !renamed.isEmpty, isRenamed { return [] }
     var there = Set(target.columns.map(\.name.nameKey))

@@ -158,7 +158,7 @@ extension PostgresAlteration {
     }
   }
 
-  /// Returns `REFERENCES t(id)` as `REFERENCES t`.
+  /// Returns a foreign key without the names of the referenced columns: `REFERENCES t` in place of `REFERENCES t(id)`.
   private static func withoutReferences(_ text: String) -> String {
     let script = PostgresTokens(text)
     guard let place = script.tokens.firstIndex(where: { $0.word == "references" }),

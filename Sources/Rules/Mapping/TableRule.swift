@@ -37,7 +37,7 @@ package struct TableRule: Equatable, Sendable {
   }
 
   package enum Mode: String, CaseIterable, Sendable {
-    /// The target's row mirrors the source's row.
+    /// The target has the same rows as the source, in the form that the rule gives them.
     case mirror
     /// The target gets a row for each change.
     case history
@@ -46,7 +46,7 @@ package struct TableRule: Equatable, Sendable {
   /// The source table: a name or a pattern with `*` and `?`, with the schema unless that is `public`. Matched without
   /// regard to case.
   @ByBytes package var from: String
-  /// The target table, optionally with a schema; nil: the name as without a rule.
+  /// The target table, optionally with a schema; nil: the name that the table has without a rule.
   @ByBytes package var to: String? = nil
   /// An SQL expression that selects rows; nil: all rows.
   @ByBytes package var filter: String? = nil

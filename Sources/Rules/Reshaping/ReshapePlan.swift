@@ -61,7 +61,7 @@ package struct ReshapePlan {
     return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
   }
 
-  /// Returns the plan of a table whose rule is impossible: nothing is written to the table.
+  /// Returns a schema for a table whose rule is impossible. It makes apply write nothing to the table.
   static func refused(_ rule: TableRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema
   {

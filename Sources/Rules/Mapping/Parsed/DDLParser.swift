@@ -191,7 +191,7 @@ struct DDLParser {
     at += 1
   }
 
-  /// Consumes tokens up to the parenthesis that closes the innermost open one.
+  /// Consumes a pair of parentheses and everything between them.
   mutating func skipParentheses() throws(Unparsed) {
     try expect(symbol: "(")
     var open = 1
@@ -374,7 +374,7 @@ struct DDLParser {
     return new.utf8.count <= old.utf8.count
   }
 
-  /// Returns the literal that an argument is, perhaps with a cast; nil for every other expression.
+  /// Returns the literal if an argument is only a literal, with or without a cast; otherwise nil.
   func literal(_ range: Range<Int>) -> DDLToken.Kind? {
     guard let first = range.first else { return nil }
     guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }

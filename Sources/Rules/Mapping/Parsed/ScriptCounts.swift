@@ -40,7 +40,7 @@ struct ScriptCounts {
     return true
   }
 
-  /// Adds a notice of an object that is left out, unless there are ``noticesMax`` of them.
+  /// Adds a notice of an object that is left out. If there are ``noticesMax`` notices already, only counts it.
   mutating func leaveOut(_ notice: String, _ notices: inout [String]) {
     if notices.count < Self.noticesMax { notices.append(notice) } else { unreported += 1 }
   }
