@@ -37,7 +37,7 @@ package struct TableRule: Equatable, Sendable {
   }
 
   package enum Mode: String, CaseIterable, Sendable {
-    /// The target has the same rows as the source, in the form that the rule gives them.
+    /// Each change of a source row changes the corresponding row of the target.
     case mirror
     /// The target gets a row for each change.
     case history
