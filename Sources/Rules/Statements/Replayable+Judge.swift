@@ -4,7 +4,7 @@ import Mapping
 extension Replayable {
   /// Returns whether the target can execute a statement of SQLite again, and the form of the statement for the target.
   ///
-  /// - Parameter tables: Returns a table by its lower-case name; nil if the target does not have it exactly as the
+  /// - Parameter tables: Returns a table by its lower-case name; nil unless the target has the same table as the
   ///   source.
   package static func judge(
     _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
